@@ -72,7 +72,7 @@ class FileSystem(Protocol):
         """Names in the directory, sorted."""
 
     def make_directories(self, path: str) -> None:
-        """Create the directory and its parents where missing; each entry durable after `sync_directory` of its parent."""
+        """Create the directory and its parents where missing; durable as the entries of files are."""
 
     def read(self, path: str) -> bytes:
         """The whole of a small file."""
