@@ -1,0 +1,1 @@
+"""The server: sockets, threads, clocks and configuration around the state machines."""

@@ -1,0 +1,1 @@
+"""Group coordination as state machines that produce records and never store them."""

@@ -1,0 +1,1 @@
+"""Kafka's wire: messages, frames, record batches, compression and error codes as bytes and values."""

@@ -1,0 +1,45 @@
+"""ApiVersions (API 18): what this server speaks: APIs, versions, features."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from protocol.schema import Int16, Int32, Int64, empty, message, since, struct, tag
+
+
+@message(key=18, versions="0-4", flexible="3+")
+class ApiVersionsRequest:
+    client_software_name: Annotated[str, since(3)] = ""
+    client_software_version: Annotated[str, since(3)] = ""
+
+
+@struct
+class ApiVersion:
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class SupportedFeatureKey:
+    name: str
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class FinalizedFeatureKey:
+    name: str
+    max_version_level: Int16
+    min_version_level: Int16
+
+
+@message(key=18, versions="0-4", flexible="3+")
+class ApiVersionsResponse:
+    error_code: Int16 = 0
+    api_keys: list[ApiVersion] = empty()
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    supported_features: Annotated[list[SupportedFeatureKey], since(3), tag(0)] = empty()
+    finalized_features_epoch: Annotated[Int64, since(3), tag(1)] = -1
+    finalized_features: Annotated[list[FinalizedFeatureKey], since(3), tag(2)] = empty()
+    zk_migration_ready: Annotated[bool, since(3), tag(3)] = False

@@ -1,0 +1,22 @@
+"""DeleteGroups (API 42): delete empty groups."""
+
+from __future__ import annotations
+
+from protocol.schema import Int16, Int32, empty, message, struct
+
+
+@message(key=42, versions="0-2", flexible="2+")
+class DeleteGroupsRequest:
+    groups_names: list[str] = empty()
+
+
+@struct
+class DeletableGroupResult:
+    group_id: str
+    error_code: Int16 = 0
+
+
+@message(key=42, versions="0-2", flexible="2+")
+class DeleteGroupsResponse:
+    throttle_time_ms: Int32 = 0
+    results: list[DeletableGroupResult] = empty()

@@ -1,0 +1,85 @@
+"""Variable-length integers, the one part of the wire that `struct` cannot read."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+"""Anything whose bytes can be read in place. Indexing yields integers."""
+
+
+class FileRegion(Protocol):
+    """A run of bytes in a file, sent by the connection without passing through Python."""
+
+    def __len__(self) -> int:
+        """Size in bytes."""
+
+
+Chunk: TypeAlias = BytesLike | FileRegion
+"""A piece of an encoded message."""
+
+UVARINT_SIZE_MAX = 5
+VARLONG_SIZE_MAX = 10
+
+
+class MalformedMessage(ValueError):
+    """A peer's bytes do not follow the schema. The connection that sent them is closed."""
+
+
+def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits: (value, position after it).
+
+    Raises `MalformedMessage` past five bytes or 32 bits and `IndexError` past the end of the buffer.
+    """
+    value = shift = 0
+    for _ in range(UVARINT_SIZE_MAX):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+        shift += 7
+    raise MalformedMessage("unsigned varint exceeds 32 bits")
+
+
+def uvarint(value: int) -> bytes:
+    """The unsigned varint of a non-negative integer."""
+    if value < 0x80:
+        return SMALL_UVARINTS[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+SMALL_UVARINTS = [bytes([value]) for value in range(0x80)]
+
+
+def read_varint(buffer: BytesLike, position: int) -> tuple[int, int]:
+    """Read a zig-zag varint of at most 32 bits: (value, position after it). Errors as `read_uvarint`."""
+    raw, position = read_uvarint(buffer, position)
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def varint(value: int) -> bytes:
+    """The zig-zag varint of a signed integer (also the varlong: the encoding is the same)."""
+    return uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def read_varlong(buffer: BytesLike, position: int) -> tuple[int, int]:
+    """Read a zig-zag varint of at most 64 bits: (value, position after it). Errors as `read_uvarint`."""
+    value = shift = 0
+    for _ in range(VARLONG_SIZE_MAX):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFFFFFFFFFF:
+                break
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+    raise MalformedMessage("varlong exceeds 64 bits")

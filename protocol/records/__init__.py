@@ -1,0 +1,1 @@
+"""Records that logs hold, declared in the language of the messages."""

@@ -1,0 +1,315 @@
+"""How a message is declared: one class for all its versions, a typed annotation for each field.
+
+    @struct
+    class PartitionProduceData:
+        index: Int32
+        records: Annotated[Records | None, nullable()] = None
+
+    @message(key=0, versions="3-13", flexible="9+")
+    class ProduceRequest:
+        transactional_id: Annotated[str | None, since(3), nullable(3)] = None
+        acks: Int16
+        timeout_ms: Int32
+        topic_data: list[TopicProduceData] = empty()
+
+Fields stand in wire order under Kafka's names in snake_case. A field without a default must be given when a message is
+built; where a version lacks a field, decoding yields its default (or the zero of its type) and encoding leaves it out.
+A class costs next to nothing at import: annotations are read, and `__init__` and codecs compiled, on first use.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import Enum
+from typing import (
+    Annotated,
+    Final,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from protocol.primitives import BytesLike, FileRegion
+
+T = TypeVar("T")
+
+VERSION_MAX: Final = 0x7FFF
+
+
+class Wire(Enum):
+    """A primitive type: its `struct` format, or None where its length varies."""
+
+    BOOL = "?"
+    INT8 = "b"
+    INT16 = "h"
+    UINT16 = "H"
+    INT32 = "i"
+    UINT32 = "I"
+    INT64 = "q"
+    FLOAT64 = "d"
+    UUID = "16s"
+    STRING = "str"
+    BYTES = "bytes"
+    RECORDS = "records"
+
+    @property
+    def is_fixed(self) -> bool:
+        return self not in (Wire.STRING, Wire.BYTES, Wire.RECORDS)
+
+
+Int8: TypeAlias = Annotated[int, Wire.INT8]
+Int16: TypeAlias = Annotated[int, Wire.INT16]
+UInt16: TypeAlias = Annotated[int, Wire.UINT16]
+Int32: TypeAlias = Annotated[int, Wire.INT32]
+UInt32: TypeAlias = Annotated[int, Wire.UINT32]
+Int64: TypeAlias = Annotated[int, Wire.INT64]
+Float64: TypeAlias = Annotated[float, Wire.FLOAT64]
+Uuid: TypeAlias = Annotated[bytes, Wire.UUID]
+Bytes: TypeAlias = Annotated[bytes, Wire.BYTES]
+"""Copied out of the receive buffer: may be kept."""
+Records: TypeAlias = Annotated[BytesLike, Wire.RECORDS]
+"""Record batches, a view into the receive buffer: valid until the handler returns."""
+FetchedRecords: TypeAlias = Annotated[BytesLike | FileRegion, Wire.RECORDS]
+"""Record batches in a reply: bytes, or a region of a file that the connection sends without reading it."""
+
+ZERO_UUID: Final = bytes(16)
+
+
+class Range(NamedTuple):
+    """An inclusive range of versions."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+    @classmethod
+    def parse(cls, text: str) -> Range:
+        """Kafka's notation: "3-13", "9+", "0" or "none"."""
+        if text == "none":
+            return NEVER
+        if text.endswith("+"):
+            return cls(int(text[:-1]), VERSION_MAX)
+        first, _, last = text.partition("-")
+        return cls(int(first), int(last or first))
+
+
+NEVER: Final = Range(0, -1)
+
+
+class Since(NamedTuple):
+    version: int
+
+
+class Until(NamedTuple):
+    version: int
+
+
+class Nullable(NamedTuple):
+    versions: Range
+
+
+class Tag(NamedTuple):
+    number: int
+
+
+def since(version: int) -> Since:
+    """The field exists from this version on."""
+    return Since(version)
+
+
+def until(version: int) -> Until:
+    """The field exists up to and including this version."""
+    return Until(version)
+
+
+def nullable(since: int = 0, until: int = VERSION_MAX) -> Nullable:
+    """None may be sent in these versions."""
+    return Nullable(Range(since, until))
+
+
+def tag(number: int) -> Tag:
+    """The field travels in the tagged section. A tagged struct is None where it is absent, that is all default."""
+    return Tag(number)
+
+
+class _Empty(list[object]):
+    """Marks a list field whose default is a new empty list."""
+
+
+EMPTY: Final = _Empty()
+
+
+def empty() -> list[T]:
+    """The default of a list field: a new empty list for each message."""
+    return cast("list[T]", EMPTY)
+
+
+class Field(NamedTuple):
+    """One field of a struct, for all versions."""
+
+    name: str
+    kind: Wire | type[object]
+    is_array: bool
+    versions: Range
+    nullable: Range
+    tag: int | None
+    default: object
+
+    @property
+    def struct(self) -> type[object] | None:
+        """The class of a struct field or of an array's elements."""
+        return None if isinstance(self.kind, Wire) else self.kind
+
+
+class Spec(NamedTuple):
+    """What `@message` says of a class."""
+
+    key: int | None
+    versions: Range
+    flexible: Range
+
+
+_ZEROS: Final[dict[Wire, object]] = {
+    Wire.BOOL: False,
+    Wire.FLOAT64: 0.0,
+    Wire.UUID: ZERO_UUID,
+    Wire.STRING: "",
+    Wire.BYTES: b"",
+    Wire.RECORDS: None,
+}
+_NO_DEFAULT: Final = object()
+
+
+@dataclass_transform(kw_only_default=True)
+def struct(cls: type[T]) -> type[T]:
+    """Declare a part of a message."""
+    return _declare(cls, None)
+
+
+@dataclass_transform(kw_only_default=True)
+def message(*, versions: str, flexible: str, key: int | None = None) -> Callable[[type[T]], type[T]]:
+    """Declare a message or a record: its API key or record type, its versions and which of them are flexible."""
+    spec = Spec(key, Range.parse(versions), Range.parse(flexible))
+    return lambda cls: _declare(cls, spec)
+
+
+def spec_of(cls: type[object]) -> Spec:
+    """The declaration of a message class."""
+    spec: Spec | None = cls.__dict__.get("__spec__")
+    assert spec is not None, f"{cls.__name__} is a struct, not a message"
+    return spec
+
+
+def fields_of(cls: type[object]) -> tuple[Field, ...]:
+    """The fields of a struct or message class, in wire order."""
+    known: tuple[Field, ...] | None = cls.__dict__.get("__fields__")
+    if known is None:
+        module = sys.modules[cls.__module__].__dict__
+        hints = get_type_hints(cls, globalns=dict(module), include_extras=True)
+        known = tuple(_field(cls, name, hint) for name, hint in hints.items())
+        cls.__fields__ = known  # type: ignore[attr-defined]
+    return known
+
+
+def _declare(cls: type[T], spec: Spec | None) -> type[T]:
+    names = tuple(cls.__dict__.get("__annotations__", ()))  # noqa: RUF063 - inspect is slow to import
+    namespace = {key: value for key, value in cls.__dict__.items() if key not in ("__dict__", "__weakref__")}
+    defaults = {name: namespace.pop(name, _NO_DEFAULT) for name in names}
+    namespace.update(
+        __slots__=names,
+        __defaults_by_name__=defaults,
+        __spec__=spec,
+        __init__=_first_init,
+        __eq__=_equal,
+        __hash__=None,
+        __repr__=_repr,
+    )
+    return cast("type[T]", type(cls.__name__, (), namespace))
+
+
+def _field(cls: type[object], name: str, hint: object) -> Field:
+    first, last, null = 0, VERSION_MAX, NEVER
+    number: int | None = None
+    if get_origin(hint) is Annotated:
+        hint, *marks = get_args(hint)
+        for mark in marks:
+            match mark:
+                case Wire():
+                    hint = Annotated[hint, mark]
+                case Since(version):
+                    first = version
+                case Until(version):
+                    last = version
+                case Nullable(versions):
+                    null = versions
+                case Tag():
+                    number = mark.number
+    hint = _without_none(hint)
+    is_array = get_origin(hint) is list
+    if is_array:
+        (hint,) = get_args(hint)
+    kind = _wire(hint)
+    default = cls.__dict__["__defaults_by_name__"][name]
+    if default is _NO_DEFAULT:
+        default = EMPTY if is_array else _ZEROS.get(kind, 0) if isinstance(kind, Wire) else None
+    return Field(name, kind, is_array, Range(first, last), null, number, default)
+
+
+def _without_none(hint: object) -> object:
+    """`X` of `X | None`; unions without None (that of `BytesLike`) stay."""
+    members = get_args(hint)
+    if type(None) not in members or get_origin(hint) is Annotated:
+        return hint
+    rest = tuple(member for member in members if member is not type(None))
+    return rest[0] if len(rest) == 1 else Union[rest]  # noqa: UP007 - built at run time
+
+
+def _wire(hint: object) -> Wire | type[object]:
+    if get_origin(hint) is Annotated:
+        return next(mark for mark in get_args(hint)[1:] if isinstance(mark, Wire))
+    if hint is bool:
+        return Wire.BOOL
+    if hint is str:
+        return Wire.STRING
+    assert isinstance(hint, type) and "__defaults_by_name__" in hint.__dict__, f"{hint!r} is not a wire type"
+    return hint
+
+
+def _first_init(self: object, **values: object) -> None:
+    """Compile the constructor of the class when the first object is built by hand."""
+    cls = type(self)
+    names = _names(self)
+    defaults = cls.__dict__["__defaults_by_name__"]
+    scope: dict[str, object] = {"EMPTY": EMPTY, **{f"_{name}": defaults[name] for name in names}}
+    parameters = [name if defaults[name] is _NO_DEFAULT else f"{name}=_{name}" for name in names]
+    body = [
+        f" self.{name} = [] if {name} is EMPTY else {name}\n" if defaults[name] is EMPTY else f" self.{name} = {name}\n"
+        for name in names
+    ]
+    star = "*, " if names else ""
+    exec(f"def __init__(self, {star}{', '.join(parameters)}):\n{''.join(body) or ' pass'}", scope)
+    init = scope["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"  # type: ignore[attr-defined]
+    cls.__init__ = init  # type: ignore[assignment]
+    cls.__init__(self, **values)
+
+
+def _equal(self: object, other: object) -> bool:
+    return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in _names(self))
+
+
+def _repr(self: object) -> str:
+    return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name, None)!r}' for name in _names(self))})"
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return cast("tuple[str, ...]", type(value).__dict__["__slots__"])
