@@ -1,8 +1,18 @@
-"""The codecs of a record batch, each with a hard bound on what a peer's bytes may expand to."""
+"""The codecs of a record batch, each with a hard bound on what a peer's bytes may expand to.
+
+Nothing is allocated because the bytes claim a size: every decoder is pulled in pieces until the data ends or the bound
+is passed, and a snappy block, which can only be decoded whole, has its claim checked against the bound and against what
+its bytes can hold. The libraries are imported when the first batch needs them.
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from enum import IntEnum
+from struct import Struct
+
+from protocol.primitives import BytesLike, MalformedMessage, read_uvarint
 
 
 class Codec(IntEnum):
@@ -13,3 +23,242 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+class DecompressedSizeExceeded(MalformedMessage):
+    """The data goes on after the number of bytes that it may expand to."""
+
+
+PIECE_SIZE_MIN = 4 << 10
+PIECE_SIZE_MAX = 1 << 20
+GZIP_WINDOW_BITS = 31  # zlib's way to say: a gzip header and trailer around it
+
+INT32 = Struct(">i")
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + INT32.pack(1) + INT32.pack(1)
+XERIAL_BLOCK_SIZE = 32 << 10
+SNAPPY_EXPANSION_MAX = 22  # the densest element turns 3 bytes into 64
+
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_FLAGS_MASK = 0xE0
+LZ4_INDEPENDENT_BLOCKS = 0x60  # version 01 and the bit for blocks that do not refer to one another
+LZ4_BLOCK_SIZE_64_KIB = 4
+LZ4_LEVEL_DEFAULT = 9  # Kafka's number for the fast compressor, which the library calls 0
+LZ4_LEVEL_HIGH_MIN = 3
+
+ZSTD_LEVEL_DEFAULT = 3
+ZSTD_WINDOW_SIZE_MAX = 1 << 27
+ZSTD_BLOCK_HEADER_SIZE = 3
+ZSTD_BLOCK_RLE = 1
+ZSTD_BLOCK_RESERVED = 3
+ZSTD_CHECKSUM_SIZE = 4
+
+
+def compress(codec: Codec, data: BytesLike, level: int | None = None) -> bytes:
+    """Compress as Kafka writes it. `level` is Kafka's `compression.<codec>.level`; None is Kafka's default."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        return zlib.compress(data, -1 if level is None else level, wbits=GZIP_WINDOW_BITS)
+    if codec is Codec.SNAPPY:
+        return compress_snappy(data)
+    if codec is Codec.LZ4:
+        return compress_lz4(data, level)
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL_DEFAULT if level is None else level).compress(data)
+
+
+def compress_snappy(data: BytesLike) -> bytes:
+    import snappy  # type: ignore[import-untyped]
+
+    view = memoryview(data)
+    out = bytearray(XERIAL_HEADER)
+    for start in range(0, len(view), XERIAL_BLOCK_SIZE):
+        block = snappy.compress(view[start : start + XERIAL_BLOCK_SIZE])
+        out += INT32.pack(len(block))
+        out += block
+    return bytes(out)
+
+
+def compress_lz4(data: BytesLike, level: int | None) -> bytes:
+    import lz4.frame  # type: ignore[import-untyped]
+
+    frame: bytes = lz4.frame.compress(
+        data,
+        compression_level=0 if level in (None, LZ4_LEVEL_DEFAULT) else max(level, LZ4_LEVEL_HIGH_MIN),
+        block_size=LZ4_BLOCK_SIZE_64_KIB,
+        block_linked=False,
+        store_size=False,
+    )
+    return frame
+
+
+def decompress(codec: Codec, data: BytesLike, *, size_max: int) -> BytesLike:
+    """What `data` expands to, at most `size_max` bytes. `Codec.NONE` gives the data itself.
+
+    Raises `DecompressedSizeExceeded` past the bound and `MalformedMessage` for what is corrupt, cut short or followed
+    by something else.
+    """
+    if codec is Codec.NONE:
+        if len(data) > size_max:
+            raise DecompressedSizeExceeded(f"{len(data)} bytes exceed {size_max}")
+        return data
+    return DECOMPRESSORS[codec](data, size_max)
+
+
+def pull_pieces(pull: Callable[[int], bytes], compressed_size: int, size_max: int) -> bytes:
+    """Collect what `pull(size)` gives until it gives nothing, refusing the first byte past `size_max`."""
+    piece_size = min(max(4 * compressed_size, PIECE_SIZE_MIN), PIECE_SIZE_MAX)
+    pieces = []
+    total = 0
+    while piece := pull(min(piece_size, size_max - total + 1)):
+        total += len(piece)
+        if total > size_max:
+            raise DecompressedSizeExceeded(f"compressed data of {compressed_size} bytes expands past {size_max}")
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def decompress_gzip(data: BytesLike, size_max: int) -> bytes:
+    """One gzip member."""
+    stream = zlib.decompressobj(GZIP_WINDOW_BITS)
+    rest: BytesLike = data
+
+    def pull(size: int) -> bytes:
+        nonlocal rest
+        piece = b"" if stream.eof else stream.decompress(rest, size)
+        rest = stream.unconsumed_tail
+        if not piece and not stream.eof:
+            raise MalformedMessage("gzip data is cut short")
+        return piece
+
+    try:
+        plain = pull_pieces(pull, len(data), size_max)
+    except zlib.error as corrupt:
+        raise MalformedMessage(f"corrupt gzip data: {corrupt}") from None
+    if stream.unused_data:
+        # DIVERGES: Java reads several members in a row. No producer writes them, and each costs a copy of the rest.
+        raise MalformedMessage("bytes after the gzip member")
+    return plain
+
+
+def decompress_snappy(data: BytesLike, size_max: int) -> bytes:
+    """Xerial's blocks, or the single raw block that many C and Go clients send."""
+    view = memoryview(data)
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return decompress_snappy_block(view, size_max)
+    if len(view) < len(XERIAL_HEADER):
+        raise MalformedMessage("xerial snappy header is cut short")
+    position = len(XERIAL_HEADER)
+    blocks = []
+    total = 0
+    while position < len(view):
+        block_position = position + INT32.size
+        if block_position > len(view):
+            raise MalformedMessage("xerial snappy block is cut short")
+        (size,) = INT32.unpack_from(view, position)
+        position = block_position + size
+        if size <= 0 or position > len(view):
+            raise MalformedMessage(f"xerial snappy block claims {size} bytes")
+        block = decompress_snappy_block(view[block_position:position], size_max - total)
+        total += len(block)
+        blocks.append(block)
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+def decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
+    """A raw block, whose decoder allocates what the block claims: so the claim is checked first."""
+    import snappy
+
+    try:
+        claimed_size, _ = read_uvarint(block, 0)
+    except IndexError:
+        raise MalformedMessage("snappy block is cut short") from None
+    if claimed_size > len(block) * SNAPPY_EXPANSION_MAX:
+        raise MalformedMessage(f"snappy block of {len(block)} bytes claims to hold {claimed_size}")
+    if claimed_size > size_max:
+        raise DecompressedSizeExceeded(f"snappy block expands to {claimed_size} bytes, past {size_max}")
+    try:
+        plain: bytes = snappy.decompress(block)
+    except snappy.UncompressError as corrupt:
+        raise MalformedMessage(f"corrupt snappy block: {corrupt.__cause__}") from None
+    return plain
+
+
+def decompress_lz4(data: BytesLike, size_max: int) -> bytes:
+    """One LZ4 frame of independent blocks."""
+    import lz4.frame
+
+    if len(data) <= len(LZ4_MAGIC) or bytes(data[: len(LZ4_MAGIC)]) != LZ4_MAGIC:
+        raise MalformedMessage("no LZ4 frame")
+    if data[len(LZ4_MAGIC)] & LZ4_FLAGS_MASK != LZ4_INDEPENDENT_BLOCKS:
+        raise MalformedMessage("LZ4 frame whose blocks depend on one another, which Kafka's readers cannot decode")
+    stream = lz4.frame.LZ4FrameDecompressor()
+    rest: BytesLike = data
+
+    def pull(size: int) -> bytes:
+        nonlocal rest
+        while not stream.eof:
+            piece: bytes = stream.decompress(rest, size)
+            rest = b""
+            if piece:
+                return piece
+            if stream.needs_input and not stream.eof:
+                raise MalformedMessage("LZ4 frame is cut short")
+        return b""
+
+    try:
+        plain = pull_pieces(pull, len(data), size_max)
+    except RuntimeError as corrupt:
+        raise MalformedMessage(f"corrupt LZ4 frame: {corrupt}") from None
+    if stream.unused_data:
+        # DIVERGES: Java's reader stops at the end of the first frame and ignores the rest, other readers do not.
+        raise MalformedMessage("bytes after the LZ4 frame")
+    return plain
+
+
+def decompress_zstd(data: BytesLike, size_max: int) -> bytes:
+    """One zstd frame or several in a row, each with or without a content size."""
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_MAX)
+    try:
+        walk_zstd_frames(data)
+        with decompressor.stream_reader(data, read_across_frames=True) as stream:
+            return pull_pieces(stream.read, len(data), size_max)
+    except zstandard.ZstdError as corrupt:
+        raise MalformedMessage(f"corrupt zstd data: {corrupt}") from None
+
+
+def walk_zstd_frames(data: BytesLike) -> None:
+    """Check by the sizes of its blocks that `data` is complete frames: the library's stream ends silently at a cut."""
+    import zstandard
+
+    view = memoryview(data)
+    position = 0
+    while position < len(view) or position == 0:
+        frame = view[position:]
+        has_checksum = zstandard.get_frame_parameters(frame).has_checksum
+        position += zstandard.frame_header_size(frame)
+        is_last = False
+        while not is_last:
+            if position + ZSTD_BLOCK_HEADER_SIZE > len(view):
+                raise MalformedMessage("zstd frame is cut short")
+            block = int.from_bytes(view[position : position + ZSTD_BLOCK_HEADER_SIZE], "little")
+            is_last = bool(block & 1)
+            kind = block >> 1 & 3
+            if kind == ZSTD_BLOCK_RESERVED:
+                raise MalformedMessage("zstd block of a reserved kind")
+            position += ZSTD_BLOCK_HEADER_SIZE + (1 if kind == ZSTD_BLOCK_RLE else block >> 3)
+        position += ZSTD_CHECKSUM_SIZE if has_checksum else 0
+        if position > len(view):
+            raise MalformedMessage("zstd frame is cut short")
+
+
+DECOMPRESSORS: dict[Codec, Callable[[BytesLike, int], bytes]] = {
+    Codec.GZIP: decompress_gzip,
+    Codec.SNAPPY: decompress_snappy,
+    Codec.LZ4: decompress_lz4,
+    Codec.ZSTD: decompress_zstd,
+}
