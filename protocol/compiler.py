@@ -89,7 +89,7 @@ class _Source:
     def packer(self, formats: str) -> tuple[str, int]:
         """The name of a Struct in the function's scope, and its size."""
         packer = struct.Struct(">" + formats)
-        name = f"S_{formats}"
+        name = "S_" + formats.replace("?", "_")
         self.scope[name] = packer.unpack_from if self.kind == "decode" else packer.pack
         return name, packer.size
 
