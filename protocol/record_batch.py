@@ -44,6 +44,7 @@ SEQUENCE_MAX = 0x7FFFFFFF
 PREFIX = Struct(">qii")
 OFFSET = Struct(">q")
 INT32 = Struct(">i")
+UINT32 = Struct(">I")
 
 CODECS = tuple(Codec)
 

@@ -1,0 +1,85 @@
+"""Control records: what brokers write for one another, never given to applications."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from struct import error as StructError
+
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import NO_LEADER_EPOCH
+from protocol.record_builder import Record, build_batch
+
+CONTROL_KEY = Struct(">hh")
+CONTROL_KEY_VERSION = 0
+END_TRANSACTION_MARKER = Struct(">hi")
+END_TRANSACTION_MARKER_VERSION = 0
+
+
+class ControlRecordType(IntEnum):
+    """The second field of a control record's key."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+CONTROL_RECORD_TYPES = tuple(ControlRecordType)
+
+
+def control_key(kind: ControlRecordType) -> bytes:
+    return CONTROL_KEY.pack(CONTROL_KEY_VERSION, kind)
+
+
+def control_record_type(key: BytesLike | None) -> ControlRecordType | None:
+    """What a control record is; None for the types of later releases, which are to be ignored.
+
+    Raises `MalformedMessage` where the key is missing or too short. A longer key is one of a later version.
+    """
+    if key is None:
+        raise MalformedMessage("a control record has no key")
+    try:
+        version, number = CONTROL_KEY.unpack_from(key)
+    except StructError:
+        raise MalformedMessage(f"a control record has a key of {len(key)} bytes") from None
+    if version < 0:
+        raise MalformedMessage(f"a control record has key version {version}")
+    return CONTROL_RECORD_TYPES[number] if 0 <= number < len(CONTROL_RECORD_TYPES) else None
+
+
+def end_transaction_marker(
+    *,
+    commits: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """The batch that ends a transaction in a partition."""
+    kind = ControlRecordType.COMMIT if commits else ControlRecordType.ABORT
+    value = END_TRANSACTION_MARKER.pack(END_TRANSACTION_MARKER_VERSION, coordinator_epoch)
+    return build_batch(
+        [Record(control_key(kind), value, timestamp)],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+def coordinator_epoch_of(value: BytesLike | None) -> int:
+    """The coordinator epoch in the value of an end-of-transaction marker."""
+    if value is None or len(value) < END_TRANSACTION_MARKER.size:
+        raise MalformedMessage("an end-of-transaction marker is cut short")
+    version, epoch = END_TRANSACTION_MARKER.unpack_from(value)
+    if version < 0:
+        raise MalformedMessage(f"an end-of-transaction marker has version {version}")
+    return int(epoch)

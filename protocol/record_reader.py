@@ -1,0 +1,87 @@
+"""Reading the records of a batch v2 as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.compression import decompress
+from protocol.primitives import BytesLike, MalformedMessage, read_varint, read_varlong
+from protocol.record_batch import HEADER_SIZE, BatchHeader, TimestampType, parse_header
+from protocol.record_builder import Record, RecordHeader
+
+RECORDS_SIZE_MAX = 256 << 20
+"""What the records of a batch may expand to for a reader that has no bound of its own."""
+
+
+def records_of(
+    buffer: BytesLike, position: int = 0, header: BatchHeader | None = None, *, size_max: int = RECORDS_SIZE_MAX
+) -> Iterator[Record]:
+    """The records of the batch at `position`, decoded one by one, with absolute offsets and effective timestamps.
+
+    The effective timestamp is the append time (the batch's max timestamp) where the batch says so. Control records
+    come like any others. Raises `MalformedMessage` where the framing is wrong; the checksum is the caller's to look at.
+    """
+    if header is None:
+        header = parse_header(buffer, position)
+    end = position + header.size
+    if end > len(buffer):
+        raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a batch of {header.size}")
+    stored = memoryview(buffer)[position + HEADER_SIZE : end]
+    body = decompress(header.codec, stored, size_max=size_max)
+    return decode_records(bytes(body), header)
+
+
+def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records of an expanded body."""
+    if header.records_count < 0:
+        raise MalformedMessage(f"a batch of {header.records_count} records")
+    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    position = 0
+    for _ in range(header.records_count):
+        try:
+            size, start = read_varint(body, position)
+            position = start + size
+            if size < 0 or position > len(body):
+                raise MalformedMessage(f"a record of {size} bytes in {len(body) - start}")
+            record, read_end = decode_record(body, start, header.base_offset, header.base_timestamp, append_time)
+        except IndexError:
+            raise MalformedMessage("a record goes past the end of its batch") from None
+        if read_end != position:
+            raise MalformedMessage("a record is not as long as it says")
+        yield record
+    if position != len(body):
+        raise MalformedMessage(f"{len(body) - position} bytes after the records of a batch")
+
+
+def decode_record(
+    body: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None
+) -> tuple[Record, int]:
+    """One record after its size: (record, position after it). Raises `IndexError` past the end."""
+    timestamp_delta, position = read_varlong(body, position + 1)
+    offset_delta, position = read_varint(body, position)
+    key, position = read_nullable(body, position)
+    value, position = read_nullable(body, position)
+    headers_count, position = read_varint(body, position)
+    if headers_count < 0:
+        raise MalformedMessage("a record has a negative count of headers")
+    headers: list[RecordHeader] = []
+    for _ in range(headers_count):
+        name, position = read_nullable(body, position)
+        if name is None:
+            raise MalformedMessage("a record header has no key")
+        header_value, position = read_nullable(body, position)
+        headers.append((name.decode(errors="replace"), header_value))
+    timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+    return Record(key, value, timestamp, tuple(headers), base_offset + offset_delta), position
+
+
+def read_nullable(body: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(body, position)
+    if size < 0:
+        if size != -1:
+            raise MalformedMessage(f"a field of {size} bytes")
+        return None, position
+    end = position + size
+    if end > len(body):
+        raise IndexError
+    return body[position:end], end
