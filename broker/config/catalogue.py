@@ -1,0 +1,86 @@
+"""The catalogue: every configuration name of Apache Kafka 4.3.1, read from the tables when first asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from broker.config.setting import Catalogue, Setting, read_rows
+
+# Names that say the same in different units, the one that wins first (Kafka's DynamicBrokerConfig observed).
+UNIT_SYNONYMS: tuple[tuple[str, ...], ...] = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+)
+
+
+@cache
+def broker_catalogue() -> Catalogue:
+    """Settings of the broker and the controller, by name."""
+    from broker.config.tables import groups, log, node, security, topics
+
+    return (
+        read_rows(node.ROWS)
+        | read_rows(log.ROWS)
+        | read_rows(topics.ROWS)
+        | read_rows(groups.ROWS)
+        | read_rows(security.ROWS)
+    )
+
+
+@cache
+def topic_catalogue() -> Catalogue:
+    """Settings of a topic, by name."""
+    from broker.config.tables import resources
+
+    return read_rows(resources.TOPIC_ROWS)
+
+
+@cache
+def group_catalogue() -> Catalogue:
+    """Settings of a group, by name."""
+    from broker.config.tables import resources
+
+    return read_rows(resources.GROUP_ROWS)
+
+
+@cache
+def client_metrics_catalogue() -> Catalogue:
+    """Settings of a client metrics subscription, by name."""
+    from broker.config.tables import resources
+
+    return read_rows(resources.CLIENT_METRICS_ROWS)
+
+
+@cache
+def dynamic_only_catalogue() -> Catalogue:
+    """Broker settings that exist only at run time, never in a file."""
+    from broker.config.tables import resources
+
+    return read_rows(resources.DYNAMIC_ONLY_ROWS)
+
+
+def unit_synonyms(name: str) -> tuple[str, ...]:
+    """The names that say the same as a broker setting, itself among them, the winning one first."""
+    for names in UNIT_SYNONYMS:
+        if name in names:
+            return names
+    return (name,)
+
+
+def base_name(name: str) -> str:
+    """The setting behind a listener's own spelling: listener.name.<listener>.[<mechanism>.]<setting>."""
+    if not name.startswith("listener.name."):
+        return name
+    _, _, rest = name.removeprefix("listener.name.").partition(".")
+    catalogue = broker_catalogue()
+    if rest in catalogue:
+        return rest
+    _, _, without_mechanism = rest.partition(".")
+    return without_mechanism if without_mechanism in catalogue else name
+
+
+def broker_setting(name: str) -> Setting | None:
+    """The catalogue's row for a name of a broker, also behind a listener's prefix."""
+    return broker_catalogue().get(base_name(name))

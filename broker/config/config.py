@@ -1,0 +1,181 @@
+"""The configuration of a node: its settings, checked against one another as Apache Kafka checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config.catalogue import base_name, broker_catalogue, unit_synonyms
+from broker.config.listeners import Listener
+from broker.config.setting import Value
+from broker.config.values import default_value
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+
+
+class ConfigError(Exception):
+    """Why a node cannot start with its settings: every problem, not only the first."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class Settings:
+    """Values by name: what was set, else the default. A name outside the catalogue is a bug."""
+
+    __slots__ = ("_defaults", "_values")
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = dict(values)
+        self._defaults: dict[str, Value] = {}
+
+    def is_set(self, name: str) -> bool:
+        """Whether somebody has set it."""
+        return name in self._values
+
+    def value(self, name: str) -> Value:
+        """The value of a setting, None where it has none."""
+        if name in self._values:
+            return self._values[name]
+        if name not in self._defaults:
+            self._defaults[name] = default_value(broker_catalogue()[base_name(name)])
+        return self._defaults[name]
+
+    def integer(self, name: str) -> int:
+        """The value of an int, short or long."""
+        value = self.value(name)
+        assert isinstance(value, int) and not isinstance(value, bool), f"{name} is not a whole number: {value!r}"
+        return value
+
+    def integer_or_none(self, name: str) -> int | None:
+        """The value of an int, short or long, None where nobody has set it and it has no default."""
+        return None if self.value(name) is None else self.integer(name)
+
+    def real(self, name: str) -> float:
+        """The value of a double."""
+        value = self.value(name)
+        assert isinstance(value, float), f"{name} is not a double: {value!r}"
+        return value
+
+    def flag(self, name: str) -> bool:
+        """The value of a boolean."""
+        value = self.value(name)
+        assert isinstance(value, bool), f"{name} is not a boolean: {value!r}"
+        return value
+
+    def text(self, name: str) -> str:
+        """The value of a string, class or password."""
+        value = self.value(name)
+        assert isinstance(value, str), f"{name} is not a text: {value!r}"
+        return value
+
+    def text_or_none(self, name: str) -> str | None:
+        """The value of a string, class or password, None where nobody has set it and it has no default."""
+        return None if self.value(name) is None else self.text(name)
+
+    def entries(self, name: str) -> tuple[str, ...]:
+        """The value of a list; empty where there is none."""
+        value = self.value(name)
+        assert value is None or isinstance(value, tuple), f"{name} is not a list: {value!r}"
+        return value or ()
+
+    def duration_ms(self, name: str) -> int:
+        """The value of a name in ms, taken from its synonyms in minutes and hours where it is not set itself."""
+        for synonym in unit_synonyms(name):
+            value = self.integer_or_none(synonym)
+            if value is not None:
+                return value * _unit_ms(synonym)
+        raise AssertionError(f"{name} has no default in any unit")
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """One member of a static metadata quorum."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a node starts with. Single settings are read through `settings`, by Kafka's name."""
+
+    settings: Settings
+    originals: Mapping[str, str]  # as they came: file, environment and overrides together
+    warnings: tuple[str, ...]
+    node_id: int
+    process_roles: frozenset[str]
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]  # of the broker
+    advertised_controller_listeners: tuple[Listener, ...]
+    controller_listener_names: tuple[str, ...]
+    inter_broker_listener_name: str
+    controller_quorum_voters: tuple[Voter, ...]
+    controller_quorum_bootstrap_servers: tuple[str, ...]
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+    log_retention_ms: int  # -1: for ever
+    log_roll_ms: int
+    log_roll_jitter_ms: int
+    log_flush_interval_ms: int
+
+    @classmethod
+    def load(cls, properties: Mapping[str, str]) -> Config:
+        """The checked configuration of a node, or ConfigError with every problem."""
+        from broker.config.loading import load
+
+        return load(properties)
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this node serves clients."""
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node is a controller of the metadata quorum."""
+        return "controller" in self.process_roles
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """The listeners for clients and other brokers."""
+        return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """The listeners of the controller."""
+        return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
+
+    def integer(self, name: str) -> int:
+        """The value of an int, short or long."""
+        return self.settings.integer(name)
+
+    def real(self, name: str) -> float:
+        """The value of a double."""
+        return self.settings.real(name)
+
+    def flag(self, name: str) -> bool:
+        """The value of a boolean."""
+        return self.settings.flag(name)
+
+    def text(self, name: str) -> str:
+        """The value of a string."""
+        return self.settings.text(name)
+
+    def text_or_none(self, name: str) -> str | None:
+        """The value of a string, None where it has none."""
+        return self.settings.text_or_none(name)
+
+    def entries(self, name: str) -> tuple[str, ...]:
+        """The value of a list."""
+        return self.settings.entries(name)
+
+
+def _unit_ms(name: str) -> int:
+    if name.endswith(".hours"):
+        return _HOUR_MS
+    return _MINUTE_MS if name.endswith(".minutes") else 1

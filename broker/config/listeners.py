@@ -1,0 +1,120 @@
+"""Listeners: the addresses of a node, read from NAME://host:port, and what Apache Kafka demands of them together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_ADDRESS: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+
+
+class InvalidListener(Exception):
+    """A listener that cannot be read, or that does not go with the others; the text is Apache Kafka's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address. An empty host is every interface where it is bound, this machine's name where it is advertised."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+
+def read_protocol_map(text: str) -> dict[str, str]:
+    """Security protocol by listener name, from NAME:PROTOCOL,NAME:PROTOCOL."""
+    protocols: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = (part.strip() for part in entry.rpartition(":"))
+        if not colon:
+            raise InvalidListener(
+                f"Error parsing configuration property 'listener.security.protocol.map': {entry} is not NAME:PROTOCOL"
+            )
+        if protocol.upper() not in SECURITY_PROTOCOLS:
+            raise InvalidListener(
+                f"Invalid security protocol `{protocol}` defined in listener.security.protocol.map; "
+                f"one of {', '.join(SECURITY_PROTOCOLS)} is allowed"
+            )
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def read_listeners(entries: tuple[str, ...], protocols: Mapping[str, str], *, same_port: bool) -> tuple[Listener, ...]:
+    """The listeners of a list, in its order; same_port tells whether two may share a port, as advertised ones may."""
+    listeners = [_read_listener(entry, entries, protocols) for entry in entries]
+    names = [listener.name for listener in listeners]
+    if len(set(names)) != len(names):
+        raise _error(entries, f"Each listener must have a different name, listeners: {_shown(entries)}")
+    if not same_port:
+        _check_ports(listeners, entries)
+    return tuple(listeners)
+
+
+def resolved(listeners: Iterable[Listener], host_name: str, bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:
+    """What clients are told: empty hosts become this machine's name, port 0 the port that was bound."""
+    return tuple(
+        replace(each, host=each.host or host_name, port=each.port or bound_ports[each.name]) for each in listeners
+    )
+
+
+def _read_listener(entry: str, entries: tuple[str, ...], protocols: Mapping[str, str]) -> Listener:
+    match = _ADDRESS.fullmatch(entry.strip())
+    if match is None or int(match[3]) < -1:
+        raise _error(entries, f"Unable to parse {entry} to a broker endpoint")
+    name = match[1].upper()
+    if name not in protocols:
+        raise _error(entries, f"No security protocol defined for listener {name}")
+    if int(match[3]) > 65535:
+        # DIVERGES: Apache Kafka takes any number here and fails later, when it binds.
+        raise _error(entries, f"Port {match[3]} of listener {name} is larger than 65535")
+    return Listener(name, match[2], int(match[3]), protocols[name])
+
+
+def _check_ports(listeners: list[Listener], entries: tuple[str, ...]) -> None:
+    hosts: dict[int, list[str]] = {}
+    for listener in listeners:
+        if listener.port != 0:
+            hosts.setdefault(listener.port, []).append(listener.host)
+    for port, sharing in hosts.items():
+        why = _cannot_share(sharing)
+        if why:
+            raise _error(entries, why.format(listeners=_shown(entries), port=port))
+
+
+def _cannot_share(hosts: list[str]) -> str | None:
+    """Why listeners on these hosts cannot have one port; None where they can: one of IPv4 and one of IPv6."""
+    if len(hosts) == 1:
+        return None
+    families = [_family(host) for host in hosts]
+    if None not in families and len(hosts) == 2:
+        if families[0] != families[1]:
+            return None
+        return (
+            "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
+            "listeners: {listeners}, port: {port}"
+        )
+    if not any(families):
+        return "Each listener must have a different port, listeners: {listeners}"
+    return (
+        "Each listener must have a different port unless exactly one listener has an IPv4 address and the other "
+        "IPv6 address, listeners: {listeners}, port: {port}"
+    )
+
+
+def _family(host: str) -> int | None:
+    if ":" in host:
+        return 6
+    return 4 if re.fullmatch(r"[0-9]+(\.[0-9]+){3}", host) else None
+
+
+def _shown(entries: tuple[str, ...]) -> str:
+    return f"[{', '.join(entries)}]"
+
+
+def _error(entries: tuple[str, ...], why: str) -> InvalidListener:
+    return InvalidListener(f"Error creating broker listeners from '{_shown(entries)}': {why}")

@@ -1,0 +1,175 @@
+"""Loading: from properties to a checked Config, collecting warnings and every problem on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.config.catalogue import base_name, broker_catalogue, broker_setting
+from broker.config.config import Config, ConfigError, Settings, Voter
+from broker.config.listeners import InvalidListener, Listener, read_listeners, read_protocol_map
+from broker.config.reasons import REASONS
+from broker.config.retired import advice_for, refusal_of
+from broker.config.rules import broken_rules
+from broker.config.setting import Setting, Stance, Value
+from broker.config.values import InvalidValue, allowed_text, default_value, parse
+
+# Settings that other code hands to plug-ins by prefix; none of them is loaded here.
+_PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
+
+
+def load(properties: Mapping[str, str]) -> Config:
+    """The checked configuration of a node, or ConfigError with every problem."""
+    reading = _Reading()
+    for name, text in properties.items():
+        reading.take(name, text)
+    reading.require_what_has_no_default(properties)
+    if reading.problems:
+        raise ConfigError(reading.problems)
+    settings = Settings(reading.values)
+    try:
+        config = _derive(settings, properties, reading.all_warnings())
+    except InvalidListener as problem:
+        raise ConfigError([str(problem)]) from None
+    problems = list(broken_rules(config))
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+class _Reading:
+    """Values, warnings and problems of the names taken so far."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Value] = {}
+        self.warnings: list[str] = []
+        self.without_effect: dict[str, list[str]] = {}  # settings by the reason why
+        self.problems: list[str] = []
+
+    def take(self, name: str, text: str) -> None:
+        """Read one name."""
+        refusal = refusal_of(name)
+        if refusal:
+            self.problems.append(f"{name}={text} is refused: {refusal}.")
+            return
+        setting = broker_setting(name)
+        if setting is None:
+            self._take_unknown(name)
+            return
+        try:
+            value = parse(setting, text)
+        except InvalidValue as problem:
+            self.problems.append(f"{problem} ({name} takes {allowed_text(setting)})")
+            return
+        self.values[name] = value
+        if value != default_value(setting):
+            self._judge(name, setting, value)
+
+    def _judge(self, name: str, setting: Setting, value: Value) -> None:
+        shown = "(hidden)" if setting.is_sensitive else value if not isinstance(value, tuple) else ",".join(value)
+        reason = REASONS.get(setting.reason_key, "")
+        if setting.stance is Stance.REFUSED and value not in ((), "", None):
+            default = setting.default_text
+            advice = "Remove it" + (f", or set it to its default {default}" if default else "")
+            self.problems.append(f"{name}={shown} is refused: {reason} {advice}.")
+        elif setting.stance is Stance.ACCEPTED:
+            self.without_effect.setdefault(reason, []).append(f"{name}={shown}")
+        elif base_name(name) != name:
+            self.without_effect.setdefault(REASONS["listener"], []).append(f"{name}={shown}")
+
+    def _take_unknown(self, name: str) -> None:
+        advice = advice_for(name)
+        prefixes = [key for prefix, key in _PLUGIN_PREFIXES.items() if name.startswith(prefix)]
+        if advice:
+            self.warnings.append(f"{name} has no effect since Apache Kafka 4.0: {advice}.")
+        elif prefixes:
+            self.without_effect.setdefault(REASONS[prefixes[0]], []).append(name)
+        else:
+            self.warnings.append(f"{name} is not a name that Apache Kafka 4.3.1 knows; it has no effect.")
+
+    def all_warnings(self) -> tuple[str, ...]:
+        """One line for each unknown name, and one for each reason why settings have no effect."""
+        grouped = (f"No effect: {', '.join(names)}. {reason}" for reason, names in self.without_effect.items())
+        return (*self.warnings, *grouped)
+
+    def require_what_has_no_default(self, properties: Mapping[str, str]) -> None:
+        """Apache Kafka's node.id and broker.id stand for one another; the other required names must be there."""
+        node_id, broker_id = self.values.get("node.id"), self.values.get("broker.id")
+        if node_id is None and broker_id is not None:
+            self.values["node.id"] = broker_id
+            if isinstance(broker_id, int) and broker_id < 0:
+                self.problems.append(f"Invalid value {broker_id} for configuration node.id: Value must be at least 0")
+        elif node_id is not None and broker_id not in (None, node_id):
+            self.problems.append("You must set `node.id` to the same value as `broker.id`.")
+        self.values["broker.id"] = self.values.get("node.id", -1)
+        for name, setting in broker_catalogue().items():
+            is_there = name in properties or (name == "node.id" and "broker.id" in properties)
+            if setting.is_required and not is_there:
+                self.problems.append(
+                    f'Missing required configuration "{name}" which has no default value '
+                    f"({name} takes {allowed_text(setting)})"
+                )
+
+
+def _derive(settings: Settings, properties: Mapping[str, str], warnings: tuple[str, ...]) -> Config:
+    protocols = _protocols(settings)
+    controller_names = settings.entries("controller.listener.names")
+    listeners = read_listeners(settings.entries("listeners"), protocols, same_port=False)
+    told = read_listeners(settings.entries("advertised.listeners"), protocols, same_port=True)
+    voters = tuple(_read_voter(entry) for entry in settings.entries("controller.quorum.voters"))
+    log_dirs = settings.entries("log.dirs") or settings.entries("log.dir")
+    return Config(
+        settings=settings,
+        originals=dict(properties),
+        warnings=warnings,
+        node_id=settings.integer("node.id"),
+        process_roles=frozenset(settings.entries("process.roles")),
+        listeners=listeners,
+        advertised_listeners=tuple(each for each in told or listeners if each.name not in controller_names),
+        advertised_controller_listeners=_advertised_controllers(settings, listeners, told, voters),
+        controller_listener_names=controller_names,
+        inter_broker_listener_name=settings.text_or_none("inter.broker.listener.name")
+        or settings.text("security.inter.broker.protocol"),
+        controller_quorum_voters=voters,
+        controller_quorum_bootstrap_servers=settings.entries("controller.quorum.bootstrap.servers"),
+        log_dirs=log_dirs,
+        metadata_log_dir=settings.text_or_none("metadata.log.dir") or log_dirs[0],
+        log_retention_ms=max(-1, settings.duration_ms("log.retention.ms")) or 0,
+        log_roll_ms=settings.duration_ms("log.roll.ms"),
+        log_roll_jitter_ms=settings.duration_ms("log.roll.jitter.ms"),
+        log_flush_interval_ms=settings.duration_ms("log.flush.interval.ms"),
+    )
+
+
+def _protocols(settings: Settings) -> dict[str, str]:
+    """The protocol of each listener name; a controller's listener is PLAINTEXT where nothing says otherwise."""
+    protocols = read_protocol_map(settings.text("listener.security.protocol.map"))
+    if settings.is_set("listener.security.protocol.map"):
+        return protocols
+    names = {entry.partition("://")[0].upper() for entry in settings.entries("listeners")}
+    if not any(name.startswith(("SSL", "SASL_")) for name in names):
+        for name in settings.entries("controller.listener.names"):
+            protocols.setdefault(name, "PLAINTEXT")
+    return protocols
+
+
+def _advertised_controllers(
+    settings: Settings, listeners: tuple[Listener, ...], told: tuple[Listener, ...], voters: tuple[Voter, ...]
+) -> tuple[Listener, ...]:
+    """What is said of the controller's listeners: as told, else as the quorum's voters say, else as it listens."""
+    names = settings.entries("controller.listener.names")
+    said = [each for each in told if each.name in names]
+    me = next((voter for voter in voters if voter.node_id == settings.integer("node.id")), None)
+    for each in listeners:
+        if each.name in names and each.name not in {other.name for other in said}:
+            host = "" if each.host == "0.0.0.0" else each.host
+            port = each.port
+            if me is not None and not said:
+                host, port = me.host, me.port
+            said.append(Listener(each.name, host, port, each.security_protocol))
+    return tuple(said)
+
+
+def _read_voter(entry: str) -> Voter:
+    node_id, _, address = entry.partition("@")
+    host, _, port = address.rpartition(":")
+    return Voter(int(node_id), host.strip("[]"), int(port))

@@ -1,0 +1,38 @@
+"""Why a setting is accepted without effect or refused: one sentence for each key of the tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REASONS: Final = {
+    "authorizer": "There are no access controls in this version; anyone who reaches a listener may do anything.",
+    "compaction": "Compacted topics are stored and described but not cleaned in this version.",
+    "cordon": "Directories cannot be cordoned in this version; take the directory out of log.dirs.",
+    "kernel": "The kernel sizes socket buffers by what a connection needs.",
+    "kip848": "The consumer group protocol of KIP-848 is not served in this version; groups are classic.",
+    "limits": "This limit is not enforced in this version.",
+    "linger": "The coordinator writes the records of one turn of the event loop together.",
+    "listener": "Settings of a single listener have no effect in this version.",
+    "loading": "Offsets are loaded in pieces of a size of their own.",
+    "metrics": "Metrics are kept in windows of their own.",
+    "nothing-unstable": "There is nothing unreleased here that it could offer.",
+    "one-process": "Broker and controller are one process here.",
+    "performance-log": "Slow controller events are not logged by a threshold.",
+    "plugin": "It names Java classes, which this broker cannot load.",
+    "preallocate": "Segments grow as they are written.",
+    "purgatory": "A request that waits is let go as soon as it is answered; nothing is left to purge.",
+    "quorum-of-one": "The metadata quorum of this version is one node, which waits for nobody.",
+    "quota": "Quotas are not enforced in this version.",
+    "sasl": "SASL listeners are refused in this version, so nothing reads it.",
+    "share": "Share groups are not served in this version.",
+    "single": "It concerns several nodes; this version runs as a single one.",
+    "streams": "Streams groups are not served in this version.",
+    "telemetry": "Client metrics are not collected in this version.",
+    "test-only": "It exists for Apache Kafka's own tests.",
+    "threads": "One event loop answers all requests; there is no pool of threads to size.",
+    "tiered": "Tiered storage is not part of this version.",
+    "tls": "TLS listeners are refused in this version, so nothing reads it.",
+    "tokens": "Delegation tokens are not part of this version.",
+    "transactions": "Transactions are not served in this version and their APIs are not offered.",
+    "uncompressed": "Offset records are written without compression.",
+}

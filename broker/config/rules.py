@@ -1,0 +1,183 @@
+"""Rules between settings: what Apache Kafka 4.3.1 demands of them together, and what this version cannot do yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.config.config import Config
+
+
+def broken_rules(config: Config) -> Iterator[str]:
+    """The rules that a configuration breaks, in Apache Kafka's words where it has some."""
+    yield from _roles_and_quorum(config)
+    yield from _listeners(config)
+    yield from _durations(config)
+    yield from _sizes(config)
+    yield from _groups(config)
+    yield from _beyond_this_version(config)
+
+
+def _roles_and_quorum(config: Config) -> Iterator[str]:
+    voters = [voter.node_id for voter in config.controller_quorum_voters]
+    if not voters and not config.controller_quorum_bootstrap_servers:
+        yield (
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
+            "controllers or controller.quorum.voters must contain a parseable set of controllers."
+        )
+    if voters and config.is_controller and config.node_id not in voters:
+        yield (
+            f"If process.roles contains the 'controller' role, the node id {config.node_id} must be included in the "
+            f"set of voters controller.quorum.voters={voters}"
+        )
+    if voters and not config.is_controller and config.node_id in voters:
+        yield (
+            f"If process.roles contains just the 'broker' role, the node id {config.node_id} must not be included in "
+            f"the set of voters controller.quorum.voters={voters}"
+        )
+    if config.flag("controller.quorum.auto.join.enable") and not config.is_controller:
+        yield (
+            "controller.quorum.auto.join.enable is only supported when process.roles contains the 'controller' role."
+        )
+
+
+def _listeners(config: Config) -> Iterator[str]:
+    names = {each.name for each in config.listeners}
+    controller_names = config.controller_listener_names
+    if config.is_controller:
+        if not names.intersection(controller_names):
+            yield (
+                "controller.listener.names must contain at least one value appearing in the 'listeners' configuration "
+                "when running the KRaft controller role"
+            )
+        elif not names.issuperset(controller_names):
+            yield (
+                "controller.listener.names must only contain values appearing in the 'listeners' configuration when "
+                "running the KRaft controller role"
+            )
+    if not config.is_broker and config.broker_listeners:
+        yield (
+            "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
+            "process.roles=controller"
+        )
+    if config.is_broker and not config.is_controller and names.intersection(controller_names):
+        yield (
+            "controller.listener.names must not contain a value appearing in the 'listeners' configuration when "
+            "running KRaft with just the broker role"
+        )
+    if config.is_broker:
+        yield from _advertised_listeners(config)
+    told = [*config.advertised_listeners, *config.advertised_controller_listeners]
+    if any(each.host == "0.0.0.0" for each in told):
+        yield "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
+    early = config.entries("early.start.listeners")
+    for name in early:
+        if name not in names and name not in controller_names:
+            yield (
+                f"early.start.listeners contains listener {name}, but this is not contained in listeners or "
+                "controller.listener.names"
+            )
+
+
+def _advertised_listeners(config: Config) -> Iterator[str]:
+    told = [each.name for each in config.advertised_listeners]
+    names = [each.name for each in config.listeners]
+    if not told:
+        yield (
+            "There must be at least one broker advertised listener. Perhaps all listeners appear in "
+            "controller.listener.names?"
+        )
+        return
+    if not set(told) <= set(names):
+        yield (
+            "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. Found "
+            f"{','.join(told)}. The valid options based on the current configuration are {','.join(names)}"
+        )
+    if config.settings.is_set("inter.broker.listener.name") and config.settings.is_set(
+        "security.inter.broker.protocol"
+    ):
+        yield "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set."
+    if config.inter_broker_listener_name not in told:
+        yield (
+            "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options "
+            f"based on currently configured listeners are {','.join(told)}"
+        )
+
+
+def _durations(config: Config) -> Iterator[str]:
+    if config.log_roll_ms < 1:
+        yield "log.roll.ms must be greater than or equal to 1"
+    if config.log_roll_jitter_ms < 0:
+        yield "log.roll.jitter.ms must be greater than or equal to 0"
+    if config.log_retention_ms == 0:
+        yield "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+    if config.integer("replica.fetch.wait.max.ms") > config.integer("replica.socket.timeout.ms"):
+        yield (
+            "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary "
+            "socket timeouts"
+        )
+
+
+def _sizes(config: Config) -> Iterator[str]:
+    if 0 < config.integer("queued.max.request.bytes") < config.integer("socket.request.max.bytes"):
+        yield "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
+    if config.integer("replica.fetch.min.bytes") > config.integer("replica.fetch.response.max.bytes"):
+        yield "replica.fetch.min.bytes must not be larger than replica.fetch.response.max.bytes"
+    codec = config.integer("offsets.topic.compression.codec")
+    if codec not in range(5):
+        yield f"Unknown compression type id: {codec} (offsets.topic.compression.codec takes 0 to 4)"
+    if config.integer("max.connections.per.ip") == 0 and not config.text("max.connections.per.ip.overrides"):
+        yield "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+
+
+# Each triple: the setting, and the two that it must lie between.
+_BOUNDED_GROUP_SETTINGS = tuple(
+    (f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
+    for kind, names in (
+        ("consumer", ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")),
+        (
+            "share",
+            (
+                "heartbeat.interval.ms",
+                "session.timeout.ms",
+                "assignment.interval.ms",
+                "record.lock.duration.ms",
+                "delivery.count.limit",
+                "partition.max.record.locks",
+            ),
+        ),
+        ("streams", ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")),
+    )
+    for name in names
+)
+
+
+def _groups(config: Config) -> Iterator[str]:
+    for name, lowest, highest in _BOUNDED_GROUP_SETTINGS:
+        if not (config.settings.is_set(name) or config.settings.is_set(lowest) or config.settings.is_set(highest)):
+            continue
+        value, low, high = config.integer(name), config.integer(lowest), config.integer(highest)
+        if high < low:
+            yield f"{highest} must be greater than or equal to {lowest}"
+        elif value < low:
+            yield f"{name} must be greater than or equal to {lowest}"
+        elif value > high:
+            yield f"{name} must be less than or equal to {highest}"
+    if "classic" not in config.entries("group.coordinator.rebalance.protocols"):
+        yield "Disabling the 'classic' protocol is not supported."
+
+
+def _beyond_this_version(config: Config) -> Iterator[str]:
+    if not (config.is_broker and config.is_controller):
+        yield (
+            "process.roles=" + ",".join(sorted(config.process_roles)) + " is refused: this version runs as a single "
+            "node, which is both. Set process.roles=broker,controller."
+        )
+    others = [voter.node_id for voter in config.controller_quorum_voters if voter.node_id != config.node_id]
+    if others:
+        yield f"controller.quorum.voters is refused with nodes {others}: this version runs as a single node."
+    for listener in config.listeners:
+        if listener.security_protocol != "PLAINTEXT":
+            yield (
+                f"Listener {listener.name} is refused: {listener.security_protocol} is not part of this version. "
+                f"Map it to PLAINTEXT in listener.security.protocol.map, or remove it."
+            )

@@ -1,0 +1,107 @@
+"""A setting: one row of the catalogue, with its type, default, allowed values, stance, scope and words about it.
+
+A row of a table takes two lines, columns separated by blanks (no column holds one):
+
+    name  type  default  allowed  stance[:reason]  scope  [internal]
+        What the setting means.
+
+default   null, required, "" for an empty text, [] for an empty list, else the text as it stands in a file
+allowed   any | 1.. | 0..1 | 1..9|-1 | one-of:a,b | any-case:a,b | list[:a,b] | non-empty-list[:a,b] | non-empty |
+          non-null | voters | host-ports | replicas | offset-reset
+stance    honoured | accepted:reason | refused:reason; the reasons stand in broker/config/reasons.py
+scope     broker settings: read-only | per-broker | cluster-wide; other tables: broker settings that give the default
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class Stance(Enum):
+    """What this broker does with a setting."""
+
+    HONOURED = "honoured"  # it works as in Apache Kafka
+    ACCEPTED = "accepted"  # it has no effect; one warning at start where it is set to something else than its default
+    REFUSED = "refused"  # anything but its default stops the start: going on would change what the data or security is
+
+
+class Scope(Enum):
+    """Where a broker setting may be changed at run time."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class ValueType(IntEnum):
+    """Kafka's types of values, with their numbers in DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One name that Apache Kafka 4.3.1 knows."""
+
+    name: str
+    type: ValueType
+    default_text: str | None
+    is_required: bool
+    allowed: str
+    stance: Stance
+    reason_key: str
+    scope: Scope
+    defaults_from: tuple[str, ...]
+    is_internal: bool
+    documentation: str
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value never leaves the process."""
+        return self.type is ValueType.PASSWORD
+
+
+Catalogue = dict[str, Setting]
+
+_TYPES: Final = {kind.name.lower(): kind for kind in ValueType}
+_STANCES: Final = {stance.value: stance for stance in Stance}
+_SCOPES: Final = {scope.value: scope for scope in Scope}
+
+
+def read_rows(rows: str) -> Catalogue:
+    """The settings of one table, in its order."""
+    lines = rows.strip().split("\n")
+    assert len(lines) % 2 == 0, "a row has two lines"
+    pairs = zip(lines[0::2], lines[1::2], strict=True)
+    return {setting.name: setting for setting in (_read_row(columns, words) for columns, words in pairs)}
+
+
+def _read_row(columns: str, words: str) -> Setting:
+    name, kind, default, allowed, stance, scope, *flags = columns.split()
+    stance, _, reason_key = stance.partition(":")
+    is_broker_scope = scope in _SCOPES
+    return Setting(
+        name,
+        _TYPES[kind],
+        None if default in ("null", "required") else "" if default in ('""', "[]") else default,
+        default == "required",
+        allowed,
+        _STANCES[stance],
+        reason_key,
+        _SCOPES[scope] if is_broker_scope else Scope.CLUSTER_WIDE,
+        () if is_broker_scope or scope == "-" else tuple(scope.split(",")),
+        bool(flags),
+        words.strip(),
+    )

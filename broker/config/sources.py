@@ -1,0 +1,77 @@
+"""Sources of settings besides a file: environment variables of Apache Kafka's image, and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+# Variables of the image that are for its scripts, the JVM or the logger, never settings.
+_NOT_SETTINGS: Final = frozenset(
+    {
+        "KAFKA_VERSION",
+        "KAFKA_HOME",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_LOG4J_CMD_OPTS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JMX_PORT",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_DEBUG",
+        "KAFKA_DEBUG_FLAGS",
+        "KAFKA_CLASSPATH",
+        "KAFKA_CLUSTER_ID",
+    }
+)
+_PREFIX: Final = "KAFKA_"
+
+
+class MalformedOverride(Exception):
+    """An override that is not name=value."""
+
+
+def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The settings in environment variables: KAFKA_LOG_DIRS is log.dirs."""
+    return {
+        setting_name(variable): value
+        for variable, value in variables.items()
+        if variable.startswith(_PREFIX) and variable != _PREFIX and variable not in _NOT_SETTINGS
+    }
+
+
+def setting_name(variable: str) -> str:
+    """The setting that a variable names: after KAFKA_, ___ is a dash, __ an underscore, _ a dot; in lower case."""
+    name = variable.removeprefix(_PREFIX).lower()
+    return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    """The settings of --override name=value."""
+    settings: dict[str, str] = {}
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals or not name.strip():
+            raise MalformedOverride(f"--override takes name=value, not {override!r}")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def single_node_defaults(data_directory: str) -> dict[str, str]:
+    """The settings of a ready node of one: those of Apache Kafka's own sample, bound to loopback."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+        "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": data_directory,
+        "offsets.topic.replication.factor": "1",
+    }

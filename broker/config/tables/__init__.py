@@ -1,0 +1,1 @@
+"""The catalogue as text tables; broker.config.setting says how a row reads."""

@@ -1,0 +1,198 @@
+"""Settings of groups, offsets and transactions."""
+
+from __future__ import annotations
+
+ROWS = """
+group.min.session.timeout.ms  int  6000  any  honoured  read-only
+    Shortest session timeout that a member may ask for.
+group.max.session.timeout.ms  int  1800000  any  honoured  read-only
+    Longest session timeout that a member may ask for.
+group.initial.rebalance.delay.ms  int  3000  any  honoured  read-only
+    How long an empty group waits for more members before its first rebalance.
+group.max.size  int  2147483647  1..  honoured  read-only
+    Most members of a group.
+group.coordinator.rebalance.protocols  list  \
+    classic,consumer,streams  \
+    non-empty-list:consumer,classic,share,streams  accepted:kip848  read-only
+    Protocols for groups that are enabled; deprecated.
+group.coordinator.threads  int  4  1..  accepted:threads  read-only
+    Threads of the group coordinator.
+group.coordinator.background.threads  int  2  1..  accepted:threads  read-only
+    Threads of the group coordinator for background work.
+group.coordinator.append.linger.ms  int  -1  -1..  accepted:linger  read-only
+    How long the coordinator collects writes; -1 to decide by load.
+group.coordinator.cached.buffer.max.bytes  int  1048588  524288..  accepted:linger  cluster-wide
+    Largest buffer that the coordinator keeps for reuse.
+offset.metadata.max.bytes  int  4096  any  honoured  read-only
+    Largest metadata string of a committed offset.
+offsets.commit.timeout.ms  int  5000  1..  accepted:single  read-only
+    Longest wait for the replicas of a commit.
+offsets.load.buffer.size  int  5242880  1..  accepted:loading  read-only
+    Bytes read at a time while offsets are loaded.
+offsets.retention.minutes  int  10080  1..  honoured  read-only
+    How long offsets are kept after a group has become empty.
+offsets.retention.check.interval.ms  long  600000  1..  honoured  read-only
+    Interval between searches for expired offsets.
+offsets.topic.num.partitions  int  50  1..  honoured  read-only
+    Partitions of __consumer_offsets.
+offsets.topic.replication.factor  short  3  1..  honoured  read-only
+    Replicas of __consumer_offsets.
+offsets.topic.segment.bytes  int  104857600  1..  honoured  read-only
+    Segment size of __consumer_offsets.
+offsets.topic.compression.codec  int  0  any  accepted:uncompressed  read-only
+    Codec of __consumer_offsets, by number.
+group.consumer.assignors  list  uniform,range  non-empty-list  accepted:kip848  read-only
+    Assignors on the server for consumer groups.
+group.consumer.migration.policy  string  \
+    bidirectional  \
+    any-case:DISABLED,DOWNGRADE,UPGRADE,BIDIRECTIONAL  accepted:kip848  read-only
+    Whether a group may change between classic and consumer protocol.
+group.consumer.max.size  int  2147483647  1..  accepted:kip848  read-only
+    Most members of a consumer group.
+group.consumer.session.timeout.ms  int  45000  1..  accepted:kip848  read-only
+    Session timeout of consumer groups.
+group.consumer.min.session.timeout.ms  int  45000  1..  accepted:kip848  read-only
+    Shortest session timeout of a consumer group.
+group.consumer.max.session.timeout.ms  int  60000  1..  accepted:kip848  read-only
+    Longest session timeout of a consumer group.
+group.consumer.heartbeat.interval.ms  int  5000  1..  accepted:kip848  read-only
+    Heartbeat interval of consumer groups.
+group.consumer.min.heartbeat.interval.ms  int  5000  1..  accepted:kip848  read-only
+    Shortest heartbeat interval of a consumer group.
+group.consumer.max.heartbeat.interval.ms  int  15000  1..  accepted:kip848  read-only
+    Longest heartbeat interval of a consumer group.
+group.consumer.assignment.interval.ms  int  1000  0..  accepted:kip848  cluster-wide
+    Least time between two assignments of a consumer group.
+group.consumer.min.assignment.interval.ms  int  0  0..  accepted:kip848  read-only
+    Shortest assignment interval of a consumer group.
+group.consumer.max.assignment.interval.ms  int  15000  0..  accepted:kip848  read-only
+    Longest assignment interval of a consumer group.
+group.consumer.regex.refresh.interval.ms  int  600000  10000..  accepted:kip848  read-only internal
+    Interval at which subscriptions by pattern are matched again.
+group.share.assignors  list  simple  non-empty-list  accepted:share  read-only
+    Assignors of share groups.
+group.share.max.size  int  200  1..1000  accepted:share  read-only
+    Most members of a share group.
+group.share.max.share.sessions  int  2000  1..  accepted:share  read-only
+    Most share sessions.
+group.share.persister.class.name  string  \
+    org.apache.kafka.server.share.persister.DefaultStatePersister  \
+    any  refused:plugin  read-only internal
+    Class that keeps the state of share groups.
+group.share.initialize.retry.interval.ms  int  30000  1..  accepted:share  read-only internal
+    Interval at which share state is initialized again.
+group.share.session.timeout.ms  int  45000  1..  accepted:share  read-only
+    Session timeout of share groups.
+group.share.min.session.timeout.ms  int  45000  1..  accepted:share  read-only
+    Shortest session timeout of a share group.
+group.share.max.session.timeout.ms  int  60000  1..  accepted:share  read-only
+    Longest session timeout of a share group.
+group.share.heartbeat.interval.ms  int  5000  1..  accepted:share  read-only
+    Heartbeat interval of share groups.
+group.share.min.heartbeat.interval.ms  int  5000  1..  accepted:share  read-only
+    Shortest heartbeat interval of a share group.
+group.share.max.heartbeat.interval.ms  int  15000  1..  accepted:share  read-only
+    Longest heartbeat interval of a share group.
+group.share.assignment.interval.ms  int  1000  0..  accepted:share  cluster-wide
+    Least time between two assignments of a share group.
+group.share.min.assignment.interval.ms  int  0  0..  accepted:share  read-only
+    Shortest assignment interval of a share group.
+group.share.max.assignment.interval.ms  int  15000  0..  accepted:share  read-only
+    Longest assignment interval of a share group.
+group.share.delivery.count.limit  int  5  2..10  accepted:share  read-only
+    How often a record is delivered at most.
+group.share.min.delivery.count.limit  int  2  2..5  accepted:share  read-only
+    Lowest delivery limit of a share group.
+group.share.max.delivery.count.limit  int  10  5..25  accepted:share  read-only
+    Highest delivery limit of a share group.
+group.share.record.lock.duration.ms  int  30000  1000..3600000  accepted:share  read-only
+    How long a consumer holds a record.
+group.share.min.record.lock.duration.ms  int  15000  1000..30000  accepted:share  read-only
+    Shortest hold of a share group.
+group.share.max.record.lock.duration.ms  int  60000  30000..3600000  accepted:share  read-only
+    Longest hold of a share group.
+group.share.partition.max.record.locks  int  2000  100..10000  accepted:share  read-only
+    Most held records a partition.
+group.share.min.partition.max.record.locks  int  100  100..2000  accepted:share  read-only
+    Lowest such limit of a share group.
+group.share.max.partition.max.record.locks  int  4000  2000..10000  accepted:share  read-only
+    Highest such limit of a share group.
+share.coordinator.state.topic.num.partitions  int  50  1..  accepted:share  read-only
+    Partitions of the share state topic.
+share.coordinator.state.topic.replication.factor  short  3  1..  accepted:share  read-only
+    Replicas of the share state topic.
+share.coordinator.state.topic.min.isr  short  2  1..  accepted:share  read-only
+    In-sync replicas that the share state topic needs.
+share.coordinator.state.topic.segment.bytes  int  104857600  1..  accepted:share  read-only
+    Segment size of the share state topic.
+share.coordinator.state.topic.compression.codec  int  0  any  accepted:share  read-only
+    Codec of the share state topic, by number.
+share.coordinator.state.topic.prune.interval.ms  int  300000  1..  accepted:share  read-only internal
+    Interval at which the share state topic is pruned.
+share.coordinator.cold.partition.snapshot.interval.ms  int  300000  1..  accepted:share  read-only internal
+    Interval of snapshots of idle share partitions.
+share.coordinator.snapshot.update.records.per.snapshot  int  500  0..500  accepted:share  read-only
+    Updates between two snapshots of a share partition.
+share.coordinator.load.buffer.size  int  5242880  1..  accepted:share  read-only
+    Bytes read at a time while share state is loaded.
+share.coordinator.write.timeout.ms  int  5000  1..  accepted:share  read-only
+    Longest wait for a write of share state.
+share.coordinator.append.linger.ms  int  -1  -1..  accepted:share  read-only
+    How long the share coordinator collects writes.
+share.coordinator.threads  int  1  1..  accepted:share  read-only
+    Threads of the share coordinator.
+share.coordinator.cached.buffer.max.bytes  int  1048588  524288..  accepted:share  cluster-wide
+    Largest buffer that the share coordinator keeps for reuse.
+group.streams.max.size  int  2147483647  1..  accepted:streams  read-only
+    Most members of a streams group.
+group.streams.session.timeout.ms  int  45000  1..  accepted:streams  read-only
+    Session timeout of streams groups.
+group.streams.min.session.timeout.ms  int  45000  1..  accepted:streams  read-only
+    Shortest session timeout of a streams group.
+group.streams.max.session.timeout.ms  int  60000  1..  accepted:streams  read-only
+    Longest session timeout of a streams group.
+group.streams.heartbeat.interval.ms  int  5000  1..  accepted:streams  read-only
+    Heartbeat interval of streams groups.
+group.streams.min.heartbeat.interval.ms  int  5000  1..  accepted:streams  read-only
+    Shortest heartbeat interval of a streams group.
+group.streams.max.heartbeat.interval.ms  int  15000  1..  accepted:streams  read-only
+    Longest heartbeat interval of a streams group.
+group.streams.assignment.interval.ms  int  1000  0..  accepted:streams  cluster-wide
+    Least time between two assignments of a streams group.
+group.streams.min.assignment.interval.ms  int  0  0..  accepted:streams  read-only
+    Shortest assignment interval of a streams group.
+group.streams.max.assignment.interval.ms  int  15000  0..  accepted:streams  read-only
+    Longest assignment interval of a streams group.
+group.streams.num.standby.replicas  int  0  0..  accepted:streams  read-only
+    Standby tasks of streams groups.
+group.streams.max.standby.replicas  int  2  0..  accepted:streams  read-only
+    Most standby tasks of a streams group.
+group.streams.initial.rebalance.delay.ms  int  3000  0..  accepted:streams  read-only
+    How long an empty streams group waits before its first rebalance.
+transaction.max.timeout.ms  int  900000  1..  accepted:transactions  read-only
+    Longest transaction timeout that a producer may ask for.
+transaction.state.log.num.partitions  int  50  1..  accepted:transactions  read-only
+    Partitions of __transaction_state.
+transaction.state.log.replication.factor  short  3  1..  accepted:transactions  read-only
+    Replicas of __transaction_state.
+transaction.state.log.min.isr  int  2  1..  accepted:transactions  read-only
+    In-sync replicas that __transaction_state needs.
+transaction.state.log.segment.bytes  int  104857600  1..  accepted:transactions  read-only
+    Segment size of __transaction_state.
+transaction.state.log.load.buffer.size  int  5242880  1..  accepted:transactions  read-only
+    Bytes read at a time while transactions are loaded.
+transactional.id.expiration.ms  int  604800000  1..  accepted:transactions  read-only
+    Idle time after which a transactional id is forgotten.
+transaction.abort.timed.out.transaction.cleanup.interval.ms  int  10000  1..  accepted:transactions  read-only
+    Interval of the search for transactions that have timed out.
+transaction.remove.expired.transaction.cleanup.interval.ms  int  3600000  1..  accepted:transactions  read-only
+    Interval of the search for expired transactional ids.
+transaction.partition.verification.enable  boolean  true  any  accepted:transactions  cluster-wide
+    Whether a partition checks that a transaction has begun.
+transaction.two.phase.commit.enable  boolean  false  any  accepted:transactions  read-only
+    Whether producers may take part in two-phase commit.
+add.partitions.to.txn.retry.backoff.ms  int  20  1..  accepted:transactions  read-only
+    First pause before a partition is added to a transaction again.
+add.partitions.to.txn.retry.backoff.max.ms  int  100  0..  accepted:transactions  read-only
+    Longest pause before a partition is added to a transaction again.
+"""

@@ -1,0 +1,164 @@
+"""Settings of the node itself: roles, listeners, metadata quorum, sockets, metrics."""
+
+from __future__ import annotations
+
+ROWS = """
+process.roles  list  required  non-empty-list:broker,controller  honoured  read-only
+    What this process is: broker, controller, or both.
+node.id  int  required  0..  honoured  read-only
+    Number of this node, unique in its cluster.
+broker.id  int  -1  any  honoured  read-only
+    Older spelling of node.id; both must agree where both are set.
+broker.rack  string  null  any  honoured  read-only
+    Rack or zone of this node, reported to clients.
+listeners  list  PLAINTEXT://:9092  non-empty-list  honoured  per-broker
+    Addresses on which the node listens: NAME://host:port; an empty host means every interface.
+advertised.listeners  list  null  non-empty-list  honoured  read-only
+    Addresses that clients are told to use; those of listeners where it is not set.
+listener.security.protocol.map  string  \
+    SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT  \
+    any  honoured  per-broker
+    Security protocol of each listener name.
+inter.broker.listener.name  string  null  any  honoured  read-only
+    Listener over which brokers talk to one another.
+security.inter.broker.protocol  string  PLAINTEXT  one-of:PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL  honoured  read-only
+    Protocol between brokers where inter.broker.listener.name is not set.
+controller.listener.names  list  required  non-empty-list  honoured  read-only
+    Listeners that belong to the controller.
+early.start.listeners  list  null  list  accepted:authorizer  read-only
+    Listeners opened before the authorizer has loaded.
+controller.quorum.voters  list  []  voters  honoured  read-only
+    Static voters of the metadata quorum: id@host:port.
+controller.quorum.bootstrap.servers  list  []  host-ports  honoured  read-only
+    Where the controllers of the metadata quorum are found.
+controller.quorum.election.timeout.ms  int  1000  0..  accepted:quorum-of-one  read-only
+    Longest wait for a quorum before a new election.
+controller.quorum.election.backoff.max.ms  int  1000  0..  accepted:quorum-of-one  read-only
+    Longest pause after an election that nobody won.
+controller.quorum.fetch.timeout.ms  int  2000  0..  accepted:quorum-of-one  read-only
+    Longest time without a fetch from the leader before an election.
+controller.quorum.fetch.max.bytes  int  1048576  1..  accepted:quorum-of-one  read-only
+    Size of one fetch between quorum nodes.
+controller.quorum.fetch.snapshot.max.bytes  int  1048576  1..  accepted:quorum-of-one  read-only
+    Size of one piece of a snapshot between quorum nodes.
+controller.quorum.request.timeout.ms  int  2000  0..  accepted:quorum-of-one  read-only
+    Longest wait for an answer between quorum nodes.
+controller.quorum.retry.backoff.ms  int  20  0..  accepted:quorum-of-one  read-only
+    Pause before a quorum request is sent again.
+controller.quorum.append.linger.ms  int  25  0..  accepted:quorum-of-one  read-only
+    How long the quorum leader collects writes before a flush.
+controller.quorum.auto.join.enable  boolean  false  any  accepted:quorum-of-one  read-only
+    Whether a controller adds itself to the voters.
+controller.socket.timeout.ms  int  30000  any  accepted:one-process  read-only
+    Socket timeout from broker to controller.
+controller.performance.sample.period.ms  long  60000  100..  accepted:performance-log  read-only internal
+    Interval between log lines about controller performance.
+controller.performance.always.log.threshold.ms  long  2000  0..  accepted:performance-log  read-only internal
+    Controller events slower than this are always logged.
+broker.heartbeat.interval.ms  int  2000  any  accepted:one-process  read-only
+    Interval between heartbeats of a broker to the controller.
+broker.session.timeout.ms  int  9000  any  accepted:one-process  read-only
+    Silence after which the controller fences a broker.
+initial.broker.registration.timeout.ms  int  60000  any  accepted:one-process  read-only
+    Longest wait for the first registration with the controller.
+controlled.shutdown.enable  boolean  true  any  accepted:single  read-only
+    Whether leaders move away before a broker stops.
+metadata.log.dir  string  null  any  honoured  read-only
+    Directory of the metadata log; the first of log.dirs where it is not set.
+metadata.log.segment.bytes  int  1073741824  8388608..  honoured  read-only
+    Size at which a segment of the metadata log is closed.
+metadata.log.segment.ms  long  604800000  any  honoured  read-only
+    Age at which a segment of the metadata log is closed.
+metadata.log.max.record.bytes.between.snapshots  long  20971520  1..  honoured  read-only
+    Bytes of new metadata records after which a snapshot is made.
+metadata.log.max.snapshot.interval.ms  long  3600000  0..  honoured  read-only
+    Longest time between two snapshots when there are new records; 0 for no limit.
+metadata.max.idle.interval.ms  int  500  0..  honoured  read-only
+    Interval of no-op records in an idle metadata log; 0 for none.
+metadata.max.retention.bytes  long  104857600  any  honoured  read-only
+    Size of metadata log and snapshots above which old ones are deleted.
+metadata.max.retention.ms  long  604800000  any  honoured  read-only
+    Age after which old metadata segments and snapshots are deleted.
+internal.metadata.log.segment.bytes  int  null  any  honoured  read-only internal
+    Segment size of the metadata log below the public minimum, for tests.
+internal.metadata.delete.delay.millis  long  60000  any  accepted:test-only  read-only internal
+    Delay before a deleted metadata file is removed, for tests.
+internal.metadata.max.batch.size.in.bytes  int  8388608  any  accepted:test-only  read-only internal
+    Largest batch of the metadata log, for tests.
+server.max.startup.time.ms  long  9223372036854775807  0..  accepted:test-only  read-only internal
+    Longest time that start-up may take, for tests.
+unstable.api.versions.enable  boolean  false  any  accepted:nothing-unstable  read-only internal
+    Whether unreleased API versions are offered.
+unstable.feature.versions.enable  boolean  false  any  accepted:nothing-unstable  read-only internal
+    Whether unreleased feature levels may be used.
+num.network.threads  int  3  1..  accepted:threads  cluster-wide
+    Threads that read and write sockets.
+num.io.threads  int  8  1..  accepted:threads  cluster-wide
+    Threads that work on requests.
+background.threads  int  10  1..  accepted:threads  cluster-wide
+    Threads for background work.
+queued.max.requests  int  500  1..  accepted:threads  read-only
+    Requests that may wait for a thread.
+queued.max.request.bytes  long  -1  any  accepted:limits  read-only
+    Bytes of requests that may wait; no further reads above it.
+request.timeout.ms  int  30000  any  accepted:one-process  read-only
+    Longest wait of a broker for an answer to its own requests.
+socket.listen.backlog.size  int  50  1..  honoured  read-only
+    Connections that the kernel holds before they are accepted.
+socket.receive.buffer.bytes  int  102400  any  accepted:kernel  read-only
+    SO_RCVBUF of accepted sockets; -1 for the system's own.
+socket.send.buffer.bytes  int  102400  any  accepted:kernel  read-only
+    SO_SNDBUF of accepted sockets; -1 for the system's own.
+socket.request.max.bytes  int  104857600  1..  honoured  read-only
+    Largest request; a larger one closes the connection.
+socket.connection.setup.timeout.ms  long  10000  any  accepted:single  read-only
+    First wait for a connection that this node opens.
+socket.connection.setup.timeout.max.ms  long  30000  any  accepted:single  read-only
+    Longest wait for a connection that this node opens.
+connections.max.idle.ms  long  600000  any  accepted:limits  read-only
+    Connections without a request for this long are closed.
+connection.failed.authentication.delay.ms  int  100  0..  accepted:sasl  read-only
+    Pause before a connection that failed to authenticate is closed.
+max.connections  int  2147483647  0..  accepted:limits  cluster-wide
+    Most connections at a time.
+max.connections.per.ip  int  2147483647  0..  accepted:limits  cluster-wide
+    Most connections of one address at a time.
+max.connections.per.ip.overrides  string  ""  any  accepted:limits  cluster-wide
+    Other limits for single addresses: host:count.
+max.connection.creation.rate  int  2147483647  0..  accepted:limits  cluster-wide
+    Most new connections a second.
+max.request.partition.size.limit  int  2000  1..  honoured  read-only
+    Most partitions in one DescribeTopicPartitions reply.
+max.incremental.fetch.session.cache.slots  int  1000  0..  honoured  read-only
+    Most incremental fetch sessions kept at a time.
+fetch.max.bytes  int  57671680  1024..  honoured  read-only
+    Most bytes in one fetch reply, whatever the client asks.
+fetch.purgatory.purge.interval.requests  int  1000  any  accepted:purgatory  read-only
+    Purge interval of waiting fetch requests.
+producer.purgatory.purge.interval.requests  int  1000  any  accepted:purgatory  read-only
+    Purge interval of waiting produce requests.
+delete.records.purgatory.purge.interval.requests  int  1  any  accepted:purgatory  read-only
+    Purge interval of waiting DeleteRecords requests.
+share.fetch.purgatory.purge.interval.requests  int  1000  any  accepted:share  read-only
+    Purge interval of waiting ShareFetch requests.
+create.topic.policy.class.name  class  null  any  refused:plugin  read-only
+    Class that may veto new topics.
+alter.config.policy.class.name  class  null  any  refused:plugin  read-only
+    Class that may veto changes of configuration.
+config.providers  list  []  list  refused:plugin  cluster-wide
+    Classes that replace variables in configuration values.
+metric.reporters  list  org.apache.kafka.common.metrics.JmxReporter  list  refused:plugin  cluster-wide
+    Classes that report metrics.
+metrics.num.samples  int  2  1..  accepted:metrics  read-only
+    Samples kept for each metric.
+metrics.recording.level  string  INFO  any  accepted:metrics  read-only
+    Detail of metrics: INFO, DEBUG or TRACE.
+metrics.sample.window.ms  long  30000  1..  accepted:metrics  read-only
+    Length of one metrics sample.
+kafka.metrics.reporters  list  []  list  refused:plugin  read-only
+    Classes that report metrics of the older library.
+kafka.metrics.polling.interval.secs  int  10  1..  accepted:metrics  read-only
+    Polling interval of kafka.metrics.reporters.
+telemetry.max.bytes  int  1048576  1..  honoured  read-only
+    Largest push of client metrics that is announced to clients.
+"""

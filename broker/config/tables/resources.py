@@ -1,0 +1,129 @@
+"""Settings of topics, groups and client metrics subscriptions, and broker settings that exist only at run time."""
+
+from __future__ import annotations
+
+TOPIC_ROWS = """
+cleanup.policy  list  delete  list:compact,delete  honoured  log.cleanup.policy
+    What happens to old segments: delete, compact, both, or nothing where empty.
+compression.gzip.level  int  -1  1..9|-1  honoured  compression.gzip.level
+    Level where the broker compresses with gzip.
+compression.lz4.level  int  9  1..17  honoured  compression.lz4.level
+    Level where the broker compresses with lz4.
+compression.type  string  producer  one-of:uncompressed,zstd,lz4,snappy,gzip,producer  honoured  compression.type
+    Codec in which the broker stores batches; producer keeps what came.
+compression.zstd.level  int  3  -131072..22  honoured  compression.zstd.level
+    Level where the broker compresses with zstd.
+delete.retention.ms  long  86400000  0..  accepted:compaction  log.cleaner.delete.retention.ms
+    How long tombstones are kept in a compacted topic.
+file.delete.delay.ms  long  60000  0..  honoured  log.segment.delete.delay.ms
+    Time between the renaming of a deleted file and its removal.
+flush.messages  long  9223372036854775807  1..  honoured  log.flush.interval.messages
+    Records in a partition after which it is flushed to disk.
+flush.ms  long  9223372036854775807  0..  honoured  log.flush.interval.ms,log.flush.scheduler.interval.ms
+    Longest time before a record is flushed to disk.
+follower.replication.throttled.replicas  list  []  replicas  accepted:quota  -
+    Replicas whose fetching is throttled: partition:broker, or *.
+index.interval.bytes  int  4096  0..  honoured  log.index.interval.bytes
+    Bytes of log between two index entries.
+internal.segment.bytes  int  null  any  honoured  - internal
+    Segment size below the public minimum, for tests.
+leader.replication.throttled.replicas  list  []  replicas  accepted:quota  -
+    Replicas whose serving is throttled: partition:broker, or *.
+local.retention.bytes  long  -2  -2..  accepted:tiered  log.local.retention.bytes
+    Local size above which segments that are stored remotely are deleted; -2 for retention.bytes.
+local.retention.ms  long  -2  -2..  accepted:tiered  log.local.retention.ms
+    How long segments that are stored remotely stay local; -2 for retention.ms.
+max.compaction.lag.ms  long  9223372036854775807  1..  accepted:compaction  log.cleaner.max.compaction.lag.ms
+    Time after which a record must have been compacted.
+max.message.bytes  int  1048588  0..  honoured  message.max.bytes
+    Largest batch that is taken.
+message.timestamp.after.max.ms  long  3600000  0..  honoured  log.message.timestamp.after.max.ms
+    How far a record's timestamp may lie in the future.
+message.timestamp.before.max.ms  long  9223372036854775807  0..  honoured  log.message.timestamp.before.max.ms
+    How far a record's timestamp may lie in the past.
+message.timestamp.type  string  CreateTime  one-of:CreateTime,LogAppendTime  honoured  log.message.timestamp.type
+    Whose time a record carries: the producer's or the broker's.
+min.cleanable.dirty.ratio  double  0.5  0..1  accepted:compaction  log.cleaner.min.cleanable.ratio
+    Share of uncleaned data from which the log is cleaned.
+min.compaction.lag.ms  long  0  0..  accepted:compaction  log.cleaner.min.compaction.lag.ms
+    Time in which a record is safe from compaction.
+min.insync.replicas  int  1  1..  honoured  min.insync.replicas
+    Replicas that must have a record before acks=all is answered.
+preallocate  boolean  false  any  accepted:preallocate  log.preallocate
+    Whether a new segment is created in its full size.
+remote.log.copy.disable  boolean  false  any  accepted:tiered  -
+    Whether segments are no longer copied away.
+remote.log.delete.on.disable  boolean  false  any  accepted:tiered  -
+    Whether remote segments go when tiered storage is switched off.
+remote.storage.enable  boolean  false  any  refused:tiered  -
+    Whether segments are stored remotely.
+retention.bytes  long  -1  any  honoured  log.retention.bytes
+    Size of a partition above which old segments are deleted; -1 for no limit.
+retention.ms  long  604800000  -1..  honoured  log.retention.ms,log.retention.minutes,log.retention.hours
+    How long records are kept; -1 for ever.
+segment.bytes  int  1073741824  1048576..  honoured  log.segment.bytes
+    A segment that reaches this size is closed.
+segment.index.bytes  int  10485760  4..  honoured  log.index.size.max.bytes
+    Largest index; a segment whose index is full is closed.
+segment.jitter.ms  long  0  0..  honoured  log.roll.jitter.ms,log.roll.jitter.hours
+    Random part taken off segment.ms.
+segment.ms  long  604800000  1..  honoured  log.roll.ms,log.roll.hours
+    Age at which a segment is closed.
+unclean.leader.election.enable  boolean  false  any  accepted:single  unclean.leader.election.enable
+    Whether a replica that is not in sync may lead when no other is left.
+"""
+
+GROUP_ROWS = """
+consumer.assignment.interval.ms  int  1000  0..  accepted:kip848  group.consumer.assignment.interval.ms
+    Least time between two assignments of this consumer group.
+consumer.heartbeat.interval.ms  int  5000  1..  accepted:kip848  group.consumer.heartbeat.interval.ms
+    Heartbeat interval of this consumer group.
+consumer.session.timeout.ms  int  45000  1..  accepted:kip848  group.consumer.session.timeout.ms
+    Session timeout of this consumer group.
+share.assignment.interval.ms  int  1000  0..  accepted:share  group.share.assignment.interval.ms
+    Least time between two assignments of this share group.
+share.auto.offset.reset  string  latest  offset-reset  accepted:share  -
+    Where this share group begins: earliest, latest or by_duration:.
+share.delivery.count.limit  int  5  2..  accepted:share  group.share.delivery.count.limit
+    How often a record is delivered at most.
+share.heartbeat.interval.ms  int  5000  1..  accepted:share  group.share.heartbeat.interval.ms
+    Heartbeat interval of this share group.
+share.isolation.level  string  read_uncommitted  one-of:read_committed,read_uncommitted  accepted:share  -
+    Whether this share group sees uncommitted records.
+share.partition.max.record.locks  int  2000  100..  accepted:share  group.share.partition.max.record.locks
+    Most held records a partition.
+share.record.lock.duration.ms  int  30000  1000..  accepted:share  group.share.record.lock.duration.ms
+    How long a consumer holds a record.
+share.renew.acknowledge.enable  boolean  true  any  accepted:share  -
+    Whether a consumer may renew its hold of a record.
+share.session.timeout.ms  int  45000  1..  accepted:share  group.share.session.timeout.ms
+    Session timeout of this share group.
+streams.assignment.interval.ms  int  1000  0..  accepted:streams  group.streams.assignment.interval.ms
+    Least time between two assignments of this streams group.
+streams.heartbeat.interval.ms  int  5000  1..  accepted:streams  group.streams.heartbeat.interval.ms
+    Heartbeat interval of this streams group.
+streams.initial.rebalance.delay.ms  int  3000  0..  accepted:streams  group.streams.initial.rebalance.delay.ms
+    How long this group waits, when empty, before its first rebalance.
+streams.num.standby.replicas  int  0  0..  accepted:streams  group.streams.num.standby.replicas
+    Standby tasks of this streams group.
+streams.session.timeout.ms  int  45000  1..  accepted:streams  group.streams.session.timeout.ms
+    Session timeout of this streams group.
+"""
+
+CLIENT_METRICS_ROWS = """
+interval.ms  int  300000  any  accepted:telemetry  -
+    Interval at which clients push metrics.
+match  list  []  list  accepted:telemetry  -
+    Clients that this subscription means: name=pattern.
+metrics  list  []  list  accepted:telemetry  -
+    Prefixes of the metrics that are pushed; * for all.
+"""
+
+DYNAMIC_ONLY_ROWS = """
+leader.replication.throttled.rate  long  9223372036854775807  0..  accepted:quota  cluster-wide
+    Most bytes a second that throttled leaders serve to replicas.
+follower.replication.throttled.rate  long  9223372036854775807  0..  accepted:quota  cluster-wide
+    Most bytes a second that throttled followers fetch.
+replica.alter.log.dirs.io.max.bytes.per.second  long  9223372036854775807  0..  accepted:quota  cluster-wide
+    Most bytes a second that moves between directories copy.
+"""

@@ -1,0 +1,184 @@
+"""Values: how the text of a setting becomes a value, and what Apache Kafka says where it does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from broker.config.setting import Setting, Value, ValueType
+
+_INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
+_COMMA: Final = re.compile(r"\s*,\s*")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_VOTER: Final = re.compile(r"[0-9]+@.+:[0-9]+")
+_HOST_PORT: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\[?([0-9A-Za-z\-._%:]*)\]?:([0-9]+)")
+_DURATION: Final = re.compile(r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?")
+
+
+class InvalidValue(Exception):
+    """A value that its setting does not take; the text is Apache Kafka's."""
+
+
+def parse(setting: Setting, text: str) -> Value:
+    """The checked value of a setting, or InvalidValue."""
+    value = parse_type(setting.name, setting.type, text)
+    _check(setting, value)
+    return value
+
+
+def default_value(setting: Setting) -> Value:
+    """The value of a setting that nobody has set; None for one that has no default."""
+    return None if setting.default_text is None else parse_type(setting.name, setting.type, setting.default_text)
+
+
+def parse_type(name: str, kind: ValueType, text: str) -> Value:
+    """The value of a text by its type alone, or InvalidValue."""
+    trimmed = text.strip()
+    if kind in _INTEGER_BITS:
+        return _parse_integer(name, kind, text, trimmed)
+    if kind is ValueType.BOOLEAN:
+        if trimmed.lower() not in ("true", "false"):
+            raise _refusal(name, text, "Expected value to be either true or false")
+        return trimmed.lower() == "true"
+    if kind is ValueType.DOUBLE:
+        if not _DOUBLE.fullmatch(trimmed):
+            raise _refusal(name, text, "Not a number of type DOUBLE")
+        return float(trimmed.rstrip("fFdD")) if trimmed[-1:] in "fFdD" else float(trimmed)
+    if kind is ValueType.LIST:
+        return tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()
+    return text if kind is ValueType.PASSWORD else trimmed
+
+
+def text_of(value: Value) -> str | None:
+    """A value as Apache Kafka writes it in DescribeConfigs."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return _java_double(value)
+    return str(value)
+
+
+def allowed_text(setting: Setting) -> str:
+    """What a setting takes, in words."""
+    rule, _, choices = setting.allowed.partition(":")
+    kind = setting.type.name.lower()
+    if rule in ("one-of", "any-case"):
+        return "one of " + choices.replace(",", ", ")
+    if rule in ("list", "non-empty-list"):
+        of = f" of {choices.replace(',', ', ')}" if choices else ""
+        return ("a list" if rule == "list" else "a list with at least one entry") + of
+    if ".." in rule:
+        low, _, high = rule.partition("..")
+        high, _, extra = high.partition("|")
+        return f"{kind}, at least {low}" + (f", at most {high}" if high else "") + (f", or {extra}" if extra else "")
+    words = {
+        "voters": "a list of id@host:port",
+        "host-ports": "a list of host:port",
+        "replicas": "* or a list of partition:broker",
+        "offset-reset": "earliest, latest or by_duration:<ISO 8601 duration>",
+        "non-empty": "a text that is not empty",
+    }
+    return words.get(rule, "true or false" if setting.type is ValueType.BOOLEAN else kind)
+
+
+def _parse_integer(name: str, kind: ValueType, text: str, trimmed: str) -> int:
+    limit = 1 << (_INTEGER_BITS[kind] - 1)
+    if _INTEGER.fullmatch(trimmed) and -limit <= int(trimmed) < limit:
+        return int(trimmed)
+    raise _refusal(name, text, f"Not a number of type {kind.name}")
+
+
+def _check(setting: Setting, value: Value) -> None:
+    rule, _, choices_text = setting.allowed.partition(":")
+    choices = choices_text.split(",") if choices_text else []
+    if ".." in rule:
+        assert isinstance(value, (int, float))
+        _check_range(setting.name, value, rule)
+    elif rule == "one-of" and value not in choices:
+        raise _refusal(setting.name, text_of(value), "String must be one of: " + ", ".join(choices))
+    elif rule == "any-case" and str(value).upper() not in [choice.upper() for choice in choices]:
+        raise _refusal(setting.name, text_of(value), "String must be one of (case insensitive): " + ", ".join(choices))
+    elif rule in ("list", "non-empty-list"):
+        assert isinstance(value, tuple)
+        _check_list(setting.name, value, choices, may_be_empty=rule == "list")
+    elif rule == "non-empty" and value == "":
+        raise _refusal(setting.name, "", "String must be non-empty")
+    else:
+        _check_shape(setting.name, value, rule)
+
+
+def _check_range(name: str, value: float, rule: str) -> None:
+    bounds, _, extra = rule.partition("|")
+    low, _, high = bounds.partition("..")
+    shown = text_of(value)
+    if extra:
+        if not (float(low) <= value <= float(high) or value == float(extra)):
+            raise _refusal(name, shown, f"Value must be between {low} and {high} or equal to {extra}")
+    elif value < float(low):
+        raise _refusal(name, shown, f"Value must be at least {low}")
+    elif high and value > float(high):
+        raise _refusal(name, shown, f"Value must be no more than {high}")
+
+
+def _check_list(name: str, value: tuple[str, ...], choices: list[str], *, may_be_empty: bool) -> None:
+    if not value and not may_be_empty:
+        valid = f"[{', '.join(choices)}]" if choices else "any non-empty value"
+        raise InvalidValue(f"Configuration '{name}' must not be empty. Valid values include: {valid}")
+    for entry in value:
+        if not entry:
+            raise InvalidValue(f"Configuration '{name}' values must not be empty.")
+        if choices and entry not in choices:
+            raise _refusal(name, entry, "String must be one of: " + ", ".join(choices))
+
+
+def _check_shape(name: str, value: Value, rule: str) -> None:
+    entries: Iterable[str] = value if isinstance(value, tuple) else ()
+    if rule == "voters" and not all(_VOTER.fullmatch(entry) for entry in entries):
+        raise InvalidValue(
+            f"Invalid configuration value for {name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
+        )
+    if rule == "host-ports":
+        for entry in entries:
+            if not _HOST_PORT.fullmatch(entry):
+                raise InvalidValue(
+                    f"Failed to parse host name from {entry} for the configuration {name}. "
+                    'Each entry should be in the form "{host}:{port}"'
+                )
+    if rule == "replicas" and not (entries == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", e) for e in entries)):
+        raise _refusal(
+            name,
+            f"[{', '.join(entries)}]",
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        )
+    if rule == "offset-reset" and value not in ("earliest", "latest") and not _DURATION.fullmatch(str(value)):
+        raise _refusal(
+            name,
+            str(value),
+            f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest' or of "
+            "the format 'by_duration:<PnDTnHnMn.nS>'.",
+        )
+
+
+def _refusal(name: str, shown: str | None, why: str) -> InvalidValue:
+    return InvalidValue(f"Invalid value {shown} for configuration {name}: {why}")
+
+
+def _java_double(value: float) -> str:
+    """A double as Java's Double.toString writes it: plain from 0.001 to 10,000,000, else with an exponent."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    if value != value or abs(value) == float("inf"):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    from decimal import Decimal
+
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), "infinities and NaN have no digits"
+    text = "".join(str(digit) for digit in digits)
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{exponent + len(text) - 1}"
