@@ -1,0 +1,66 @@
+"""What became of an append."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from protocol.errors import ErrorCode
+
+
+class AppendOrigin(Enum):
+    """Who appends decides what is checked."""
+
+    CLIENT = auto()
+    """Everything: a client's bytes are believed in nothing."""
+    COORDINATOR = auto()
+    """Records and markers that this process made: they may be control batches."""
+    RAFT = auto()
+    """The metadata log: control batches, no producers, several batches at once."""
+
+
+class RecordError:
+    """Why one record of a batch was refused."""
+
+    __slots__ = ("batch_index", "message")
+
+    def __init__(self, batch_index: int, message: str | None) -> None:
+        self.batch_index = batch_index
+        self.message = message
+
+
+class AppendResult:
+    """Taken or refused; a refusal changes nothing in the log. Offsets are -1 in a refusal."""
+
+    __slots__ = (
+        "base_offset",
+        "error",
+        "error_message",
+        "is_duplicate",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        base_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        error_message: str | None = None,
+        record_errors: tuple[RecordError, ...] = (),
+        is_duplicate: bool = False,
+    ) -> None:
+        self.error = error
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.error_message = error_message
+        self.record_errors = record_errors
+        self.is_duplicate = is_duplicate
+
+    def __repr__(self) -> str:
+        return f"AppendResult({self.error.name}, {self.base_offset}..{self.last_offset}, {self.error_message})"

@@ -1,0 +1,40 @@
+"""The part of a flush that waits for the disk, to be run in a thread."""
+
+from __future__ import annotations
+
+from storage.files import FileSystem, write_atomically
+from storage.open_file import OpenFile
+
+
+class FlushWork:
+    """Makes a log durable up to an offset. Run it once: after an error the log is lost to us, never synced again."""
+
+    __slots__ = ("_checkpoint", "_directory", "_files", "_fs", "_paths", "end_offset")
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str | None,
+        files: list[OpenFile],
+        paths: list[str],
+        checkpoint: tuple[str, bytes] | None,
+        end_offset: int,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._files = files
+        self._paths = paths
+        self._checkpoint = checkpoint
+        self.end_offset = end_offset
+
+    def run(self) -> None:
+        """Blocks for as long as the disk takes. Raises OSError."""
+        for open_file in self._files:
+            open_file.file.sync()
+        for path in self._paths:
+            written = OpenFile(self._fs.open(path))
+            written.file.sync()
+        if self._checkpoint is not None:
+            write_atomically(self._fs, *self._checkpoint)
+        elif self._directory is not None:
+            self._fs.sync_directory(self._directory)

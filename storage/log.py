@@ -1,0 +1,303 @@
+"""One partition's log: an ordered list of segments behind one façade."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.primitives import BytesLike
+from storage import log_append
+from storage.append_result import AppendOrigin, AppendResult
+from storage.files import FileSystem
+from storage.flush_work import FlushWork
+from storage.leader_epochs import EpochEnd
+from storage.log_config import LogConfig
+from storage.log_loading import LoadedLog, LogRequest, load_log
+from storage.log_paths import parse_partition_directory
+from storage.open_file import FileSlice
+from storage.partition_metadata import read_topic_id, write_topic_id
+from storage.producer_state import PRODUCER_EXPIRATION_MS
+from storage.recovery import Report
+from storage.segment import Segment
+
+BOUNDARIES_KEPT = 16
+_base_offset = attrgetter("base_offset")
+
+
+class LogRead(NamedTuple):
+    """Stored bytes from the batch that holds an offset on; the last batch may be cut short, as in Kafka."""
+
+    slice: FileSlice | None
+    """None where there is nothing to read before the end that was given."""
+    base_offset: int
+    """Of the segment that was read."""
+
+    @property
+    def size(self) -> int:
+        return self.slice.size if self.slice is not None else 0
+
+
+NOTHING = LogRead(None, -1)
+
+
+class Log:
+    """Synchronous. All methods belong to the loop, save `FlushWork.run` and the reading of a slice.
+
+    A refusal is a value. An OSError of append or flush marks the log as failed: `failure` says why, and everything that
+    would write is refused from then on, because what the disk holds is no longer known.
+    """
+
+    __slots__ = (
+        "_boundaries",
+        "_directory_is_dirty",
+        "_flush_in_flight",
+        "active",
+        "config",
+        "directory",
+        "end_offset",
+        "epochs",
+        "failure",
+        "fs",
+        "last_flush_ms",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, fs: FileSystem, directory: str, config: LogConfig, loaded: LoadedLog, now_ms: int) -> None:
+        name = parse_partition_directory(directory.rpartition("/")[2])
+        self.fs = fs
+        self.directory = directory
+        self.config = config
+        self.topic = name.topic if name else ""
+        self.partition = name.partition if name else -1
+        self.topic_id = read_topic_id(fs, directory)
+        self.segments = loaded.segments
+        self.active = loaded.segments[-1]
+        self.log_start_offset = loaded.log_start_offset
+        self.end_offset = loaded.end_offset
+        self.recovery_point = loaded.recovery_point
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.snapshots = loaded.snapshots
+        self.failure: OSError | None = None
+        self.last_flush_ms = now_ms
+        self._boundaries: dict[int, int] = {}  # offset -> position of its batch in the active segment
+        self._directory_is_dirty = True
+        self._flush_in_flight = False
+
+    @classmethod
+    def open(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+        now_ms: int,
+        report: Report | None = None,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> Log:
+        """Open or make the log of a partition's directory. Raises `CorruptLog` and OSError."""
+        request = LogRequest(
+            fs,
+            directory,
+            config,
+            recovery_point,
+            log_start_offset,
+            clean_shutdown,
+            now_ms,
+            report or ignore_report,
+            producer_expiration_ms,
+        )
+        return cls(fs, directory, config, load_log(request), now_ms)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all .log files."""
+        return sum(segment.size for segment in self.segments)
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Write partition.metadata; a directory never changes its topic."""
+        if self.topic_id is None:
+            write_topic_id(self.fs, self.directory, topic_id)
+            self.topic_id = topic_id
+        assert self.topic_id == topic_id, f"{self.directory} belongs to another topic"
+
+    # Writing
+
+    def append_as_leader(
+        self, records: BytesLike, leader_epoch: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendResult:
+        """See `log_append.append_as_leader`."""
+        return log_append.append_as_leader(self, records, leader_epoch, now_ms, origin)
+
+    def append_as_follower(self, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
+        """See `log_append.append_as_follower`."""
+        return log_append.append_as_follower(self, records, leader_epoch, now_ms)
+
+    def roll(self, now_ms: int) -> Segment:
+        """Open a new segment at the end. Raises OSError with the log as it was."""
+        if not self.active.size and self.active.base_offset == self.end_offset:
+            return self.active
+        self.active.seal()
+        self.snapshots.write(self.producers)
+        self._directory_is_dirty = True
+        segment = Segment.create(self.fs, self.directory, self.end_offset, self.config, now_ms)
+        self.segments.append(segment)
+        self.active = segment
+        self._boundaries.clear()
+        return segment
+
+    def fail(self, error: OSError) -> None:
+        """The disk refused: nothing is written here any more."""
+        if self.failure is None:
+            self.failure = error
+
+    # Reading
+
+    def read(self, offset: int, size_max: int, *, end_offset: int, at_least_one: bool) -> LogRead | ErrorCode:
+        """Up to `size_max` bytes of batches from the one that holds an offset, of one segment, before `end_offset`.
+
+        With `at_least_one` the first batch comes whole even where it is larger. OFFSET_OUT_OF_RANGE outside of the log.
+        """
+        if not self.log_start_offset <= offset <= self.end_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if offset >= end_offset:
+            return NOTHING
+        slot = bisect_right(self.segments, offset, key=_base_offset) - 1
+        for segment in self.segments[slot:]:
+            if segment.base_offset >= end_offset:
+                break
+            position, first_size = self._position_of(segment, offset)
+            end_position = self._position_of(segment, end_offset)[0]
+            if position < end_position:
+                size = min(size_max, end_position - position)
+                if at_least_one and size < end_position - position:
+                    size = max(size, first_size or batch_size_at(segment, position))
+                return LogRead(segment.slice(position, size), segment.base_offset)
+        return NOTHING
+
+    def _position_of(self, segment: Segment, offset: int) -> tuple[int, int]:
+        """(position, size) of the batch that holds an offset, or of the first after it; size 0 where not known."""
+        if segment is not self.active:
+            place = segment.find(offset)
+            return (place.position, place.size) if place else (segment.size, 0)
+        if offset >= self.end_offset:
+            return self._remember(self.end_offset, segment.size), 0
+        known = self._boundaries.get(offset)
+        if known is not None:
+            return known, 0
+        place = segment.find(offset)
+        if place is None:
+            return segment.size, 0
+        if place.base_offset == offset:
+            self._remember(offset, place.position)
+        return place.position, place.size
+
+    def _remember(self, offset: int, position: int) -> int:
+        """Readers come back where the last read ended."""
+        boundaries = self._boundaries
+        if offset not in boundaries:
+            if len(boundaries) >= BOUNDARIES_KEPT:
+                del boundaries[next(iter(boundaries))]
+            boundaries[offset] = position
+        return position
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
+        return self.epochs.end_offset_for(leader_epoch, self.end_offset)
+
+    # Flushing
+
+    @property
+    def unflushed_count(self) -> int:
+        """Offsets past the recovery point."""
+        return self.end_offset - self.recovery_point
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """By flush.messages or flush.ms."""
+        unflushed_count = self.end_offset - self.recovery_point
+        return unflushed_count > 0 and (
+            unflushed_count >= self.config.flush_messages or now_ms - self.last_flush_ms >= self.config.flush_ms
+        )
+
+    def pending_flush(self, end_offset: int | None = None) -> FlushWork | None:
+        """What must be synced so that everything before an offset is durable; None where it is already, or under way.
+
+        Run it off the loop, then call `flushed`, or `flush_failed` with its error.
+        """
+        end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        if self._flush_in_flight or self.failure is not None or end_offset <= self.recovery_point:
+            return None
+        slot = max(0, bisect_right(self.segments, self.recovery_point, key=_base_offset) - 1)
+        try:
+            files = [
+                open_file
+                for segment in self.segments[slot:]
+                if segment.base_offset < end_offset
+                for open_file in segment.files_to_sync()
+            ]
+        except OSError as error:
+            self.fail(error)
+            return None
+        checkpoint = (self.epochs.path, self.epochs.encode()) if self.epochs.is_dirty else None
+        directory = self.directory if self._directory_is_dirty else None
+        work = FlushWork(self.fs, directory, files, self.snapshots.unsynced, checkpoint, end_offset)
+        self.snapshots.unsynced = []
+        self.epochs.is_dirty = self._directory_is_dirty = False
+        self._flush_in_flight = True
+        return work
+
+    def flushed(self, work: FlushWork, now_ms: int) -> None:
+        """The work is done: what it covered survives a crash."""
+        self._flush_in_flight = False
+        self.last_flush_ms = now_ms
+        self.recovery_point = max(self.recovery_point, min(work.end_offset, self.end_offset))
+
+    def flush_failed(self, error: OSError) -> None:
+        """The kernel has dropped the pages that it could not write: a second sync would lie. The log is lost to us."""
+        self._flush_in_flight = False
+        self.fail(error)
+
+    def flush(self, now_ms: int, end_offset: int | None = None) -> None:
+        """Flush here and now, blocking. Raises OSError, and marks the log as failed."""
+        work = self.pending_flush(end_offset)
+        if work is not None:
+            try:
+                work.run()
+            except OSError as error:
+                self.flush_failed(error)
+                raise
+            self.flushed(work, now_ms)
+        if self.failure is not None:
+            raise self.failure
+
+    def close(self, now_ms: int, *, clean: bool) -> None:
+        """Clean: write everything out and leave a directory that needs no recovery. Raises OSError."""
+        if clean and self.failure is None:
+            self.active.seal()
+            self.snapshots.write(self.producers)
+            self.flush(now_ms)
+            if self.epochs.is_dirty:
+                self.epochs.write()
+        for segment in self.segments:
+            segment.close()
+
+
+def batch_size_at(segment: Segment, position: int) -> int:
+    for _, header in segment.headers(position):
+        return header.size
+    return 0
+
+
+def ignore_report(_: str) -> None:
+    """For callers that show no progress."""

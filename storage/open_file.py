@@ -1,0 +1,33 @@
+"""An open file that several may hold, closed when the last of them lets go.
+
+A segment, a reply on its way out and a flush in a thread may all use one descriptor. None of them may close it under
+the others: a closed descriptor's number may already be another file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage.files import File
+
+
+class OpenFile:
+    __slots__ = ("file",)
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
+class FileSlice(NamedTuple):
+    """Bytes of a .log file. Whoever holds the slice keeps the file open."""
+
+    open_file: OpenFile
+    position: int
+    size: int
+
+    @property
+    def file(self) -> File:
+        return self.open_file.file

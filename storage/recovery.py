@@ -1,0 +1,173 @@
+"""Bringing the segments of a directory back to a whole log.
+
+After a clean shutdown the files are believed. After a crash everything from the recovery point on is checked, because
+nothing past it was known to be on the disk:
+
+| what is found                                | below the recovery point            | past it                         |
+|----------------------------------------------|-------------------------------------|---------------------------------|
+| a whole batch, right checksum, next offset   | kept                                | kept                            |
+| anything else                                | `CorruptLog`: data is lost, and the | cut there, and every later      |
+|                                              | replica must not serve as if whole  | segment removed                 |
+| index entries                                | kept                                | made again from the batches     |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from protocol.primitives import MalformedMessage
+from protocol.record_batch import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    BatchHeader,
+    crc_is_valid,
+    parse_header,
+)
+from storage.files import File
+from storage.leader_epochs import LeaderEpochs
+from storage.producer_state import ProducerStates
+from storage.segment import Segment
+from storage.transaction_marker import read_transaction_marker
+
+CHUNK_SIZE = 1 << 20
+REPORT_EVERY_SIZE = 256 << 20
+
+Report = Callable[[str], None]
+
+
+class CorruptLog(Exception):
+    """Bytes that were once durable are not what they were: the replica must be fenced, never cut."""
+
+
+class DamagedBatch(Exception):
+    """No whole batch at a position."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"{reason} at position {position}")
+        self.position = position
+
+
+def walk_verified(file: File, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, bytes) of each batch, checksum compared. Raises `DamagedBatch` where the row breaks off."""
+    chunk_position, chunk = position, memoryview(b"")
+    while position < end_position:
+        inside = position - chunk_position
+        if inside + HEADER_SIZE > len(chunk):
+            chunk, chunk_position, inside = memoryview(file.pread(CHUNK_SIZE, position)), position, 0
+        try:
+            header = parse_header(chunk, inside)
+        except MalformedMessage as error:
+            raise DamagedBatch(position, str(error)) from None
+        size = header.size
+        if position + size > end_position:
+            raise DamagedBatch(position, f"{end_position - position} bytes of a batch of {size}")
+        if inside + size > len(chunk):
+            chunk, chunk_position, inside = memoryview(file.pread(max(size, CHUNK_SIZE), position)), position, 0
+        if not crc_is_valid(chunk, inside, header):
+            raise DamagedBatch(position, "checksum mismatch")
+        yield position, header, chunk[inside : inside + size]
+        position += size
+
+
+class TailRecovery:
+    """Checks batches from some offset to the end of the log and rebuilds from them what is derived of them."""
+
+    def __init__(self, recovery_point: int, producers: ProducerStates, epochs: LeaderEpochs, report: Report) -> None:
+        self.recovery_point = recovery_point
+        self.producers = producers
+        self.epochs = epochs
+        self.report = report
+        self.next_offset = 0
+
+    def recover(self, segment: Segment, now_ms: int) -> bool:
+        """Recover one segment; False where it was cut, so that all later segments must go. Raises `CorruptLog`."""
+        start_position = reported_position = self._start_position(segment)
+        try:
+            for position, header, batch in walk_verified(segment.file(), start_position, segment.size):
+                self._refuse_disorder(header, position)
+                segment.note_appended(position, header.size, header.last_offset, header.max_timestamp)
+                self._take(segment, header, batch)
+                if position - reported_position >= REPORT_EVERY_SIZE:
+                    reported_position = position
+                    self.report(f"{segment.path('.log')}: {position >> 20} of {segment.size >> 20} MiB recovered")
+        except DamagedBatch as damage:
+            if self.next_offset < self.recovery_point:
+                raise CorruptLog(
+                    f"{segment.path('.log')}: {damage}, offset {self.next_offset},"
+                    f" but all before offset {self.recovery_point} was flushed"
+                ) from damage
+            cut_size = segment.size - damage.position
+            self.report(f"{segment.path('.log')}: {damage}; cut {cut_size} bytes from offset {self.next_offset} on")
+            segment.cut(damage.position, now_ms)
+            segment.seal()
+            return False
+        segment.seal()
+        return True
+
+    def _start_position(self, segment: Segment) -> int:
+        """Where checking begins: the last batch that the index knows to lie below the recovery point, or the start."""
+        self.next_offset = segment.base_offset
+        if (
+            segment.base_offset < self.recovery_point
+            and segment.offset_index.is_sound()
+            and segment.time_index.is_sound()
+        ):
+            segment.offset_index.truncate_to(self.recovery_point)
+            segment.time_index.truncate_to(self.recovery_point)
+            segment.transaction_index.truncate_to(self.recovery_point)
+            position = segment.offset_index.last_position()
+            header = self._header_at(segment, position)
+            if (
+                header is not None
+                and header.base_offset >= segment.base_offset
+                and header.base_offset < self.recovery_point
+            ):
+                self._replay_unverified(segment, position, header.base_offset)
+                segment.resume_indexes()
+                self.next_offset = header.base_offset
+                return position
+        segment.reset_indexes()
+        return 0
+
+    def _replay_unverified(self, segment: Segment, end_position: int, end_offset: int) -> None:
+        """Producers of the batches that need no checking and that no snapshot covers."""
+        if self.producers.map_end_offset < end_offset:
+            replay_producers(segment, self.producers, end_position)
+
+    def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
+        try:
+            return parse_header(segment.file().pread(HEADER_SIZE, position))
+        except MalformedMessage:
+            return None
+
+    def _refuse_disorder(self, header: BatchHeader, position: int) -> None:
+        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
+            raise DamagedBatch(position, f"offset {header.base_offset} after {self.next_offset - 1}")
+
+    def _take(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
+        self.next_offset = header.next_offset
+        if header.partition_leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.base_offset >= self.producers.map_end_offset:
+            replay_batch(segment, self.producers, header, batch)
+
+
+def replay_batch(segment: Segment, producers: ProducerStates, header: BatchHeader, batch: memoryview | bytes) -> None:
+    """Feed a stored batch to the producer state, and an abort to the transaction index unless it is there already."""
+    marker = read_transaction_marker(batch) if header.attributes & CONTROL_BIT and header.producer_id >= 0 else None
+    completed = producers.replay(header, marker)
+    if completed is not None and completed.is_aborted:
+        known = segment.transaction_index.entries()
+        if not known or known[-1].last_offset < completed.last_offset:
+            segment.transaction_index.append(producers.aborted(completed))
+
+
+def replay_producers(segment: Segment, producers: ProducerStates, end_position: int) -> None:
+    """Feed the batches that the producer state has not seen to it, up to a position, without comparing checksums."""
+    for batch_position, header in segment.headers(segment.offset_index.position_at_or_before(producers.map_end_offset)):
+        if batch_position >= end_position:
+            return
+        if header.base_offset >= producers.map_end_offset:
+            is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
+            batch = segment.file().pread(header.size, batch_position) if is_marker else b""
+            replay_batch(segment, producers, header, batch)

@@ -1,0 +1,188 @@
+"""A sorted file of fixed-size entries whose newest ones wait in memory.
+
+Entries are tuples of integers, each column never decreasing. Lookups read the file by binary search, so an index costs
+no memory in proportion to its size; the newest entries, which the readers at the tail ask for, are kept. A few entries
+are written at a time: an index behind its log costs a longer scan after a crash and nothing else, because everything
+past the recovery point is rebuilt.
+
+Files of Apache Kafka may end in zeros (it maps them at their full size): an entry of zeros is never a valid one and
+ends the file for us.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+from struct import Struct
+
+from storage.files import File, FileSystem
+from storage.open_file import OpenFile
+
+PENDING_COUNT_MAX = 64
+BLOCK_COUNT = 256
+"""Entries read at once at the end of a binary search."""
+
+Entry = tuple[int, ...]
+
+
+class SparseIndex:
+    __slots__ = ("_count", "_entry", "_fs", "_open_file", "_path", "_recent", "_written_count")
+
+    def __init__(self, fs: FileSystem, path: str, entry: Struct) -> None:
+        self._fs = fs
+        self._path = path
+        self._entry = entry
+        self._open_file: OpenFile | None = None
+        self._count = -1  # not looked at yet
+        self._written_count = 0
+        self._recent: list[Entry] = []  # the last entries; those from `_written_count` on are not in the file
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def count(self) -> int:
+        if self._count < 0:
+            self._load()
+        return self._count
+
+    @property
+    def pending_count(self) -> int:
+        """Entries that are not in the file yet."""
+        return self._count - self._written_count if self._count >= 0 else 0
+
+    def create(self) -> None:
+        """Make the file, empty."""
+        self._open_file = OpenFile(self._fs.open(self._path, create=True))
+        self._open_file.file.truncate(0)
+        self._count = self._written_count = 0
+        self._recent.clear()
+
+    def last(self) -> Entry | None:
+        if self._recent:
+            return self._recent[-1]
+        return self.entry_at(self._count - 1) if self.count else None
+
+    def entry_at(self, slot: int) -> Entry:
+        assert 0 <= slot < self.count
+        recent_slot = slot - (self._count - len(self._recent))
+        if recent_slot >= 0:
+            return self._recent[recent_slot]
+        return self._read(slot, 1)[0]
+
+    def append(self, entry: Entry) -> None:
+        if self._count < 0:
+            self._load()
+        self._recent.append(entry)
+        self._count += 1
+        if self._count - self._written_count >= PENDING_COUNT_MAX:
+            self.write_pending()
+
+    def lookup(self, column: int, target: int) -> Entry | None:
+        """The last entry whose column is not above the target, None where all are above."""
+        slot = self._upper_slot(column, target) - 1
+        return self.entry_at(slot) if slot >= 0 else None
+
+    def truncate(self, column: int, bound: int) -> None:
+        """Keep the entries whose column is below the bound."""
+        kept_count = self._upper_slot(column, bound - 1)
+        if kept_count == self._count:
+            return
+        kept_recent = max(0, kept_count - (self._count - len(self._recent)))
+        del self._recent[kept_recent:]
+        self._count = kept_count
+        if kept_count < self._written_count:
+            self._written_count = kept_count
+            self.file().truncate(kept_count * self._entry.size)
+
+    def clear(self) -> None:
+        if not self._fs.exists(self._path):
+            self.create()
+            return
+        self._recent.clear()
+        self._count = self._written_count = 0
+        self.file().truncate(0)
+
+    def write_pending(self) -> None:
+        """Bring the file up to date. Raises OSError and keeps the entries where the disk refuses."""
+        pending_count = self.pending_count
+        if not pending_count:
+            return
+        pack = self._entry.pack
+        self._writable_file().append([b"".join([pack(*entry) for entry in self._recent[-pending_count:]])])
+        self._written_count = self._count
+        if len(self._recent) > 2 * PENDING_COUNT_MAX:
+            del self._recent[:-PENDING_COUNT_MAX]
+
+    def open_file(self) -> OpenFile:
+        if self._open_file is None:
+            self._open_file = OpenFile(self._fs.open(self._path))
+        return self._open_file
+
+    def file(self) -> File:
+        return (self._open_file or self.open_file()).file
+
+    def release(self) -> None:
+        """Let go of the file and forget the kept entries; the next use opens it again."""
+        self.write_pending()
+        self._recent.clear()
+        self.close()
+
+    def close(self) -> None:
+        self._open_file = None
+
+    def is_sound(self, column_min: Entry) -> bool:
+        """Whether the file can be believed: whole entries and no zeros, at or past a bound, in order at both ends."""
+        try:
+            size = self.file().size()
+        except FileNotFoundError:
+            return False
+        if size % self._entry.size or self.count * self._entry.size != size:
+            return False
+        if not self._count:
+            return True
+        first, last = self.entry_at(0), self.entry_at(self._count - 1)
+        return all(bound <= a <= b for bound, a, b in zip(column_min, first, last, strict=True))
+
+    def _writable_file(self) -> File:
+        file = self.file()
+        if file.size() != self._written_count * self._entry.size:  # padding, or half an entry
+            file.truncate(self._written_count * self._entry.size)
+        return file
+
+    def _load(self) -> None:
+        """Find the number of entries: all, or those before the zeros."""
+        count = self.file().size() // self._entry.size
+        self._count = self._written_count = count
+        if count and not any(self._read(count - 1, 1)[0]):
+            low, high = 0, count - 1
+            while low < high:
+                middle = (low + high) // 2
+                if any(self._read(middle, 1)[0]):
+                    low = middle + 1
+                else:
+                    high = middle
+            self._count = self._written_count = low
+
+    def _read(self, slot: int, count: int) -> list[Entry]:
+        size = self._entry.size
+        data = self.file().pread(count * size, slot * size)
+        assert len(data) == count * size, f"{self._path} became shorter"
+        return list(self._entry.iter_unpack(data))
+
+    def _upper_slot(self, column: int, target: int) -> int:
+        """The number of entries whose column is not above the target."""
+        in_file_count = self.count - len(self._recent)
+        if self._recent and self._recent[0][column] <= target:
+            return in_file_count + bisect_right(self._recent, target, key=itemgetter(column))
+        low, high = 0, in_file_count
+        while high - low > BLOCK_COUNT:
+            middle = (low + high) // 2
+            if self._read(middle, 1)[0][column] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        if low == high:
+            return low
+        return low + bisect_right(self._read(low, high - low), target, key=itemgetter(column))

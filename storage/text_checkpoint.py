@@ -1,0 +1,26 @@
+"""The text frame of Kafka's checkpoints: version, number of lines, the lines."""
+
+from __future__ import annotations
+
+VERSION = 0
+
+
+class CorruptCheckpoint(ValueError):
+    """The file is not what it must be; the message names it."""
+
+
+def format_checkpoint(lines: list[str]) -> bytes:
+    return "".join([f"{VERSION}\n{len(lines)}\n", *(f"{line}\n" for line in lines)]).encode()
+
+
+def parse_checkpoint(data: bytes, path: str) -> list[str]:
+    """The lines of a checkpoint. Raises `CorruptCheckpoint` where the frame does not hold."""
+    try:
+        version, count, *lines = data.decode().splitlines()
+    except (UnicodeDecodeError, ValueError):
+        raise CorruptCheckpoint(f"{path}: not a checkpoint") from None
+    if version != str(VERSION):
+        raise CorruptCheckpoint(f"{path}: version {version!r} is not {VERSION}")
+    if not count.isdigit() or int(count) != len(lines):
+        raise CorruptCheckpoint(f"{path}: {len(lines)} lines where {count!r} are announced")
+    return lines
