@@ -1,0 +1,171 @@
+"""The two brokers that the scenarios are held against, each a process on a free port with a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.conformance.outcome import Failed
+from tests.conformance.toolchain import Toolchain
+
+# What Moldau does not offer yet is switched off in the peer too, so that clients take the same paths on both.
+FEATURES_OFF = (
+    "group.version=0",
+    "transaction.version=0",
+    "share.version=0",
+    "streams.version=0",
+    "eligible.leader.replicas.version=0",
+)
+RELEASE = "4.3-IV0"
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+{quorum}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+"""
+
+
+class Ports:
+    """Free ports in pairs, below the range from which the system takes the ports of outgoing connections."""
+
+    def __init__(self, first: int = 21_000, end: int = 22_000) -> None:
+        self._candidates: Iterator[int] = iter(range(first, end, 2))
+        self._lock = threading.Lock()
+
+    def pair(self) -> int:
+        """A port that is free together with the next one."""
+        with self._lock:
+            return next(port for port in self._candidates if _is_free(port) and _is_free(port + 1))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+class Broker:
+    """A broker process. `directory` holds its properties, its log output and its data."""
+
+    name = "broker"
+
+    def __init__(self, directory: Path, port: int, extra: Sequence[str] = ()) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.data = directory / "data"
+        self.port = port
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.properties = directory / "server.properties"
+        self.log = directory / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        quorum = f"controller.quorum.bootstrap.servers=127.0.0.1:{port + 1}"
+        text = PROPERTIES.format(port=port, controller_port=port + 1, data=self.data, quorum=quorum)
+        self.properties.write_text(text + "".join(line + "\n" for line in extra))
+
+    def format_command(self) -> list[str]:
+        raise AssertionError("each broker says its own")
+
+    def serve_command(self) -> list[str]:
+        raise AssertionError("each broker says its own")
+
+    def format(self) -> None:
+        done = subprocess.run(self.format_command(), capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise Failed(f"{self.name} format: {done.stdout[-600:]}{done.stderr[-600:]}")
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self.serve_command(), stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while _is_free(self.port):
+            if self._process.poll() is not None:
+                raise Failed(f"{self.name} ended at start with status {self._process.returncode}: {self.last_lines()}")
+            if time.monotonic() > deadline:
+                raise Failed(f"{self.name} has not opened its port: {self.last_lines()}")
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        """SIGTERM, and the status with which the process ended; killed after 60 s."""
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise Failed(f"{self.name} has not stopped within 60 s of SIGTERM") from None
+
+    def last_lines(self, count: int = 5) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+
+    def complaints(self, since: int = 0) -> list[str]:
+        """Lines of its log from WARN up, after position `since`."""
+        text = self.log.read_bytes()[since:].decode(errors="replace")
+        return [line for line in text.splitlines() if re.search(r"WARN|ERROR|FATAL|CRITICAL|Traceback|Error:", line)]
+
+
+class Apache(Broker):
+    """Apache Kafka of the version in `peer/pom.xml`."""
+
+    name = "apache"
+
+    def __init__(self, directory: Path, port: int, toolchain: Toolchain, extra: Sequence[str] = ()) -> None:
+        super().__init__(directory, port, extra)
+        self._toolchain = toolchain
+
+    def format_command(self) -> list[str]:
+        features = [word for feature in FEATURES_OFF for word in ("--feature", feature)]
+        storage = [*self._toolchain.java_command(), "kafka.tools.StorageTool", "format", "--standalone", "-g"]
+        return [*storage, "-t", CLUSTER_ID, "-c", str(self.properties), "--release-version", RELEASE, *features]
+
+    def serve_command(self) -> list[str]:
+        return [*self._toolchain.java_command("-Xms1g", "-Xmx1g", "-XX:+UseG1GC"), "kafka.Kafka", str(self.properties)]
+
+
+class Moldau(Broker):
+    """The broker of this checkout."""
+
+    name = "moldau"
+
+    def format_command(self) -> list[str]:
+        return [*MOLDAU, "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.properties), "--ignore-formatted"]
+
+    def serve_command(self) -> list[str]:
+        return [*MOLDAU, "serve", str(self.properties)]
+
+
+class Running:
+    """A broker that somebody else runs: only its address is known."""
+
+    name = "running"
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+
+CLUSTER_ID = "bW9sZGF1LWNvbmZvcm1hbg"
+MOLDAU = (sys.executable, "-m", "broker.cli")
+ENVIRONMENT = dict(os.environ)

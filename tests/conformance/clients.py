@@ -1,0 +1,50 @@
+"""The clients: a name, and how to start the driver of each."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.conformance.toolchain import Missing, Toolchain
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKind:
+    """`command` gives the driver's command line without the bootstrap address; it raises `Missing`."""
+
+    name: str
+    command: Callable[[Toolchain], list[str]]
+
+
+def _python(module: str, library: str) -> Callable[[Toolchain], list[str]]:
+    def command(toolchain: Toolchain) -> list[str]:
+        if importlib.util.find_spec(library) is None:
+            raise Missing(f"the package {library} is not installed: install the extra `clients`")
+        return [sys.executable, "-m", f"tests.conformance.drivers.{module}"]
+
+    return command
+
+
+def _kcat(toolchain: Toolchain) -> list[str]:
+    return [sys.executable, "-m", "tests.conformance.drivers.kcat", toolchain.kcat()]
+
+
+def _java(toolchain: Toolchain) -> list[str]:
+    toolchain.compiled_java()
+    return [*toolchain.java_command(), "Driver"]
+
+
+def _kafkajs(toolchain: Toolchain) -> list[str]:
+    return toolchain.node_command()
+
+
+CLIENTS = (
+    ClientKind("kcat", _kcat),
+    ClientKind("confluent", _python("confluent", "confluent_kafka")),
+    ClientKind("kafka-python", _python("kafka_python", "kafka")),
+    ClientKind("aiokafka", _python("aiokafka_driver", "aiokafka")),
+    ClientKind("kafkajs", _kafkajs),
+    ClientKind("java", _java),
+)

@@ -1,0 +1,20 @@
+"""What confluent-kafka and kcat share: librdkafka's names for strategies and errors."""
+
+from __future__ import annotations
+
+STRATEGIES = {"range": "range", "roundrobin": "roundrobin", "cooperative": "cooperative-sticky"}
+
+# librdkafka's own spelling where it differs from Kafka's, and its local errors that stand for a broker's answer.
+_KAFKA_NAMES = {
+    "_AUTO_OFFSET_RESET": "OFFSET_OUT_OF_RANGE",
+    "_UNKNOWN_TOPIC": "UNKNOWN_TOPIC_OR_PARTITION",
+    "_UNKNOWN_PARTITION": "UNKNOWN_TOPIC_OR_PARTITION",
+    "UNKNOWN_TOPIC_OR_PART": "UNKNOWN_TOPIC_OR_PARTITION",
+    "MSG_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE",
+    "TOPIC_EXCEPTION": "INVALID_TOPIC_EXCEPTION",
+    "_NOENT": "NOT_FOUND_LOCALLY",
+}
+
+
+def error_name(name: str) -> str:
+    return _KAFKA_NAMES.get(name, name)

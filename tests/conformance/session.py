@@ -1,0 +1,73 @@
+"""What a scenario has in hand: one client, one broker, names of its own, and a place for what it observes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conformance.client import Client
+from tests.conformance.outcome import Facts, Failed, Refused, Unavailable
+from tests.conformance.record import Record
+
+
+class Session:
+    """`data` is the broker's log directory where it can be looked into, None for a broker of somebody else."""
+
+    def __init__(self, client: Client, scenario: str, data: Path | None) -> None:
+        self.client = client
+        self.facts: Facts = {}
+        self.data = data
+        self._prefix = f"{client.name}.{scenario}"
+
+    def name(self, suffix: str = "t") -> str:
+        """A topic, group or member name that no other cell of the matrix uses."""
+        return f"{self._prefix}.{suffix}"
+
+    def topic(self, partitions: int = 1, suffix: str = "t", **configs: str) -> str:
+        """Creates a topic; `segment_bytes="1"` stands for `segment.bytes=1`."""
+        topic = self.name(suffix)
+        self.client.create_topic(
+            topic, partitions, configs={name.replace("_", "."): value for name, value in configs.items()}
+        )
+        return topic
+
+    def needs(self, *abilities: str) -> None:
+        for ability in abilities:
+            if ability in self.client.lacks:
+                raise Unavailable(self.client.lacks[ability])
+
+    def can(self, ability: str) -> bool:
+        return ability not in self.client.lacks
+
+    def observe(self, name: str, value: object) -> None:
+        self.facts[name] = value
+
+    def refusal(self, name: str, attempt: Callable[[], object]) -> None:
+        """Observes the error that `attempt` meets, or that it meets none."""
+        try:
+            attempt()
+        except Refused as refused:
+            self.facts[name] = refused.error
+        else:
+            self.facts[name] = "accepted"
+
+    def until(self, what: str, holds: Callable[[], bool], timeout_s: float = 30) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            if time.monotonic() > deadline:
+                raise Failed(f"not within {timeout_s:.0f} s: {what}")
+            time.sleep(0.1)
+
+
+def expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise Failed(what)
+
+
+def same_records(read: list[Record], sent: list[Record], *, timed: bool = True) -> None:
+    """Says the first difference; the order within the partition counts."""
+    expect(len(read) == len(sent), f"{len(sent)} records were sent, {len(read)} came back")
+    for index, (came, went) in enumerate(zip(read, sent, strict=True)):
+        left, right = (came.content(), went.content()) if timed else (came.untimed(), went.untimed())
+        expect(left == right, f"record {index}: sent {str(right)[:300]}, came back {str(left)[:300]}")

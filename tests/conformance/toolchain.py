@@ -1,0 +1,88 @@
+"""What the foreign clients need: found on the machine or fetched once into `.tools/`, and said where missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CACHE = HERE.parent.parent / ".tools" / "conformance"
+
+
+class Missing(Exception):
+    """Says what is not there and how to get it."""
+
+
+class Toolchain:
+    """Paths of programs and fetched packages. With `fetch` false, only what is already there counts."""
+
+    def __init__(self, *, fetch: bool) -> None:
+        self._fetch = fetch
+
+    def java(self) -> str:
+        return self._program("java", "a JDK of version 17 or later")
+
+    def jars(self) -> Path:
+        """The directory of Apache Kafka's jars; MOLDAU_KAFKA_LIB names one that somebody else has filled."""
+        given = os.environ.get("MOLDAU_KAFKA_LIB")
+        if given:
+            return Path(given)
+        lib = CACHE / "kafka"
+        if not (lib / "complete").exists():
+            maven = self._program("mvn", "Maven, for Apache Kafka's jars")
+            self._may_fetch("Apache Kafka's jars are not fetched")
+            goal = ("dependency:copy-dependencies", f"-DoutputDirectory={lib}")
+            self._run(maven, "-q", "-B", "-f", str(HERE / "peer" / "pom.xml"), *goal)
+            (lib / "complete").touch()
+        return lib
+
+    def java_command(self, *options: str) -> list[str]:
+        """`java` with the peer's class path; a class name and arguments go after it."""
+        logging = f"-Dlog4j2.configurationFile={HERE / 'peer' / 'log4j2.properties'}"
+        quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+        return [self.java(), *(options or ("-Xmx512m", *quick)), logging, "-cp", f"{self.jars()}/*:{CACHE / 'classes'}"]
+
+    def compiled_java(self) -> None:
+        """Compiles `java/*.java` where a class is older than its source."""
+        compiler = self._program("javac", "a JDK of version 17 or later")
+        sources = sorted((HERE / "java").glob("*.java"))
+        classes = CACHE / "classes"
+        stamp = classes / "compiled"
+        if not stamp.exists() or any(source.stat().st_mtime > stamp.stat().st_mtime for source in sources):
+            classes.mkdir(parents=True, exist_ok=True)
+            self._run(compiler, "-nowarn", "-cp", f"{self.jars()}/*", "-d", str(classes), *map(str, sources))
+            stamp.touch()
+
+    def node_command(self) -> list[str]:
+        """`node` with kafkajs; the module path is beside the copied driver."""
+        node = self._program("node", "Node.js of version 16 or later")
+        home = CACHE / "kafkajs"
+        home.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "driver.js"):
+            shutil.copy(HERE / "kafkajs" / name, home / name)
+        if not (home / "node_modules" / "kafkajs").exists():
+            self._may_fetch("kafkajs is not fetched")
+            npm = self._program("npm", "npm, for kafkajs")
+            self._run(npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(home))
+        return [node, str(home / "driver.js")]
+
+    def kcat(self) -> str:
+        return self._program("kcat", "kcat (Debian's package `kcat`)")
+
+    def _program(self, name: str, what: str) -> str:
+        found = shutil.which(name)
+        if found is None:
+            raise Missing(f"{name} is not on the PATH: install {what}")
+        return found
+
+    def _may_fetch(self, what: str) -> None:
+        if not self._fetch:
+            raise Missing(f"{what}: run `make conformance` once")
+
+    @staticmethod
+    def _run(*command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Missing(f"{' '.join(command[:4])} ... failed: {(done.stdout + done.stderr)[-1500:]}")
