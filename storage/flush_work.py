@@ -32,7 +32,10 @@ class FlushWork:
         for open_file in self._files:
             open_file.file.sync()
         for path in self._paths:
-            written = OpenFile(self._fs.open(path))
+            try:
+                written = OpenFile(self._fs.open(path))
+            except FileNotFoundError:
+                continue  # a snapshot that retention or a truncation took away meanwhile
             written.file.sync()
         if self._checkpoint is not None:
             write_atomically(self._fs, *self._checkpoint)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
-from storage import log_append
+from storage import log_append, log_truncation, timestamp_lookup
 from storage.append_result import AppendOrigin, AppendResult
+from storage.disk_errors import NO_SPACE
 from storage.files import FileSystem
 from storage.flush_work import FlushWork
 from storage.leader_epochs import EpochEnd
@@ -21,8 +22,11 @@ from storage.partition_metadata import read_topic_id, write_topic_id
 from storage.producer_state import PRODUCER_EXPIRATION_MS
 from storage.recovery import Report
 from storage.segment import Segment
+from storage.timestamp_lookup import TimestampedOffset
+from storage.transaction_index import AbortedTransaction
 
 BOUNDARIES_KEPT = 16
+NO_FLUSH = -1
 _base_offset = attrgetter("base_offset")
 
 
@@ -52,7 +56,8 @@ class Log:
     __slots__ = (
         "_boundaries",
         "_directory_is_dirty",
-        "_flush_in_flight",
+        "_end_offset_at_release",
+        "_flush_end_offset",
         "active",
         "config",
         "directory",
@@ -91,7 +96,8 @@ class Log:
         self.last_flush_ms = now_ms
         self._boundaries: dict[int, int] = {}  # offset -> position of its batch in the active segment
         self._directory_is_dirty = True
-        self._flush_in_flight = False
+        self._flush_end_offset = NO_FLUSH
+        self._end_offset_at_release = loaded.end_offset
 
     @classmethod
     def open(
@@ -158,6 +164,34 @@ class Log:
         self._boundaries.clear()
         return segment
 
+    def roll_is_due(self, now_ms: int) -> bool:
+        """By segment.ms, when nothing is appended: the clock takes the place of a next batch's timestamp."""
+        active = self.active
+        return active.size > 0 and active.age_ms(now_ms, now_ms) > self.config.segment_ms - active.roll_jitter_ms
+
+    def take_producer_snapshot(self) -> bool:
+        """Write the producer state; False where it is there already. Raises OSError."""
+        return self.snapshots.write(self.producers)
+
+    def forget_after_end(self) -> None:
+        """The log was truncated: what was known of the bytes past its end holds no more."""
+        self._boundaries.clear()
+        self._flush_end_offset = min(self._flush_end_offset, self.end_offset)
+        self.recovery_point = min(self.recovery_point, self.end_offset)
+        self._directory_is_dirty = True
+
+    def release_files(self) -> None:
+        """Give back descriptors that nobody used lately: those of rolled segments, and of a log at rest all of them."""
+        in_use = self.active if self.end_offset != self._end_offset_at_release else None
+        self._end_offset_at_release = self.end_offset
+        for segment in self.segments:
+            if segment is not in_use:
+                segment.release()
+
+    def mark_directory_dirty(self) -> None:
+        """Names changed: the next flush makes them durable."""
+        self._directory_is_dirty = True
+
     def fail(self, error: OSError) -> None:
         """The disk refused: nothing is written here any more."""
         if self.failure is None:
@@ -213,8 +247,54 @@ class Log:
             boundaries[offset] = position
         return position
 
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """See `timestamp_lookup.offset_for_timestamp`."""
+        return timestamp_lookup.offset_for_timestamp(self, timestamp)
+
+    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
+        """See `timestamp_lookup.offset_of_max_timestamp`."""
+        return timestamp_lookup.offset_of_max_timestamp(self)
+
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
         return self.epochs.end_offset_for(leader_epoch, self.end_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where a read-committed reader must stop; `on_high_watermark` goes before it."""
+        unstable = self.producers.first_unstable_offset()
+        return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions that ended before the high watermark are decided."""
+        self.producers.on_high_watermark(high_watermark)
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those that overlap a range of offsets."""
+        found: list[AbortedTransaction] = []
+        slot = max(0, bisect_right(self.segments, first_offset, key=_base_offset) - 1)
+        for segment in self.segments[slot:]:
+            more, is_complete = segment.transaction_index.collect(first_offset, end_offset)
+            found += more
+            if is_complete:
+                break
+        return found
+
+    # Taking away
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """See `log_truncation.truncate_to`."""
+        return log_truncation.truncate_to(self, offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """See `log_truncation.truncate_fully_and_start_at`."""
+        log_truncation.truncate_fully_and_start_at(self, offset, now_ms)
+
+    def advance_log_start(self, offset: int, high_watermark: int) -> ErrorCode:
+        """See `log_truncation.advance_log_start`."""
+        return log_truncation.advance_log_start(self, offset, high_watermark)
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
+        """See `log_truncation.delete_old_segments`."""
+        return log_truncation.delete_old_segments(self, now_ms, high_watermark)
 
     # Flushing
 
@@ -231,55 +311,61 @@ class Log:
         )
 
     def pending_flush(self, end_offset: int | None = None) -> FlushWork | None:
-        """What must be synced so that everything before an offset is durable; None where it is already, or under way.
+        """What must be synced so that everything before an offset is durable.
+
+        None where it is already, where a flush is under way, or where a full disk has no room for the indexes.
 
         Run it off the loop, then call `flushed`, or `flush_failed` with its error.
         """
         end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        if self._flush_in_flight or self.failure is not None or end_offset <= self.recovery_point:
+        if self._flush_end_offset != NO_FLUSH or self.failure is not None or end_offset <= self.recovery_point:
             return None
-        slot = max(0, bisect_right(self.segments, self.recovery_point, key=_base_offset) - 1)
         try:
-            files = [
-                open_file
-                for segment in self.segments[slot:]
-                if segment.base_offset < end_offset
-                for open_file in segment.files_to_sync()
-            ]
+            return self._flush_work(end_offset)
         except OSError as error:
-            self.fail(error)
+            if error.errno not in NO_SPACE:
+                self.fail(error)
             return None
+
+    def _flush_work(self, end_offset: int) -> FlushWork:
+        slot = max(0, bisect_right(self.segments, self.recovery_point, key=_base_offset) - 1)
+        reached = [segment for segment in self.segments[slot:] if segment.base_offset < end_offset]
+        files = [open_file for segment in reached for open_file in segment.files_to_sync()]
         checkpoint = (self.epochs.path, self.epochs.encode()) if self.epochs.is_dirty else None
         directory = self.directory if self._directory_is_dirty else None
         work = FlushWork(self.fs, directory, files, self.snapshots.unsynced, checkpoint, end_offset)
         self.snapshots.unsynced = []
         self.epochs.is_dirty = self._directory_is_dirty = False
-        self._flush_in_flight = True
+        self._flush_end_offset = end_offset
         return work
 
     def flushed(self, work: FlushWork, now_ms: int) -> None:
-        """The work is done: what it covered survives a crash."""
-        self._flush_in_flight = False
+        """The work is done: what it covered survives a crash, less what was truncated meanwhile."""
+        assert self._flush_end_offset != NO_FLUSH and self._flush_end_offset <= work.end_offset
+        self.recovery_point = max(self.recovery_point, self._flush_end_offset)
+        self._flush_end_offset = NO_FLUSH
         self.last_flush_ms = now_ms
-        self.recovery_point = max(self.recovery_point, min(work.end_offset, self.end_offset))
 
     def flush_failed(self, error: OSError) -> None:
         """The kernel has dropped the pages that it could not write: a second sync would lie. The log is lost to us."""
-        self._flush_in_flight = False
+        self._flush_end_offset = NO_FLUSH
         self.fail(error)
 
     def flush(self, now_ms: int, end_offset: int | None = None) -> None:
-        """Flush here and now, blocking. Raises OSError, and marks the log as failed."""
-        work = self.pending_flush(end_offset)
-        if work is not None:
-            try:
-                work.run()
-            except OSError as error:
-                self.flush_failed(error)
-                raise
-            self.flushed(work, now_ms)
+        """Flush here and now, blocking; no other flush is under way. Raises OSError: it failed, or the disk is full."""
+        assert self._flush_end_offset == NO_FLUSH
         if self.failure is not None:
             raise self.failure
+        end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        if end_offset <= self.recovery_point:
+            return
+        work = self._flush_work(end_offset)
+        try:
+            work.run()
+        except OSError as error:
+            self.flush_failed(error)
+            raise
+        self.flushed(work, now_ms)
 
     def close(self, now_ms: int, *, clean: bool) -> None:
         """Clean: write everything out and leave a directory that needs no recovery. Raises OSError."""
@@ -287,8 +373,10 @@ class Log:
             self.active.seal()
             self.snapshots.write(self.producers)
             self.flush(now_ms)
+            assert self.recovery_point == self.end_offset
             if self.epochs.is_dirty:
                 self.epochs.write()
+            self.fs.sync_directory(self.directory)
         for segment in self.segments:
             segment.close()
 

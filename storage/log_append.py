@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
@@ -20,13 +19,13 @@ from protocol.record_batch import (
     parse_header,
 )
 from storage.append_result import AppendOrigin, AppendResult
+from storage.disk_errors import NO_SPACE
 from storage.producer_state import ProducerBatch, TransactionMarker
 from storage.transaction_marker import read_transaction_marker
 
 if TYPE_CHECKING:
     from storage.log import Log
 
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
 
@@ -81,7 +80,7 @@ def append_batch(
             batch[:PREFIX_SIZE] = prefix
             store(log, header, [batch], base_offset, leader_epoch, now_ms, marker)
     except OSError as error:
-        return refuse_disk(log, error)
+        return refuse_disk(log, error, base_offset)
     return AppendResult(NONE, base_offset, log.end_offset - 1, -1, log.log_start_offset)
 
 
@@ -148,7 +147,7 @@ def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: 
     if log.failure is not None:
         return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
     view = memoryview(records)
-    first_offset = -1
+    first_offset, end_offset = -1, log.end_offset
     try:
         for position, header in BatchIterator(records, 0, len(records)):
             if header.partition_leader_epoch > leader_epoch:
@@ -163,13 +162,14 @@ def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: 
             marker = (
                 read_transaction_marker(batch) if header.attributes & CONTROL_BIT and header.has_producer_id else None
             )
+            end_offset = log.end_offset
             if first_offset < 0:
                 first_offset = header.base_offset
             store(log, header, [batch], header.base_offset, header.partition_leader_epoch, now_ms, marker)
     except MalformedMessage as malformed:
         return refuse(log, ErrorCode.CORRUPT_MESSAGE, str(malformed))
     except OSError as error:
-        return refuse_disk(log, error)
+        return refuse_disk(log, error, end_offset)
     return AppendResult(NONE, first_offset, log.end_offset - 1, -1, log.log_start_offset)
 
 
@@ -216,8 +216,9 @@ def refuse_producer(log: Log, header: BatchHeader, verdict: ErrorCode | Producer
     return refuse(log, verdict, message)
 
 
-def refuse_disk(log: Log, error: OSError) -> AppendResult:
+def refuse_disk(log: Log, error: OSError, end_offset: int) -> AppendResult:
     """A full disk refuses this batch alone: it was cut back, and there may be room later. All else ends the log."""
-    if error.errno not in NO_SPACE or log.active.size != log.active.file().size():
+    was_cut_back = log.end_offset == end_offset and log.active.size == log.active.file().size()
+    if error.errno not in NO_SPACE or not was_cut_back:
         log.fail(error)
     return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -77,6 +77,8 @@ def load_log(request: LogRequest) -> LoadedLog:
     snapshots.remove_after(end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
+    for segment in segments:
+        segment.release()
     return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots)
 
 
@@ -147,7 +149,7 @@ def believe(request: LogRequest, segments: list[Segment], snapshots: SnapshotFil
         request.report(f"{active.path(LOG_SUFFIX)}: an index is damaged: made again")
         rebuild_indexes(active)
     end_offset = active.next_offset()
-    load_producers(request, segments, snapshots, producers, end_offset, len(segments))
+    load_producers(segments, snapshots, producers, request.log_start_offset, end_offset, request.now_ms)
     return end_offset
 
 
@@ -161,7 +163,16 @@ def recover(
     """After a crash: check from the recovery point on; the end offset. Segments past a cut leave the list."""
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset <= request.recovery_point), default=0)
     snapshots.remove_after(request.recovery_point)
-    load_producers(request, segments, snapshots, producers, request.recovery_point, slot)
+    base_offset = segments[slot].base_offset
+    load_producers(
+        segments[:slot],
+        snapshots,
+        producers,
+        request.log_start_offset,
+        base_offset,
+        request.now_ms,
+        max(base_offset, request.recovery_point),
+    )
     tail = TailRecovery(request.recovery_point, producers, epochs, request.report)
     for recovered_count, segment in enumerate(segments[slot:], 1):
         if not tail.recover(segment, request.now_ms):
@@ -174,22 +185,26 @@ def recover(
 
 
 def load_producers(
-    request: LogRequest,
     segments: list[Segment],
     snapshots: SnapshotFiles,
     producers: ProducerStates,
+    log_start_offset: int,
     end_offset: int,
-    segment_count: int,
+    now_ms: int,
+    snapshot_offset_max: int | None = None,
 ) -> None:
-    """The newest snapshot, then the batches of the first so many segments that it does not cover."""
-    latest = snapshots.load_latest(request.log_start_offset, end_offset)
+    """The newest snapshot, then the batches of the segments, which end at an offset, that it does not cover."""
+    latest = snapshots.load_latest(log_start_offset, end_offset if snapshot_offset_max is None else snapshot_offset_max)
     if latest is None:
-        producers.clear(max(request.log_start_offset, segments[0].base_offset))
+        producers.clear(log_start_offset)
     else:
-        producers.restore(latest[1], latest[0], request.now_ms)
-    for segment, following in zip(segments[:segment_count], [*segments[1:], None], strict=False):
-        if producers.map_end_offset < (end_offset if following is None else following.base_offset):
+        producers.restore(latest[1], latest[0], now_ms)
+    for segment, next_offset in zip(
+        segments, [*(later.base_offset for later in segments[1:]), end_offset], strict=False
+    ):
+        if producers.map_end_offset < next_offset:
             replay_producers(segment, producers, segment.size)
+    producers.map_end_offset = max(producers.map_end_offset, end_offset)
 
 
 def remove_segments(request: LogRequest, segments: list[Segment]) -> None:

@@ -112,8 +112,13 @@ class SnapshotFiles:
 
     def remove(self, offset: int) -> None:
         path = self.path(offset)
+        self.forget(offset)
+        if self._fs.exists(path):
+            self._fs.unlink(path)
+
+    def forget(self, offset: int) -> None:
+        """The owner moves the file away itself."""
+        path = self.path(offset)
         self.offsets.remove(offset)
         if path in self.unsynced:
             self.unsynced.remove(path)
-        if self._fs.exists(path):
-            self._fs.unlink(path)

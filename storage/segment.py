@@ -200,14 +200,15 @@ class Segment:
 
     # Changing
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop the batch that holds an offset and everything after it."""
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop the batch that holds an offset and everything after it; the new end."""
         place = self.find(offset)
         position = place.position if place else self.size
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.cut(position, now_ms)
+        return min(offset, place.base_offset) if place else offset
 
     def cut(self, position: int, now_ms: int) -> None:
         """Cut the .log file; the indexes are the caller's."""

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from operator import itemgetter
 from struct import Struct
 
+from storage.disk_errors import NO_SPACE
 from storage.files import File, FileSystem
 from storage.open_file import OpenFile
 
@@ -77,7 +78,7 @@ class SparseIndex:
         self._recent.append(entry)
         self._count += 1
         if self._count - self._written_count >= PENDING_COUNT_MAX:
-            self.write_pending()
+            self._write_pending_if_room()
 
     def lookup(self, column: int, target: int) -> Entry | None:
         """The last entry whose column is not above the target, None where all are above."""
@@ -115,6 +116,16 @@ class SparseIndex:
         if len(self._recent) > 2 * PENDING_COUNT_MAX:
             del self._recent[:-PENDING_COUNT_MAX]
 
+    def _write_pending_if_room(self) -> bool:
+        """On a full disk the entries wait for room, as the log does."""
+        try:
+            self.write_pending()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            return False
+        return True
+
     def open_file(self) -> OpenFile:
         if self._open_file is None:
             self._open_file = OpenFile(self._fs.open(self._path))
@@ -125,9 +136,9 @@ class SparseIndex:
 
     def release(self) -> None:
         """Let go of the file and forget the kept entries; the next use opens it again."""
-        self.write_pending()
-        self._recent.clear()
-        self.close()
+        if self._write_pending_if_room():
+            self._recent.clear()
+            self.close()
 
     def close(self) -> None:
         self._open_file = None
