@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from broker.config.catalogue import base_name, broker_catalogue, broker_setting
 from broker.config.config import Config, ConfigError, Settings, Voter
+from broker.config.layers import BrokerLayers
 from broker.config.listeners import InvalidListener, Listener, read_listeners, read_protocol_map
 from broker.config.reasons import REASONS
 from broker.config.retired import advice_for, refusal_of
@@ -34,6 +35,28 @@ def load(properties: Mapping[str, str]) -> Config:
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:
+    """The configuration of a running node with what was changed at run time, and the rules that it breaks."""
+    reading = _Reading()
+    flat = layers.flattened()
+    for name, text in flat.items():
+        reading.take(name, text if _is_readable(name, text) else layers.static.get(name, text))
+    settings = Settings(reading.values)
+    config = _derive(settings, layers.static, ())
+    return config, list(broken_rules(config))
+
+
+def _is_readable(name: str, text: str) -> bool:
+    setting = broker_setting(name)
+    if setting is None:
+        return True
+    try:
+        parse(setting, text)
+    except InvalidValue:
+        return False
+    return True
 
 
 class _Reading:

@@ -1,0 +1,125 @@
+"""Describing: what DescribeConfigs tells of a broker, a topic, a group or a client metrics subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from broker.config.catalogue import base_name, broker_catalogue, topic_catalogue
+from broker.config.config import Config
+from broker.config.layers import BrokerLayers, ConfigSource, Synonym, known_setting
+from broker.config.setting import Catalogue, Scope
+from broker.config.values import InvalidValue, parse, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One entry of a DescribeConfigs reply. Type 0 is one that nobody knows."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_sensitive: bool
+    is_read_only: bool
+    type: int
+    documentation: str | None
+    synonyms: tuple[Synonym, ...]
+
+
+def describe_broker(config: Config, layers: BrokerLayers) -> list[Described]:
+    """Every setting of a broker; `config` is the effective one, `layers` say where it comes from."""
+    names = {name for name, setting in broker_catalogue().items() if not setting.is_internal}
+    names.update(layers.static, layers.dynamic_default, layers.dynamic_broker)
+    names -= {name for name in names if (known := known_setting(name)) and known.is_internal}
+    entries = []
+    for name in sorted(names):
+        synonyms = layers.synonyms(name)
+        is_settled = name in broker_catalogue() or config.settings.is_set(name)
+        text = text_of(config.settings.value(name)) if is_settled else synonyms[0].value if synonyms else None
+        entries.append(_broker_entry(name, text, synonyms))
+    return entries
+
+
+def describe_broker_defaults(layers: BrokerLayers) -> list[Described]:
+    """What has been set for all brokers: the resource without a name."""
+    entries = []
+    for name, text in sorted(layers.dynamic_default.items()):
+        synonyms = [each for each in layers.synonyms(name) if each.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
+        entries.append(_broker_entry(name, text, synonyms))
+    return entries
+
+
+def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> Described:
+    setting = known_setting(name)
+    hidden = setting is None or setting.is_sensitive
+    return Described(
+        name=name,
+        value=None if hidden else text,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        is_sensitive=hidden,
+        is_read_only=setting is None or setting.scope is Scope.READ_ONLY or base_name(name) != name,
+        type=0 if setting is None else setting.type,
+        documentation=None if setting is None else setting.documentation,
+        synonyms=tuple(synonyms),
+    )
+
+
+def describe_topic(
+    defaults: Mapping[str, str | None], layers: BrokerLayers, overrides: Mapping[str, str]
+) -> list[Described]:
+    """Every setting of a topic; `defaults` are what the broker gives it (`topic_defaults`)."""
+    entries = []
+    for name, setting in topic_catalogue().items():
+        if setting.is_internal:
+            continue
+        synonyms = layers.synonyms(setting.defaults_from[0], setting.defaults_from) if setting.defaults_from else []
+        value = defaults[name]
+        if name in overrides:
+            value = _text_as_kafka_writes_it(topic_catalogue(), name, overrides[name])
+            synonyms = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms]
+        entries.append(
+            Described(
+                name=name,
+                value=value,
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                is_sensitive=False,
+                is_read_only=False,
+                type=setting.type,
+                documentation=setting.documentation,
+                synonyms=tuple(synonyms),
+            )
+        )
+    return entries
+
+
+def describe_resource(
+    catalogue: Catalogue, overrides: Mapping[str, str], source: ConfigSource, names: Iterable[str] | None = None
+) -> list[Described]:
+    """Every setting of a group or a client metrics subscription."""
+    entries = []
+    for name in names if names is not None else sorted(catalogue):
+        setting = catalogue[name]
+        is_set = name in overrides
+        synonyms = [Synonym(name, overrides[name], source)] if is_set else []
+        if setting.default_text is not None:
+            synonyms.append(Synonym(name, setting.default_text, ConfigSource.DEFAULT))
+        entries.append(
+            Described(
+                name=name,
+                value=overrides.get(name, setting.default_text),
+                source=source if is_set else ConfigSource.DEFAULT,
+                is_sensitive=False,
+                is_read_only=False,
+                type=setting.type,
+                documentation=setting.documentation,
+                synonyms=tuple(synonyms),
+            )
+        )
+    return entries
+
+
+def _text_as_kafka_writes_it(catalogue: Catalogue, name: str, text: str) -> str | None:
+    try:
+        return text_of(parse(catalogue[name], text))
+    except InvalidValue:
+        return text  # a record that another version wrote: shown as it is

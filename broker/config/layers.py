@@ -1,0 +1,113 @@
+"""Layers: where a broker's value comes from, from what was changed at run time down to the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from broker.config.catalogue import base_name, broker_catalogue, dynamic_only_catalogue, unit_synonyms
+from broker.config.config import Config
+from broker.config.setting import Scope, Setting
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, with DescribeConfigs' numbers."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """One place in which a value could be found; the first of a list is where it was."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+# Apache Kafka changes these at run time; this version opens its listeners once, at start.
+NOT_AT_RUN_TIME: Final = ("listeners", "listener.security.protocol.map")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLayers:
+    """A broker's settings as texts, layer by layer."""
+
+    static: Mapping[str, str]
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)  # of all brokers
+    dynamic_broker: Mapping[str, str] = field(default_factory=dict)  # of this one
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> BrokerLayers:
+        """The layers of a node that started with a configuration."""
+        node_id = str(config.node_id)
+        static = {**config.originals, "node.id": node_id, "broker.id": node_id}
+        return cls(static, dynamic_default or {}, dynamic_broker or {})
+
+    def flattened(self) -> dict[str, str]:
+        """One text a name: each layer hides what is below it, in every unit."""
+        flat = dict(self.static)
+        for layer, is_default in ((self.dynamic_default, True), (self.dynamic_broker, False)):
+            for name, text in layer.items():
+                setting = known_setting(name)
+                if setting is None or not is_dynamic(name, setting, at_default_level=is_default):
+                    continue
+                if name in NOT_AT_RUN_TIME:
+                    continue
+                for synonym in unit_synonyms(name):
+                    flat.pop(synonym, None)
+                flat[name] = text
+        return flat
+
+    def synonyms(self, name: str, names: tuple[str, ...] | None = None) -> list[Synonym]:
+        """Every place that has a value for a setting, the one that counts first; empty where only other units do."""
+        if names is None:
+            base = base_name(name)
+            names = unit_synonyms(name) if base == name else (name, base)
+        found: list[Synonym] = []
+        layers = (
+            (self.dynamic_broker, ConfigSource.DYNAMIC_BROKER),
+            (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (self.static, ConfigSource.STATIC_BROKER),
+        )
+        for layer, source in layers:
+            found += [_synonym(each, layer[each], source) for each in names if each in layer]
+        for each in names:
+            setting = broker_catalogue().get(each)
+            if setting is not None and setting.default_text is not None:
+                found.append(_synonym(each, setting.default_text, ConfigSource.DEFAULT))
+        # As in Apache Kafka: what stands before the first mention of the name itself is not shown.
+        while found and found[0].name != name:
+            del found[0]
+        return found
+
+
+def known_setting(name: str) -> Setting | None:
+    """The row of a broker's name, also of one that exists only at run time."""
+    return broker_catalogue().get(base_name(name)) or dynamic_only_catalogue().get(name)
+
+
+def is_dynamic(name: str, setting: Setting, *, at_default_level: bool) -> bool:
+    """Whether a setting may be changed at run time, for all brokers or for one."""
+    if base_name(name) != name:
+        return not (at_default_level and setting.scope is Scope.PER_BROKER)
+    return setting.scope is Scope.CLUSTER_WIDE or (setting.scope is Scope.PER_BROKER and not at_default_level)
+
+
+def _synonym(name: str, text: str, source: ConfigSource) -> Synonym:
+    setting = known_setting(name)
+    return Synonym(name, None if setting is None or setting.is_sensitive else text, source)

@@ -1,0 +1,131 @@
+"""Settings of topics: what a broker gives them, what a topic overrides, and which of that is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.config.catalogue import topic_catalogue
+from broker.config.config import Config, Settings
+from broker.config.setting import Stance, Value
+from broker.config.values import InvalidValue, default_value, parse, text_of
+from protocol.compression import Codec
+from protocol.record_batch import TimestampType
+from storage.log_config import LogConfig
+
+_CODECS: Final = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+_TIMESTAMP_TYPES: Final = {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
+
+
+def topic_values(config: Config, overrides: Mapping[str, str]) -> Settings:
+    """The values of a topic: its own, else the broker's. An override that cannot be read counts as not set."""
+    values: dict[str, Value] = {}
+    for name, setting in topic_catalogue().items():
+        values[name] = _broker_value(config, name, setting.defaults_from)
+        if name in overrides:
+            try:
+                values[name] = parse(setting, overrides[name])
+            except InvalidValue:
+                continue
+    return Settings(values)
+
+
+def topic_defaults(config: Config) -> dict[str, str | None]:
+    """What a topic without overrides has, as DescribeConfigs shows it."""
+    values = topic_values(config, {})
+    return {name: text_of(values.value(name)) for name in topic_catalogue()}
+
+
+def _broker_value(config: Config, name: str, defaults_from: tuple[str, ...]) -> Value:
+    if not defaults_from:
+        return default_value(topic_catalogue()[name])
+    if name == "retention.ms":
+        return config.log_retention_ms
+    if len(defaults_from) > 1:
+        return config.settings.duration_ms(defaults_from[0])
+    return config.settings.value(defaults_from[0])
+
+
+def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
+    """What the log of a topic's partition needs to know."""
+    topic = topic_values(config, overrides)
+    codec = _CODECS[topic.text("compression.type")]
+    level_name = f"compression.{codec.name.lower()}.level" if codec is not None else ""
+    return LogConfig(
+        segment_bytes=topic.integer_or_none("internal.segment.bytes") or topic.integer("segment.bytes"),
+        segment_ms=topic.integer("segment.ms"),
+        segment_jitter_ms=topic.integer("segment.jitter.ms"),
+        segment_index_bytes=topic.integer("segment.index.bytes"),
+        index_interval_bytes=topic.integer("index.interval.bytes"),
+        retention_ms=topic.integer("retention.ms"),
+        retention_bytes=topic.integer("retention.bytes"),
+        flush_messages=topic.integer("flush.messages"),
+        flush_ms=topic.integer("flush.ms"),
+        max_message_bytes=topic.integer("max.message.bytes"),
+        compression_type=codec,
+        compression_level=topic.integer(level_name) if level_name in topic_catalogue() else None,
+        message_timestamp_type=_TIMESTAMP_TYPES[topic.text("message.timestamp.type")],
+        message_timestamp_before_max_ms=topic.integer("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=topic.integer("message.timestamp.after.max.ms"),
+        cleanup_policy=topic.entries("cleanup.policy"),
+        delete_retention_ms=topic.integer("delete.retention.ms"),
+        min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
+        max_compaction_lag_ms=topic.integer("max.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=topic.real("min.cleanable.dirty.ratio"),
+        file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
+        preallocate=topic.flag("preallocate"),
+        min_insync_replicas=topic.integer("min.insync.replicas"),
+        unclean_leader_election_enable=topic.flag("unclean.leader.election.enable"),
+    )
+
+
+def topic_refusal(config: Config, overrides: Mapping[str, str | None]) -> str | None:
+    """Why the overrides of a topic are not taken (INVALID_CONFIG), in Apache Kafka's words; None where they are."""
+    nulls = [name for name, text in overrides.items() if text is None]
+    if nulls:
+        return f"Null value not supported for topic configs: {','.join(nulls)}"
+    texts = {name: text for name, text in overrides.items() if text is not None}
+    for name in texts:
+        if name not in topic_catalogue():
+            return f"Unknown topic config name: {name}"
+    for name, text in texts.items():
+        try:
+            parse(topic_catalogue()[name], text)
+        except InvalidValue as problem:
+            return str(problem)
+    return _conflict(topic_values(config, texts))
+
+
+def _conflict(topic: Settings) -> str | None:
+    lowest, highest = topic.integer("min.compaction.lag.ms"), topic.integer("max.compaction.lag.ms")
+    if lowest > highest:
+        return f"conflict topic config setting min.compaction.lag.ms ({lowest}) > max.compaction.lag.ms ({highest})"
+    if topic.flag("remote.storage.enable"):
+        assert topic_catalogue()["remote.storage.enable"].stance is Stance.REFUSED
+        return (
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    return None
+
+
+def topic_warnings(overrides: Mapping[str, str]) -> list[str]:
+    """Which overrides of a topic have no effect in this version, by reason."""
+    from broker.config.reasons import REASONS
+
+    catalogue = topic_catalogue()
+    return [
+        f"{name}={overrides[name]} has no effect. {REASONS[catalogue[name].reason_key]}"
+        for name in sorted(overrides)
+        if name in catalogue and catalogue[name].stance is Stance.ACCEPTED
+    ]
