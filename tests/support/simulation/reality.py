@@ -1,0 +1,141 @@
+"""The guard between a simulation and the real world: real time, randomness, threads, sockets and files raise.
+
+Three nets, none complete: stubs in the place of functions of `time`, `random`, `os`, `uuid`, `threading`; the audit
+hook for what those miss (`open`, sockets, processes); the project's lint for what was bound at import. Imports and
+the reading of source lines for tracebacks are excused: they answer the same in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import linecache
+import logging
+import os
+import random
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+_TIME = (
+    *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
+    *("clock_gettime", "clock_gettime_ns", "sleep"),
+)
+_RANDOM = (
+    *("random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle", "choices", "seed"),
+    *("normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate"),
+    *("paretovariate", "weibullvariate", "getrandbits", "randbytes", "_urandom"),
+)
+_OS = (
+    *("urandom", "getrandom", "open", "stat", "fsync", "fdatasync", "pread", "preadv", "pwrite", "pwritev", "writev"),
+    *("rename", "replace", "unlink", "remove", "mkdir", "makedirs", "rmdir", "listdir", "scandir", "truncate"),
+    *("ftruncate", "statvfs", "kill", "fork", "_exit"),
+)
+_AUDITED = (
+    *("open", "socket.", "subprocess.", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.rmdir"),
+    *("os.truncate", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.kill", "shutil.", "tempfile."),
+    *("mmap.", "sqlite3.", "_thread.start_new_thread", "signal."),
+)
+_EXCUSED_FILES = frozenset(
+    {"<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>", linecache.__file__}
+)
+
+
+class RealityTouched(BaseException):
+    """Simulated code asked the real world. No `except Exception` hides it."""
+
+
+# An audit hook cannot be taken back, so there is one for the process, which asks whether a guard stands.
+_standing: list[RealityGuard] = []
+_hooked: list[bool] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if _standing and event.startswith(_AUDITED):
+        _standing[-1].touched(f"{event}{arguments!r:.200}")
+
+
+class _VirtualTime:
+    """What `logging` sees as the module `time`."""
+
+    def __init__(self, wall_ns: Callable[[], int]) -> None:
+        self.time_ns = wall_ns
+
+    def time(self) -> float:
+        return self.time_ns() / 1_000_000_000
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+class RealityGuard:
+    """A context manager for the thread that enters it; others pass. `report` gets each violation before it is raised,
+    because the code that did it may swallow everything."""
+
+    def __init__(self, report: Callable[[BaseException], None], wall_ns: Callable[[], int]) -> None:
+        self._report = report
+        self._wall_ns = wall_ns
+        self._thread = 0
+        self._originals: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> RealityGuard:
+        self._thread = threading.get_ident()
+        for module, names in ((time, _TIME), (random, _RANDOM), (os, _OS), (uuid, ("uuid1", "uuid4"))):
+            for name in names:
+                if hasattr(module, name):
+                    self._replace(module, name, self._stub(f"{module.__name__}.{name}", getattr(module, name)))
+        self._replace(threading.Thread, "start", self._stub("threading.Thread.start", threading.Thread.start))
+        self._replace(random.Random, "seed", self._seed(random.Random.seed))
+        self._replace(asyncio, "all_tasks", self._stub("asyncio.all_tasks (of all hosts)", asyncio.all_tasks))
+        self._replace(logging, "time", _VirtualTime(self._wall_ns))
+        if not _hooked:
+            sys.addaudithook(_audit)
+            _hooked.append(True)
+        _standing.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _standing.remove(self)
+        while self._originals:
+            owner, name, original = self._originals.pop()
+            setattr(owner, name, original)
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        self._originals.append((owner, name, vars(owner)[name]))
+        setattr(owner, name, value)
+
+    def _stub(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def stub(*args: Any, **options: Any) -> Any:
+            self.touched(name)
+            return original(*args, **options)
+
+        return stub
+
+    def _seed(self, original: Callable[..., None]) -> Callable[..., None]:
+        def seed(generator: random.Random, value: Any = None, version: int = 2) -> None:
+            if value is None:
+                self.touched("random.Random() without a seed")
+            original(generator, value, version)
+
+        return seed
+
+    def touched(self, what: str) -> None:
+        """Raise, unless this thread is not simulated or the interpreter itself is asking."""
+        if threading.get_ident() != self._thread or _is_excused(sys._getframe()):
+            return
+        error = RealityTouched(f"{what} was called inside the simulation")
+        self._report(error)
+        raise error
+
+
+def _is_excused(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename in _EXCUSED_FILES:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,49 @@
+"""The fingerprint of a run: which host ran at which moment, and what it said about itself."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from hashlib import blake2b
+
+FLUSH_COUNT = 8192
+HOSTS_MAX = 256
+
+
+class Trace:
+    """Equal runs have equal digests. With `keep` callbacks and events stay readable, to find where two runs part."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self.moments = array("q")  # one for each callback: virtual ns * HOSTS_MAX + host number; the loop appends
+        self.lines: list[str] | None = [] if keep else None
+        self._hash = blake2b(digest_size=16)
+        self._callbacks_flushed = 0
+
+    def flush(self) -> None:
+        self._callbacks_flushed += len(self.moments)
+        self._hash.update(self.moments.tobytes())
+        del self.moments[:]
+
+    def event(self, now_ns: int, host: str, *parts: str | int | bytes | bool | None) -> None:
+        """What happened, in terms of the system: part of the digest, so only values that every process prints alike."""
+        self.flush()
+        line = f"{now_ns} {host} {parts!r}"
+        self._hash.update(line.encode())
+        if self.lines is not None:
+            self.lines.append(line)
+
+    def callback(self, now_ns: int, host: str, callback: Callable[..., object]) -> None:
+        """Called for each callback where lines are kept; the digest has it already."""
+        owner = getattr(callback, "__self__", None)
+        coroutine = getattr(owner, "get_coro", None)
+        name = coroutine().__qualname__ if coroutine is not None else getattr(callback, "__qualname__", "?")
+        assert self.lines is not None
+        self.lines.append(f"{now_ns} {host} {name}")
+
+    @property
+    def callbacks(self) -> int:
+        return self._callbacks_flushed + len(self.moments)
+
+    def digest(self) -> str:
+        self.flush()
+        return self._hash.hexdigest()

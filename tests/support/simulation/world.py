@@ -1,0 +1,295 @@
+"""Hosts on one virtual clock, their lives and deaths: what a simulated test holds in its hand.
+
+    boot    a process starts: new life, new streams of randomness, same disk
+    kill    the process ends (kill -9, halt): the kernel closes its connections, the page cache stays
+    crash   the power is cut: the disk loses what was not durable, the network falls silent or resets
+    pause   SIGSTOP: the process does nothing, its kernel goes on receiving
+
+What a dead life still had to do never happens: its coroutines are kept, not closed, so that no `finally` runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar
+
+from tests.support.simulation.disk import SimulatedDisk
+from tests.support.simulation.loop import (
+    NANOSECONDS,
+    Life,
+    SimulatedFuture,
+    SimulatedLoop,
+    SimulatedTask,
+    SimulationFailed,
+)
+from tests.support.simulation.network import Network
+from tests.support.simulation.reality import RealityGuard
+from tests.support.simulation.trace import Trace
+
+T = TypeVar("T")
+Main = Callable[["SimulatedEnvironment"], Coroutine[Any, Any, object]]
+
+DRIVER = "driver"
+EPOCH_MS = 1_767_225_600_000  # the world begins on 2026-01-01
+LIMIT_S_DEFAULT = 3600.0
+OFFLOAD_THREADS = 4
+OFFLOAD_NS_MAX = 300_000
+
+# Bound before the guard forbids it: simulated code must not see the tasks of all hosts.
+_all_tasks = asyncio.all_tasks
+
+
+class ProcessEnded(BaseException):
+    """The process of the code that runs has stopped itself; unwinds the one callback that is still on the stack."""
+
+
+class SimulatedEnvironment:
+    """`broker.environment.Environment` for one life of one host."""
+
+    def __init__(self, host: Host, life: Life) -> None:
+        self.fs = host.disk
+        self.random = Random(f"{host.world.seed}/{host.name}/{life.number}/random")
+        self._entropy = Random(f"{host.world.seed}/{host.name}/{life.number}/entropy")
+        self._threads = Random(f"{host.world.seed}/{host.name}/{life.number}/threads")
+        self._host = host
+        self._life = life
+        self._loop = host.world.loop
+        self._busy = 0
+        self._waiting: deque[tuple[Callable[[], Any], SimulatedFuture[Any]]] = deque()
+
+    def wall_ms(self) -> int:
+        return self._host.wall_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._life.local_ns(self._loop.now_ns) // 1_000_000
+
+    def entropy(self, size: int) -> bytes:
+        return self._entropy.randbytes(size)
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        """A few virtual threads. The work happens at its beginning or at its end, as the seed says: a caller may rely
+        on neither what happens meanwhile being seen nor on its not being seen."""
+        future: SimulatedFuture[T] = self._loop.create_future()
+        self._waiting.append((work, future))
+        self._start()
+        return await future
+
+    def _start(self) -> None:
+        while self._waiting and self._busy < OFFLOAD_THREADS:
+            work, future = self._waiting.popleft()
+            if future.cancelled():
+                continue
+            self._busy += 1
+            delay_ns = int(self._threads.random() * OFFLOAD_NS_MAX)
+            if self._threads.random() < 0.5:
+                finish, cost_ns = self._perform(work, future)
+                self._later(delay_ns + cost_ns, finish)
+            else:
+                self._later(delay_ns, self._perform_late, work, future)
+
+    def _perform_late(self, work: Callable[[], T], future: SimulatedFuture[T]) -> None:
+        finish, cost_ns = self._perform(work, future)
+        self._later(cost_ns, finish)
+
+    def _perform(self, work: Callable[[], T], future: SimulatedFuture[T]) -> tuple[Callable[[], None], int]:
+        """Do the work now: what tells the caller, and how long the disk took for it."""
+        on_loop_ns = self.fs.take_cost_ns()
+        finish: Callable[[], None]
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+            finish = lambda: self._finish(future, lambda: future.set_exception(failure))  # noqa: E731
+        else:
+            finish = lambda: self._finish(future, lambda: future.set_result(result))  # noqa: E731
+        cost_ns = self.fs.take_cost_ns()
+        self.fs.cost_ns = on_loop_ns
+        return finish, cost_ns
+
+    def _finish(self, future: SimulatedFuture[T], tell: Callable[[], None]) -> None:
+        self._busy -= 1
+        if not future.done():
+            tell()
+        self._start()
+
+    def _later(self, delay_ns: int, callback: Callable[..., None], *args: object) -> None:
+        self._loop.call_later(delay_ns / NANOSECONDS, callback, *args)
+
+    def halt(self, reason: str) -> NoReturn:
+        self._host.halted = reason
+        self._host.world.event("halt", reason)
+        self._host.kill()
+        if not self._host.may_halt:
+            self._loop.fail(SimulationFailed(f"{self._host.name} halted: {reason}"))
+        raise ProcessEnded(reason)
+
+
+class Host:
+    """A machine with a disk, a clock and at most one process."""
+
+    def __init__(self, world: World, name: str, number: int) -> None:
+        self.world = world
+        self.name = name
+        self.number = number
+        self.disk = SimulatedDisk(f"{world.seed}/{name}", wall_ms=self.wall_ms)
+        self.disk.on_power_cut = self._power_cut
+        self.node = world.network.add(name)
+        self.life: Life | None = None
+        self.environment: SimulatedEnvironment | None = None
+        self.lives = 0
+        self.halted: str | None = None
+        self.may_halt = False
+        self.clock_rate_ppm = 0  # for the next life
+        self.clock_offset_ns = 0
+        self.wall_skew_ms = 0  # may jump at any time
+        self._paused = False
+
+    @property
+    def is_up(self) -> bool:
+        return self.life is not None
+
+    def wall_ms(self) -> int:
+        now_ns = self.world.loop.now_ns
+        return EPOCH_MS + (self.life.local_ns(now_ns) if self.life else now_ns) // 1_000_000 + self.wall_skew_ms
+
+    def boot(self, main: Main) -> SimulatedTask[object]:
+        """Start the process. When `main` returns, the process ends; when it raises, the run fails."""
+        assert self.life is None, f"{self.name} is up"
+        self.lives += 1
+        self.halted = None
+        life = self.life = Life(self.name, self.number, self.lives, self.disk)
+        life.clock_rate_ppm = self.clock_rate_ppm
+        life.clock_offset_ns = self.clock_offset_ns
+        self.disk.take_cost_ns()
+        self.world.network.host_up(self.node, life)
+        self.environment = SimulatedEnvironment(self, life)
+        self.world.event("boot", self.name, self.lives)
+        context = life.context()
+        task = context.run(self.world.loop.create_task, main(self.environment), name=self.name, context=context)
+        task.add_done_callback(self._main_ended, context=context)
+        return task
+
+    def _main_ended(self, task: asyncio.Task[object]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            self.kill()
+        elif not isinstance(error, ProcessEnded):
+            failed = SimulationFailed(f"{self.name} ended with {error!r}")
+            failed.__cause__ = error
+            self.world.loop.fail(failed)
+
+    def kill(self) -> None:
+        """kill -9: nothing is lost that the kernel already has."""
+        if self.life is not None:
+            self.world.event("kill", self.name)
+            self._end(kernel_lives=True, reset=False)
+            self.disk.end_process()
+
+    def crash(self, *, reset: bool | None = None) -> None:
+        """Power cut. With `reset` the peers learn it at once, without it by silence; by default the seed chooses."""
+        if self.life is not None:
+            self.world.event("crash", self.name)
+            if reset is None:
+                reset = self.world.random.random() < 0.5
+            self._end(kernel_lives=False, reset=reset)
+            self.disk.crash()
+
+    def _power_cut(self) -> None:
+        """The disk has come to the step at which a test cuts the power."""
+        self.crash()
+
+    def _end(self, *, kernel_lives: bool, reset: bool) -> None:
+        life, self.life, self.environment = self.life, None, None
+        assert life is not None
+        self._paused = False
+        self.world.bury(life)
+        self.world.network.host_down(self.node, kernel_lives=kernel_lives, reset=reset)
+
+    def pause(self) -> None:
+        if self.life is not None and not self._paused:
+            self.world.event("pause", self.name)
+            self._paused = True
+            self.world.loop.hold(self.life)
+
+    def resume(self) -> None:
+        if self.life is not None and self._paused:
+            self.world.event("resume", self.name)
+            self._paused = False
+            self.world.loop.unhold(self.life)
+
+
+class World:
+    """Everything that one seed decides. Use it as a context manager."""
+
+    def __init__(self, seed: int | str, *, keep_trace: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(f"{seed}/world")
+        self.trace = Trace(keep=keep_trace)
+        self.hosts: dict[str, Host] = {}
+        life = Life(DRIVER, 0, 1, SimulatedDisk(f"{seed}/{DRIVER}"))
+        self.loop = SimulatedLoop(seed, life, self.trace)  # type: ignore[abstract]  # the rest is not simulated
+        self.network = self.loop.network = Network(seed, self.loop)
+        self.network.host_up(self.network.add(DRIVER), life)
+        self._graveyard: list[tuple[Life, list[SimulatedTask[Any]]]] = []
+
+    def add_host(self, name: str) -> Host:
+        host = self.hosts[name] = Host(self, name, len(self.hosts) + 1)
+        return host
+
+    def run(self, scenario: Awaitable[T], *, limit_s: float = LIMIT_S_DEFAULT) -> T:
+        """Run a coroutine of the test, as the host `driver`, and all hosts meanwhile, until it returns.
+
+        Raises what the scenario raises, `SimulationFailed` for what went wrong on a host, `RealityTouched`.
+        """
+        self.loop.limit_ns = self.loop.now_ns + int(limit_s * NANOSECONDS)
+        with RealityGuard(self.loop.fail, self._wall_ns):
+            return self.loop.run_until_complete(scenario)
+
+    def _wall_ns(self) -> int:
+        return EPOCH_MS * 1_000_000 + self.loop.now_ns
+
+    @property
+    def now_s(self) -> float:
+        return self.loop.now_ns / NANOSECONDS
+
+    def event(self, *parts: str | int | bytes | bool | None) -> None:
+        """Put what happened into the trace: a commit, an election, an acknowledgement."""
+        self.trace.event(self.loop.now_ns, self.loop.current.host, *parts)
+
+    def digest(self) -> str:
+        """Equal for equal runs of the same code on the same Python."""
+        return self.trace.digest()
+
+    def bury(self, life: Life) -> None:
+        self.loop.end(life)
+        tasks = [task for task in _all_tasks(self.loop) if isinstance(task, SimulatedTask) and task.life is life]
+        self._graveyard.append((life, tasks))
+
+    def close(self) -> None:
+        """Throw everything away. Coroutines are closed here at last; whatever they try to do has no effect."""
+        self.loop.close()
+        for host in self.hosts.values():
+            host.disk.end_process()
+        tasks: list[asyncio.Task[Any]] = [task for _, buried in self._graveyard for task in buried]
+        tasks.extend(sorted(_all_tasks(self.loop), key=hash))
+        for task in tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            try:
+                if coroutine is not None:
+                    coroutine.close()
+            except BaseException:
+                pass
+        self._graveyard.clear()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
