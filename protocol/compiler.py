@@ -12,35 +12,30 @@ from __future__ import annotations
 
 import linecache
 import struct
-from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import TypeVar, cast
 
-from protocol.primitives import SMALL_UVARINTS, BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint
-from protocol.schema import EMPTY, NEVER, Field, Wire, fields_of, spec_of
+from protocol.primitives import SMALL_UVARINTS, BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint, wrong_length
+from protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
+from protocol.tagged_section import append_tags, read_tag, skip_tags
 
 T = TypeVar("T")
 
 Decoder = Callable[[BytesLike, int], tuple[T, int]]
 Encoder = Callable[[T, list[Chunk]], None]
 
-_decoders: Final[dict[tuple[type[object], int], Decoder[object]]] = {}
-_encoders: Final[dict[tuple[type[object], int], Encoder[object]]] = {}
-
 
 def decoder_of(cls: type[T], version: int) -> Decoder[T]:
     """The compiled decoder of a message class in a version."""
-    known = _decoders.get((cls, version))
-    if known is None:
-        known = _decoders[cls, version] = cast("Decoder[object]", _DecoderSource(cls, version).compile())
-    return cast("Decoder[T]", known)
+    return cast("Decoder[T]", _compiled(_DecoderSource, cls, version))  # type: ignore[arg-type]
 
 
 def encoder_of(cls: type[T], version: int) -> Encoder[T]:
     """The compiled encoder of a message class in a version."""
-    known = _encoders.get((cls, version))
-    if known is None:
-        known = _encoders[cls, version] = cast("Encoder[object]", _EncoderSource(cls, version).compile())
-    return cast("Encoder[T]", known)
+    return cast("Encoder[T]", _compiled(_EncoderSource, cls, version))  # type: ignore[arg-type]
 
 
 def decode(cls: type[T], buffer: BytesLike, version: int) -> T:
@@ -58,55 +53,80 @@ def encode(message: object, version: int) -> bytes:
     return b"".join(cast("list[BytesLike]", chunks))
 
 
-def malformed(reason: object) -> MalformedMessage:
-    return MalformedMessage(str(reason))
+@cache
+def _compiled(source: type[_Source], cls: type[object], version: int) -> object:
+    return source(cls, version).compile()
 
 
-class _Source:
+class _Source(ABC):
     """The text of one function under construction, and the names it refers to."""
 
     kind = ""
 
     def __init__(self, cls: type[object], version: int) -> None:
+        assert version in spec_of(cls).versions, f"{cls.__name__} has no version {version}"
         self.cls = cls
         self.version = version
         self.flexible = version in spec_of(cls).flexible
-        assert version in spec_of(cls).versions, f"{cls.__name__} has no version {version}"
         self.lines: list[str] = []
         self.indent = 1
         self.counter = 0
-        self.scope: dict[str, object] = {"read_uvarint": read_uvarint, "uvarint": uvarint, "SMALL": SMALL_UVARINTS}
+        self.scope: dict[str, object] = {"read_uvarint": read_uvarint, "uvarint": uvarint}
         self.run: list[tuple[str, str]] = []
         """Fixed-width items (format, target or expression) not yet written as a struct call."""
 
     def emit(self, line: str) -> None:
-        self.lines.append("    " * self.indent + line)
+        self.lines.append(" " * self.indent + line)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """An indented block; no run crosses its borders."""
+        self.flush()
+        self.emit(head)
+        self.indent += 1
+        yield
+        self.flush()
+        self.indent -= 1
+
+    @abstractmethod
+    def compile(self) -> object:
+        """The finished function."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Emit the struct call of the run, if there is one."""
 
     def fresh(self, prefix: str) -> str:
         self.counter += 1
         return f"{prefix}{self.counter}"
 
-    def packer(self, formats: str) -> tuple[str, int]:
-        """The name of a Struct in the function's scope, and its size."""
+    def packer(self) -> tuple[str, list[str], int]:
+        """The run as a Struct's name in the function's scope, its operands and its size; the run is empty then."""
+        formats = "".join(item[0] for item in self.run)
+        operands = [item[1] for item in self.run if item[1]]
+        self.run = []
         packer = struct.Struct(">" + formats)
-        name = "S_" + formats.replace("?", "_")
+        name = f"S_{formats.replace('?', 'o')}"
         self.scope[name] = packer.unpack_from if self.kind == "decode" else packer.pack
-        return name, packer.size
+        return name, operands, packer.size
 
-    def here(self, field: Field) -> bool:
-        return self.version in field.versions
+    def is_nullable(self, field: Field) -> bool:
+        return self.version in field.nullable
 
-    def parts(self, cls: type[object]) -> tuple[list[Field], list[Field], list[Field]]:
-        """(plain fields, tagged fields by tag, fields absent from this version)."""
-        fields = fields_of(cls)
-        plain = [field for field in fields if self.here(field) and field.tag is None]
-        tagged = [field for field in fields if self.here(field) and field.tag is not None]
-        absent = [field for field in fields if not self.here(field)]
-        return plain, sorted(tagged, key=lambda field: field.tag or 0), absent
+    def default(self, cls: type[object], field: Field) -> str:
+        """An expression for a field's default; a tagged struct that may be null is not null by default."""
+        if field.default is EMPTY:
+            return "[]"
+        name = f"D_{cls.__name__}_{field.name}"
+        if field.tag is not None and field.struct is not None and field.nullable != NEVER:
+            self.scope[name] = partial(default_struct, field.struct)
+            return f"{name}()"
+        self.scope[name] = field.default
+        return name
 
-    def finish(self, header: str, tail: str = "") -> object:
+    def finish(self, header: str) -> object:
         name = f"{self.kind}_{self.cls.__name__}_v{self.version}"
-        text = f"def {name}{header}\n" + "\n".join(self.lines) + "\n" + tail
+        text = "\n".join([f"def {name}{header}", *self.lines, ""])
         filename = f"<moldau {name}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         exec(compile(text, filename, "exec"), self.scope)
@@ -117,60 +137,59 @@ class _DecoderSource(_Source):
     kind = "decode"
 
     def compile(self) -> object:
-        self.scope.update(malformed=malformed, struct_error=struct.error, unpack_from=struct.unpack_from)
-        self.scope["MalformedMessage"] = MalformedMessage
+        self.scope.update(wrong_length=wrong_length, read_tag=read_tag, skip_tags=skip_tags)
+        self.scope.update(MalformedMessage=MalformedMessage, struct_error=struct.error, unpack_from=struct.unpack_from)
         self.emit("end = len(buf)")
-        self.emit("try:")
-        self.indent += 1
-        root = self.struct_body(self.cls)
-        self.flush()
-        self.emit(f"return {root}, pos")
-        tail = "    except (struct_error, IndexError, UnicodeDecodeError) as error:\n"
-        return self.finish("(buf, pos):", tail + "        raise malformed(error) from error\n")
+        with self.block("try:"):
+            root = self.struct_body(self.cls)
+            self.flush()
+            self.emit(f"return {root}, pos")
+        with self.block("except (struct_error, IndexError) as error:"):
+            self.emit("raise MalformedMessage(str(error)) from error")
+        return self.finish("(buf, pos):")
 
     def flush(self) -> None:
         if not self.run:
             return
-        formats = "".join(item[0] for item in self.run)
-        targets = [item[1] for item in self.run]
-        self.run = []
-        if formats == "B":
-            self.emit(f"{targets[0]} = buf[pos]")
+        if self.run[0][0] == "B" and len(self.run) == 1:
+            self.emit(f"{self.run.pop()[1]} = buf[pos]")
             self.emit("pos += 1")
             return
-        name, size = self.packer(formats)
+        name, targets, size = self.packer()
         self.emit(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {name}(buf, pos)")
         self.emit(f"pos += {size}")
 
-    def uvarint(self, prefix: str) -> str:
-        """Read an unsigned varint as the last item of the run; the name that holds it."""
+    def uvarint(self, prefix: str, is_large: bool = False) -> str:
+        """Read an unsigned varint, its first byte as the last item of the run; the name that holds it."""
         name = self.fresh(prefix)
         self.run.append(("B", name))
         self.flush()
-        self.emit(f"if {name} > 127: {name}, pos = read_uvarint(buf, pos - 1)")
+        if is_large:
+            self.emit(f"if {name} > 127 and (high := buf[pos]) < 128: {name} += (high << 7) - 128; pos += 1")
+        self.emit(f"{'el' if is_large else ''}if {name} > 127: {name}, pos = read_uvarint(buf, pos - 1)")
         return name
 
-    def length(self, formats: str, field: Field) -> str:
-        """Read a length or count; the name that holds it, -1 for null."""
+    def length(self, formats: str, field: Field, item_size: int = 1) -> str:
+        """Read a length or count and hold it against what remains; the name that holds it, negative for null."""
         if self.flexible:
-            name = self.uvarint("n")
+            name = self.uvarint("n", field.kind is Wire.RECORDS)
             self.emit(f"{name} -= 1")
         else:
             name = self.fresh("n")
             self.run.append((formats, name))
             self.flush()
-        floor = -1 if self.version in field.nullable else 0
-        self.emit(f"if {name} < {floor}: raise malformed('{field.name} has length %d' % {name})")
+        size = name if item_size == 1 else f"{name} * {item_size}"
+        wrong = f"{size} > end - pos" if self.is_nullable(field) else f"not 0 <= {size} <= end - pos"
+        self.emit(f"if {wrong}: raise wrong_length('{field.name}', {name})")
         return name
 
     def struct_body(self, cls: type[object]) -> str:
         """Read a struct into a new object; the name that holds it."""
-        plain, tagged, absent = self.parts(cls)
+        plain, tagged, absent = fields_in(cls, self.version)
         target = self.fresh("m")
-        new = f"new_{cls.__name__}"
-        self.scope[new] = cls.__new__
+        self.scope[f"new_{cls.__name__}"] = cls.__new__
         self.scope[cls.__name__] = cls
-        self.emit(f"{target} = {new}({cls.__name__})")
+        self.emit(f"{target} = new_{cls.__name__}({cls.__name__})")
         for field in absent + tagged:
             self.emit(f"{target}.{field.name} = {self.default(cls, field)}")
         for field in plain:
@@ -178,13 +197,6 @@ class _DecoderSource(_Source):
         if self.flexible:
             self.tags(tagged, target)
         return target
-
-    def default(self, cls: type[object], field: Field) -> str:
-        if field.default is EMPTY:
-            return "[]"
-        name = f"D_{cls.__name__}_{field.name}"
-        self.scope[name] = field.default
-        return name
 
     def field(self, field: Field, target: str) -> None:
         if field.is_array:
@@ -198,52 +210,40 @@ class _DecoderSource(_Source):
 
     def struct(self, field: Field, target: str) -> None:
         assert field.struct is not None
-        if self.version not in field.nullable:
+        if not self.is_nullable(field):
             self.emit(f"{target} = {self.struct_body(field.struct)}")
             return
         mark = self.fresh("n")
         self.run.append(("b", mark))
         self.flush()
-        self.emit(f"if {mark} < 0: {target} = None")
-        self.emit("else:")
-        self.indent += 1
-        value = self.struct_body(field.struct)
-        self.flush()
-        self.emit(f"{target} = {value}")
-        self.indent -= 1
+        null = "< 0" if field.tag is None else "== 0"
+        self.emit(f"if {mark} {null}: {target} = None")
+        with self.block("else:"):
+            self.emit(f"{target} = {self.struct_body(field.struct)}")
 
     def variable(self, field: Field, target: str) -> None:
         size = self.length("h" if field.kind is Wire.STRING else "i", field)
-        view = {Wire.STRING: "str(buf[pos:{e}], 'utf-8')", Wire.BYTES: "bytes(buf[pos:{e}])"}
-        value = view.get(cast("Wire", field.kind), "buf[pos:{e}]")
-        if self.version in field.nullable:
+        view = f"buf[pos:pos + {size}]"
+        # Kafka reads bytes that are not UTF-8 as U+FFFD; such names are refused where they are checked.
+        value = {Wire.STRING: f"str({view}, 'utf-8', 'replace')", Wire.BYTES: f"bytes({view})"}
+        read = f"{target} = {value.get(cast('Wire', field.kind), view)}; pos += {size}"
+        if self.is_nullable(field):
             self.emit(f"if {size} < 0: {target} = None")
-            self.emit("else:")
-            self.indent += 1
-        stop = self.fresh("e")
-        self.emit(f"{stop} = pos + {size}")
-        self.emit(f"if {stop} > end: raise malformed('{field.name} ends outside the message')")
-        self.emit(f"{target} = {value.format(e=stop)}")
-        self.emit(f"pos = {stop}")
-        if self.version in field.nullable:
-            self.indent -= 1
+            self.emit(f"else: {read}")
+        else:
+            self.emit(read)
 
     def array(self, field: Field, target: str) -> None:
-        count = self.length("i", field)
-        claim = f"malformed('{field.name} claims %d items' % {count})"
-        self.emit(f"if {count} * {self.size_min(field)} > end - pos: raise {claim}")
-        if self.version in field.nullable:
-            self.emit(f"if {count} < 0: {target} = None")
-            self.emit("else:")
-            self.indent += 1
-        if isinstance(field.kind, Wire) and field.kind.is_fixed and field.kind is not Wire.UUID:
-            self.emit(f"{target} = list(unpack_from('>%d{field.kind.value}' % {count}, buf, pos))")
-            self.emit(f"pos += {count} * {struct.calcsize('>' + field.kind.value)}")
-        else:
-            items = self.fresh("a")
-            self.emit(f"{target} = {items} = []")
-            self.emit(f"for _ in range({count}):")
-            self.indent += 1
+        item_size = self.item_size(field)
+        count = self.length("i", field, item_size)
+        null = f"None if {count} < 0 else " if self.is_nullable(field) else ""
+        if field.is_packed:
+            self.emit(f"{target} = {null}list(unpack_from('>%d{cast('Wire', field.kind).value}' % {count}, buf, pos))")
+            self.emit(f"pos += {f'max({count}, 0)' if null else count} * {item_size}")
+            return
+        items = self.fresh("a")
+        self.emit(f"{target} = {items} = {null}[]")
+        with self.block(f"for _ in range({count}):"):
             if field.struct is not None:
                 item = self.struct_body(field.struct)
             else:
@@ -251,99 +251,128 @@ class _DecoderSource(_Source):
                 self.field(field._replace(is_array=False, nullable=NEVER), item)
             self.flush()
             self.emit(f"{items}.append({item})")
-            self.indent -= 1
-        if self.version in field.nullable:
-            self.indent -= 1
 
-    def size_min(self, field: Field) -> int:
+    def item_size(self, field: Field) -> int:
         """The least number of bytes that one element takes."""
         if isinstance(field.kind, Wire):
             if field.kind.is_fixed:
                 return struct.calcsize(">" + field.kind.value)
             return 1 if self.flexible else 2 if field.kind is Wire.STRING else 4
-        plain, _, _ = self.parts(field.kind)
         total = 1 if self.flexible else 0
-        for part in plain:
+        for part in fields_in(field.kind, self.version)[0]:
             if part.is_array:
                 total += 1 if self.flexible else 4
-            elif part.struct is not None and self.version in part.nullable:
-                total += 1
             else:
-                total += self.size_min(part)
+                total += 1 if part.struct is not None and self.is_nullable(part) else self.item_size(part)
         return max(total, 1)
 
     def tags(self, tagged: list[Field], target: str) -> None:
         """Read the tagged section: known tags into their fields, others skipped."""
-        count = self.uvarint("t")
-        self.emit(f"if {count}:")
-        self.indent += 1
-        number, size, stop = self.fresh("k"), self.fresh("z"), self.fresh("e")
-        self.emit(f"for _ in range({count}):")
-        self.indent += 1
-        self.emit(f"{number}, pos = read_uvarint(buf, pos)")
-        self.emit(f"{size}, pos = read_uvarint(buf, pos)")
-        self.emit(f"{stop} = pos + {size}")
-        self.emit(f"if {stop} > end: raise malformed('tag %d ends outside the message' % {number})")
-        for branch, field in enumerate(tagged):
-            self.emit(f"{'el' if branch else ''}if {number} == {field.tag}:")
-            self.indent += 1
-            self.field(field, f"{target}.{field.name}")
+        if not tagged:
+            count = self.fresh("t")
+            self.run.append(("B", count))
             self.flush()
-            self.emit(f"if pos != {stop}: raise malformed('tag {field.tag} ({field.name}) has a wrong size')")
-            self.indent -= 1
-        self.emit(f"{'else: ' if tagged else ''}pos = {stop}")
-        self.indent -= 2
+            self.emit(f"if {count}: pos = skip_tags(buf, pos - 1)")
+            return
+        count, number, stop = self.uvarint("t"), self.fresh("k"), self.fresh("e")
+        with self.block(f"while {count}:"):
+            self.emit(f"{count} -= 1")
+            self.emit(f"{number}, pos, {stop} = read_tag(buf, pos)")
+            for branch, field in enumerate(tagged):
+                with self.block(f"{'el' if branch else ''}if {number} == {field.tag}:"):
+                    self.field(field, f"{target}.{field.name}")
+                    self.flush()
+                    # DIVERGES: the reference does not look at the size of a tag it knows; a wrong one is refused here.
+                    self.emit(f"if pos != {stop}: raise wrong_length('tag {field.tag} {field.name}', pos - {stop})")
+            self.emit(f"else: pos = {stop}")
 
 
 class _EncoderSource(_Source):
     kind = "encode"
+    sink = "append"
+    """The name of the function that takes the next piece."""
 
     def compile(self) -> object:
-        self.scope["pack"] = struct.pack
+        self.scope.update(pack=struct.pack, SMALL=SMALL_UVARINTS, append_tags=append_tags)
         self.emit("append = out.append")
         self.struct_body(self.cls, "m")
         self.flush()
         return self.finish("(m, out):")
 
+    def append(self, expression: str) -> None:
+        self.emit(f"{self.sink}({expression})")
+
     def flush(self) -> None:
         if self.run:
-            name, _ = self.packer("".join(item[0] for item in self.run))
-            self.emit(f"append({name}({', '.join(item[1] for item in self.run if item[1])}))")
-            self.run = []
+            name, operands, size = self.packer()
+            self.append(f"{name}({', '.join(operands)})" if operands else repr(bytes(size)))
 
-    def uvarint(self, name: str) -> None:
-        """Write an unsigned varint, as the last byte of the run where it is small."""
-        if not self.run:
-            self.emit(f"append(SMALL[{name}] if {name} < 128 else uvarint({name}))")
+    def uvarint(self, name: str, size_max: int) -> None:
+        """Write an unsigned varint: as the end of the run where it has at most so many bytes, else on its own."""
+        run, self.run = self.run, []
+        if not run:
+            self.append(f"SMALL[{name}] if {name} < 128 else uvarint({name})")
             return
-        run = self.run
-        self.emit(f"if {name} < 128:")
-        self.indent += 1
-        self.run = [*run, ("B", name)]
-        self.flush()
-        self.indent -= 1
-        self.emit("else:")
-        self.indent += 1
-        self.run = run
-        self.flush()
-        self.emit(f"append(uvarint({name}))")
-        self.indent -= 1
+        for size in range(1, size_max + 1):
+            groups = [f"{name} >> {7 * index}{' & 127 | 128' if index < size - 1 else ''}" for index in range(size)]
+            with self.block(f"{'if' if size == 1 else 'elif'} {name} < {1 << 7 * size}:"):
+                self.run = run + [("B", group.replace(" >> 0", "")) for group in groups]
+        with self.block("else:"):
+            self.run = [*run]
+            self.flush()
+            self.append(f"uvarint({name})")
 
-    def length(self, formats: str, name: str) -> None:
-        """Write a length or count held by a name, -1 for null."""
+    def length(self, formats: str, field: Field, content: str) -> None:
+        """Write the length of a named value."""
+        name, null = self.fresh("n"), 0 if self.flexible else -1
+        size = f"len({content}){' + 1' if self.flexible else ''}"
+        self.emit(f"{name} = {f'{null} if {content} is None else ' if self.is_nullable(field) else ''}{size}")
         if self.flexible:
-            self.emit(f"{name} += 1")
-            self.uvarint(name)
+            self.uvarint(name, 3 if field.kind is Wire.RECORDS else 1)
         else:
             self.run.append((formats, name))
             self.flush()
 
-    def struct_body(self, cls: type[object], value: str) -> None:
-        plain, tagged, _ = self.parts(cls)
+    def struct_body(self, cls: type[object], value: str, is_item: bool = False) -> None:
+        plain, tagged, _ = fields_in(cls, self.version)
+        if is_item and self.flexible and self.is_mostly_fixed(plain):
+            self.item_body(cls, plain, tagged, value)
+            return
         for field in plain:
             self.field(field, f"{value}.{field.name}")
         if self.flexible:
             self.tags(cls, tagged, value)
+
+    def is_optional(self, field: Field) -> bool:
+        """Whether a field is often empty or null, then one byte: an array of flat structs or a nullable string."""
+        if field.struct is None:
+            return field.kind is Wire.STRING and not field.is_array and self.is_nullable(field)
+        return field.is_array and not any(
+            part.is_array or part.struct for part in fields_in(field.struct, self.version)[0]
+        )
+
+    def is_mostly_fixed(self, plain: list[Field]) -> bool:
+        rest = [field for field in plain if not self.is_optional(field)]
+        wires = [field.kind for field in rest if isinstance(field.kind, Wire) and not field.is_array]
+        return len(wires) == len(rest) < len(plain) and sum(wire.is_fixed for wire in wires) > 1
+
+    def item_body(self, cls: type[object], plain: list[Field], tagged: list[Field], value: str) -> None:
+        """Write a struct of which there are many: in one go where its optional and tagged fields are absent."""
+        names = {field.name: self.fresh("o") for field in plain if self.is_optional(field)}
+        for name, local in names.items():
+            self.emit(f"{local} = {value}.{name}")
+        present = [*names.values(), *(self.differs(cls, field, value, is_cheap=True) for field in tagged)]
+        with self.block(f"if {' or '.join(present)}:"):
+            for field in plain:
+                self.field(field, names.get(field.name, f"{value}.{field.name}"))
+            self.tags(cls, tagged, value)
+        with self.block("else:"):
+            for field in plain:
+                if field.name in names:
+                    self.run.append(("B", f"{names[field.name]} is not None" if self.is_nullable(field) else "1"))
+                else:
+                    self.field(field, f"{value}.{field.name}")
+            self.run.append(("x", ""))
 
     def field(self, field: Field, value: str) -> None:
         if field.is_array:
@@ -357,108 +386,76 @@ class _EncoderSource(_Source):
 
     def struct(self, field: Field, value: str) -> None:
         assert field.struct is not None
-        if self.version not in field.nullable:
+        if not self.is_nullable(field):
             self.struct_body(field.struct, value)
             return
         self.flush()
-        item = self.fresh("v")
+        item, null = self.fresh("v"), "\\xff" if field.tag is None else "\\0"
         self.emit(f"{item} = {value}")
-        self.emit(f"if {item} is None: append(b'\\xff')")
-        self.emit("else:")
-        self.indent += 1
-        self.run.append(("b", "1"))
-        self.struct_body(field.struct, item)
-        self.flush()
-        self.indent -= 1
+        self.emit(f"if {item} is None: {self.sink}(b'{null}')")
+        with self.block("else:"):
+            self.run.append(("b", "1"))
+            self.struct_body(field.struct, item)
 
     def variable(self, field: Field, value: str) -> None:
-        data, size = self.fresh("s"), self.fresh("n")
-        text = field.kind is Wire.STRING
-        if self.version in field.nullable:
-            self.emit(f"{data} = {value}")
-            self.emit(f"if {data} is None: {size} = -1")
-            self.emit("else:")
-            self.indent += 1
-            if text:
-                self.emit(f"{data} = {data}.encode()")
-            self.emit(f"{size} = len({data})")
-            self.indent -= 1
-        else:
-            self.emit(f"{data} = {value}{'.encode()' if text else ''}")
-            self.emit(f"{size} = len({data})")
-        self.length("h" if text else "i", size)
-        self.emit(f"if {data}: append({data})")
+        data = self.fresh("s")
+        is_text = field.kind is Wire.STRING
+        self.emit(f"{data} = {value}{'.encode()' if is_text and not self.is_nullable(field) else ''}")
+        if is_text and self.is_nullable(field):
+            self.emit(f"if {data}: {data} = {data}.encode()")
+        self.length("h" if is_text else "i", field, data)
+        self.emit(f"if {data}: {self.sink}({data})")
 
     def array(self, field: Field, value: str) -> None:
-        items, count = self.fresh("a"), self.fresh("n")
+        items = self.fresh("a")
         self.emit(f"{items} = {value}")
-        absent = f" if {items} is not None else -1" if self.version in field.nullable else ""
-        self.emit(f"{count} = len({items}){absent}")
-        self.length("i", count)
-        self.emit(f"if {items}:")
-        self.indent += 1
-        if isinstance(field.kind, Wire) and field.kind.is_fixed and field.kind is not Wire.UUID:
-            self.emit(f"append(pack('>%d{field.kind.value}' % len({items}), *{items}))")
-        else:
-            item = self.fresh("v")
-            self.emit(f"for {item} in {items}:")
-            self.indent += 1
-            self.field(field._replace(is_array=False, nullable=NEVER), item)
-            self.flush()
-            self.indent -= 1
-        self.indent -= 1
+        self.length("i", field, items)
+        if field.is_packed:
+            packed = f"pack('>%d{cast('Wire', field.kind).value}' % len({items}), *{items})"
+            self.emit(f"if {items}: {self.sink}({packed})")
+            return
+        item = self.fresh("v")
+        with self.block(f"for {item} in {items}{' or ()' if self.is_nullable(field) else ''}:"):
+            if field.struct is not None:
+                self.struct_body(field.struct, item, is_item=True)
+            else:
+                self.field(field._replace(is_array=False, nullable=NEVER), item)
 
     def tags(self, cls: type[object], tagged: list[Field], value: str) -> None:
         """Write the tagged section; a field that equals its default is left out."""
         if not tagged:
             self.run.append(("x", ""))
             return
-        self.flush()
-        self.emit(f"if {' or '.join(self.differs(cls, field, value) for field in tagged)}:")
-        self.indent += 1
-        section = self.fresh("section")
-        self.emit(f"{section} = []")
-        for field in tagged:
-            self.emit(f"if {self.differs(cls, field, value)}:")
-            self.indent += 1
-            outer = self.fresh("append")
-            self.emit(f"{outer} = append")
-            part = self.fresh("part")
-            self.emit(f"{part} = []")
-            self.emit(f"append = {part}.append")
-            self.field(field, f"{value}.{field.name}")
+        run, outer, section = self.run, self.sink, self.fresh("section")
+        self.run = []
+        with self.block(f"if {' or '.join(self.differs(cls, field, value) for field in tagged)}:"):
+            self.run = [*run]
             self.flush()
-            self.emit(f"append = {outer}")
-            self.emit(f"{section}.append(({field.tag}, {part}))")
-            self.indent -= 1
-        self.emit(f"append(uvarint(len({section})))")
-        number, chunks = self.fresh("k"), self.fresh("c")
-        self.emit(f"for {number}, {chunks} in {section}:")
-        self.indent += 1
-        self.emit(f"append(uvarint({number}) + uvarint(sum(map(len, {chunks}))))")
-        piece = self.fresh("c")
-        self.emit(f"for {piece} in {chunks}: append({piece})")
-        self.indent -= 1
-        self.indent -= 1
-        self.emit("else: append(b'\\0')")
+            self.emit(f"{section} = []")
+            for field in tagged:
+                with self.block(f"if {self.differs(cls, field, value)}:"):
+                    part, self.sink = self.fresh("part"), self.fresh("append")
+                    self.emit(f"{part} = []")
+                    self.emit(f"{self.sink} = {part}.append")
+                    self.field(field, f"{value}.{field.name}")
+                    self.flush()
+                    self.sink = outer
+                    self.emit(f"{section}.append(({field.tag}, {part}))")
+            self.emit(f"append_tags({outer}, {section})")
+        with self.block("else:"):
+            self.run = [*run, ("x", "")]
 
-    def differs(self, cls: type[object], field: Field, value: str) -> str:
-        """The test that a tagged field is not its default."""
+    def differs(self, cls: type[object], field: Field, value: str, is_cheap: bool = False) -> str:
+        """The test that a tagged field is not its default; a cheap one may also hold for a struct of defaults."""
         target = f"{value}.{field.name}"
         if field.struct is not None and not field.is_array:
             name = f"D_{field.struct.__name__}"
-            self.scope[name] = _default_object(field.struct)
-            return f"({target} is not None and {target} != {name})"
+            self.scope[name] = default_struct(field.struct)
+            if field.nullable != NEVER:
+                return f"{target} != {name}"
+            return f"{target} is not None" if is_cheap else f"({target} is not None and {target} != {name})"
         if field.default is EMPTY:
-            return f"{target} != []"
-        name = f"D_{cls.__name__}_{field.name}"
-        self.scope[name] = field.default
-        return f"{target} is not None" if field.default is None else f"{target} != {name}"
-
-
-def _default_object(cls: type[object]) -> object:
-    """A struct with every field at its default."""
-    result = cls.__new__(cls)
-    for field in fields_of(cls):
-        setattr(result, field.name, [] if field.default is EMPTY else field.default)
-    return result
+            return f"{target} != []" if self.is_nullable(field) else target
+        if field.default is None:
+            return f"{target} is not None"
+        return f"{target} != {self.default(cls, field)}"

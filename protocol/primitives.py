@@ -26,6 +26,11 @@ class MalformedMessage(ValueError):
     """A peer's bytes do not follow the schema. The connection that sent them is closed."""
 
 
+def wrong_length(name: str, length: int) -> MalformedMessage:
+    """A length or count that is negative or goes past the end of the message."""
+    return MalformedMessage(f"{name} cannot have length {length} here")
+
+
 def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits: (value, position after it).
 
@@ -48,12 +53,14 @@ def uvarint(value: int) -> bytes:
     """The unsigned varint of a non-negative integer."""
     if value < 0x80:
         return SMALL_UVARINTS[value]
-    out = bytearray()
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    groups = []
     while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
+        groups.append(value & 0x7F | 0x80)
         value >>= 7
-    out.append(value)
-    return bytes(out)
+    groups.append(value)
+    return bytes(groups)
 
 
 SMALL_UVARINTS = [bytes([value]) for value in range(0x80)]

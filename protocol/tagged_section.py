@@ -1,0 +1,33 @@
+"""The tagged section that ends every struct of a flexible version: read an entry, skip all, append those present."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint
+
+
+def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:
+    """The head of an entry: (tag, position of its value, position after its value)."""
+    number, position = read_uvarint(buffer, position)
+    size, position = read_uvarint(buffer, position)
+    if size > len(buffer) - position:
+        raise MalformedMessage(f"tag {number} ends outside the message")
+    return number, position, position + size
+
+
+def skip_tags(buffer: BytesLike, position: int) -> int:
+    """The position after a section whose tags are all unknown."""
+    count, position = read_uvarint(buffer, position)
+    for _ in range(count):
+        _, _, position = read_tag(buffer, position)
+    return position
+
+
+def append_tags(append: Callable[[Chunk], None], section: list[tuple[int, list[Chunk]]]) -> None:
+    """Append a section: the pieces of each value under its tag, tags ascending."""
+    append(uvarint(len(section)))
+    for number, chunks in section:
+        append(uvarint(number) + uvarint(sum(map(len, chunks))))
+        for chunk in chunks:
+            append(chunk)
