@@ -26,6 +26,7 @@ PREFIX_SIZE = 16
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
+MAX_TIMESTAMP_POSITION = 35
 MAGIC = 2
 
 CODEC_MASK = 0x07
@@ -42,9 +43,10 @@ NO_LEADER_EPOCH = -1
 SEQUENCE_MAX = 0x7FFFFFFF
 
 PREFIX = Struct(">qii")
-OFFSET = Struct(">q")
+INT16 = Struct(">h")
 INT32 = Struct(">i")
 UINT32 = Struct(">I")
+INT64 = Struct(">q")
 
 CODECS = tuple(Codec)
 
@@ -233,7 +235,7 @@ class BatchIterator:
     def refuse_nonsense(self, remaining: int) -> None:
         """A partial header is read as far as it goes, so that garbage is not taken for the beginning of a batch."""
         if remaining >= LOG_OVERHEAD:
-            (length,) = INT32.unpack_from(self.buffer, self.position + OFFSET.size)
+            (length,) = INT32.unpack_from(self.buffer, self.position + INT64.size)
             if length < LENGTH_MIN:
                 raise MalformedMessage(f"record batch length {length} is below {LENGTH_MIN}")
         if remaining > MAGIC_POSITION and self.buffer[self.position + MAGIC_POSITION] != MAGIC:
@@ -256,7 +258,7 @@ def assigned_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) ->
 
 def patch_base_offset(buffer: bytearray | memoryview, position: int, base_offset: int) -> None:
     """Assign the base offset of the batch at `position` of a writable buffer; the checksum does not cover it."""
-    OFFSET.pack_into(buffer, position, base_offset)
+    INT64.pack_into(buffer, position, base_offset)
 
 
 def patch_leader_epoch(buffer: bytearray | memoryview, position: int, leader_epoch: int) -> None:

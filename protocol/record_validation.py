@@ -1,0 +1,303 @@
+"""What is checked of a client's batch before a leader appends it.
+
+Two stages, in Kafka's order: the header with the checksum, then the records. Both are needed: a batch whose header and
+checksum are right can still hold records that no reader gets past. The choice and its figures are in
+docs/decisions/0003-what-is-checked-before-append.md.
+
+A refusal is a value. Kafka says nothing beyond the code where the batch as a whole is at fault; here the message says
+what is wrong with it. DIVERGES: some batches make Kafka answer UNKNOWN_SERVER_ERROR (an unknown codec, compressed data
+that does not expand, compressed records out of order), some it takes though readers trip over them (record sizes that
+lie in a compressed batch, offsets out of order in a plain one, sizes below -1, bytes after the batch or after its
+compressed data). They are all refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from protocol.checksum import crc32c
+from protocol.compression import Codec, DecompressedSizeExceeded, compress, decompress
+from protocol.errors import ErrorCode
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CODECS,
+    CONTROL_BIT,
+    CRC_POSITION,
+    HEADER_SIZE,
+    INT16,
+    INT32,
+    INT64,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    UINT32,
+    BatchHeader,
+    TimestampType,
+    crc_is_valid,
+    parse_header,
+)
+from protocol.record_builder import assemble
+from protocol.record_reader import decode_records
+from protocol.record_walk import KEY_IS_NULL, OFFSETS_DIFFER, walk_records
+
+EXPANDED_SIZE_MAX = 100 << 20
+"""What the records of a compressed batch may expand to: what a client could have sent plain in one request."""
+RECORD_ERRORS_MAX = 1000
+"""Refused records that are listed. DIVERGES: Kafka lists them all, however many millions a compressed batch holds."""
+LEGACY_LENGTH_MIN = 14
+"""The smallest length of a message of magic 0, below which Kafka does not look at the magic."""
+PRODUCE_VERSION_OF_ZSTD = 7
+INT64_MIN = -(1 << 63)
+INT64_MAX = (1 << 63) - 1
+
+CREATE_TIME = TimestampType.CREATE_TIME
+ZSTD = int(Codec.ZSTD)
+
+
+class AppendRules(Protocol):
+    """The settings of a topic that decide about a batch, under the names of the log's configuration."""
+
+    @property
+    def max_message_bytes(self) -> int: ...
+    @property
+    def compression_type(self) -> Codec | None:
+        """None is `producer`: what comes is kept."""
+
+    @property
+    def compression_level(self) -> int | None: ...
+    @property
+    def message_timestamp_type(self) -> TimestampType: ...
+    @property
+    def message_timestamp_before_max_ms(self) -> int: ...
+    @property
+    def message_timestamp_after_max_ms(self) -> int: ...
+    @property
+    def is_compacted(self) -> bool: ...
+
+
+class RecordError(NamedTuple):
+    """Why one record refuses its batch: its index in the batch, and a sentence."""
+
+    batch_index: int
+    message: str
+
+
+class Refusal(NamedTuple):
+    """The answer to a batch that is not appended."""
+
+    error: ErrorCode
+    message: str
+    record_errors: tuple[RecordError, ...] = ()
+    is_of_log: bool = True
+    """Whether the answer carries the log's start offset; where Kafka stops before it asks the log, it says -1."""
+
+
+class ValidBatch(NamedTuple):
+    """A batch to append: the bytes as they came, or rewritten ones, and the header that says what they are."""
+
+    batch: BytesLike
+    header: BatchHeader
+
+
+def validate_batch(
+    batch: BytesLike, rules: AppendRules, now_ms: int, *, produce_version: int = PRODUCE_VERSION_OF_ZSTD
+) -> ValidBatch | Refusal:
+    """Both stages. A writable buffer is patched in place where the topic asks for another timestamp."""
+    header = validate_header(batch, rules, produce_version=produce_version)
+    if isinstance(header, Refusal):
+        return header
+    return validate_records(batch, header, rules, now_ms)
+
+
+def validate_header(
+    batch: BytesLike, rules: AppendRules, *, produce_version: int = PRODUCE_VERSION_OF_ZSTD
+) -> BatchHeader | Refusal:
+    """The header of the one batch that fills the buffer, once everything about the batch as a whole is right."""
+    try:
+        header = parse_header(batch)
+    except MalformedMessage:
+        return refuse_unreadable(batch)
+    size = header.batch_length + LOG_OVERHEAD
+    if size != len(batch):
+        return refuse_request("exactly one whole batch is expected for a partition")
+    attributes = header.attributes
+    codec = attributes & CODEC_MASK
+    if codec == ZSTD and produce_version < PRODUCE_VERSION_OF_ZSTD:
+        message = f"zstd needs produce version {PRODUCE_VERSION_OF_ZSTD}, this is {produce_version}"
+        return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message, is_of_log=False)
+    if header.base_offset != 0:
+        return refuse(f"the base offset is {header.base_offset} instead of 0")
+    if size > rules.max_message_bytes:
+        return too_large(size, rules)
+    if not crc_is_valid(batch, 0, header):
+        message = f"the checksum of the batch is not {header.crc:#010x}"
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, message, is_of_log=False)
+    if codec >= len(CODECS):
+        return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}")
+    count = header.records_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        return refuse(f"{count} records do not go with last offset delta {header.last_offset_delta}")
+    if attributes & CONTROL_BIT:
+        return refuse("clients write no control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return refuse(f"base sequence {header.base_sequence} in a batch of producer {header.producer_id}")
+    return header
+
+
+def validate_records(
+    batch: BytesLike,
+    header: BatchHeader,
+    rules: AppendRules,
+    now_ms: int,
+    *,
+    expanded_size_max: int = EXPANDED_SIZE_MAX,
+) -> ValidBatch | Refusal:
+    """The records of a batch whose header is valid; the result is rewritten where the topic's settings ask for it.
+
+    The header of the result is the one given, brought up to the rewritten bytes.
+    """
+    attributes = header.attributes
+    position = HEADER_SIZE
+    body = batch
+    try:
+        if attributes & CODEC_MASK:
+            position = 0
+            stored = memoryview(batch)[HEADER_SIZE:]
+            body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=expanded_size_max)
+        flags, low, high = walk_records(body, position, len(body), header.records_count)
+    except DecompressedSizeExceeded as exceeded:
+        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
+    except MalformedMessage as malformed:
+        return refuse(str(malformed))
+    if flags & OFFSETS_DIFFER:
+        return refuse("the offsets of the records are not consecutive from 0")
+    base_timestamp = header.base_timestamp
+    if rules.message_timestamp_type is CREATE_TIME:
+        max_timestamp = max(base_timestamp + high, NO_TIMESTAMP)
+        is_suspect = (
+            max_timestamp > now_ms + rules.message_timestamp_after_max_ms
+            or max_timestamp > INT64_MAX
+            or base_timestamp + low < now_ms - rules.message_timestamp_before_max_ms
+        )
+        new_attributes = attributes & ~TIMESTAMP_TYPE_BIT
+    else:
+        max_timestamp = now_ms
+        is_suspect = attributes & TIMESTAMP_TYPE_BIT != 0
+        new_attributes = attributes | TIMESTAMP_TYPE_BIT
+    if is_suspect or (flags & KEY_IS_NULL and rules.is_compacted):
+        refusal = refuse_records(memoryview(body)[position:], header, rules, now_ms)
+        if refusal is not None:
+            return refusal
+    codec = rules.compression_type
+    if codec is not None and codec != attributes & CODEC_MASK:
+        header.attributes = new_attributes & ~CODEC_MASK | codec
+        header.max_timestamp = max_timestamp
+        return recompress(memoryview(body)[position:], header, codec, rules)
+    if max_timestamp != header.max_timestamp or new_attributes != attributes:
+        header.attributes = new_attributes
+        header.max_timestamp = max_timestamp
+        return patch(batch, header)
+    return ValidBatch(batch, header)
+
+
+# Rewriting
+
+
+def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
+    """Write the attributes and the max timestamp, and the checksum that covers them."""
+    view = memoryview(batch)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    INT16.pack_into(view, ATTRIBUTES_POSITION, header.attributes)
+    INT64.pack_into(view, MAX_TIMESTAMP_POSITION, header.max_timestamp)
+    header.crc = crc32c(view[ATTRIBUTES_POSITION:], 0)
+    UINT32.pack_into(view, CRC_POSITION, header.crc)
+    return ValidBatch(view, header)
+
+
+def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | Refusal:
+    """The same records under the topic's codec. The batch is held against its largest size once more."""
+    batch = assemble(
+        compress(codec, body, rules.compression_level),
+        header.base_offset,
+        header.partition_leader_epoch,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.records_count,
+    )
+    if len(batch) > rules.max_message_bytes:
+        return too_large(len(batch), rules)
+    return ValidBatch(batch, parse_header(batch))
+
+
+# Refusals
+
+
+def refuse(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_RECORD, message)
+
+
+def refuse_request(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_RECORD, message, is_of_log=False)
+
+
+def too_large(size: int, rules: AppendRules) -> Refusal:
+    message = f"a batch of {size} bytes is above max.message.bytes ({rules.max_message_bytes})"
+    return Refusal(ErrorCode.MESSAGE_TOO_LARGE, message, is_of_log=False)
+
+
+def refuse_unreadable(batch: BytesLike) -> Refusal:
+    """What Kafka answers where there is no batch of magic 2: it looks at length, magic and end, in this order."""
+    size = len(batch)
+    length = INT32.unpack_from(batch, LOG_OVERHEAD - INT32.size)[0] if size >= LOG_OVERHEAD else None
+    magic = batch[MAGIC_POSITION] if size > MAGIC_POSITION else None
+    if length is not None and length < LEGACY_LENGTH_MIN:
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}", is_of_log=False)
+    if magic is not None and magic > MAGIC:
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of magic {magic}", is_of_log=False)
+    if length is None or magic is None or length + LOG_OVERHEAD > size:
+        return refuse_request("exactly one whole batch is expected for a partition")
+    if magic < MAGIC:
+        return refuse_request(f"message format {magic} is no longer written, batches have magic {MAGIC}")
+    return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}, below {LENGTH_MIN}", is_of_log=False)
+
+
+def refuse_records(body: BytesLike, header: BatchHeader, rules: AppendRules, now_ms: int) -> Refusal | None:
+    """Name the records that are at fault; None where it is only records without a timestamp that looked so."""
+    errors: list[RecordError] = []
+    code = ErrorCode.INVALID_RECORD
+    needs_keys = rules.is_compacted
+    is_create_time = rules.message_timestamp_type is CREATE_TIME
+    earliest = max(now_ms - rules.message_timestamp_before_max_ms, INT64_MIN)
+    latest = min(now_ms + rules.message_timestamp_after_max_ms, INT64_MAX)
+    says_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
+    if is_create_time:
+        header.attributes &= ~TIMESTAMP_TYPE_BIT  # the timestamps of the records count, whatever the producer said
+    for index, record in enumerate(decode_records(bytes(body), header)):
+        if needs_keys and record.key is None:
+            errors.append(RecordError(index, "a record without a key in a compacted topic"))
+        elif not is_create_time:
+            if says_append_time:
+                code = ErrorCode.INVALID_TIMESTAMP
+                errors.append(RecordError(index, "a producer does not set log append time"))
+        elif record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest:
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append(RecordError(index, f"timestamp {record.timestamp} is not within [{earliest}, {latest}]"))
+        if len(errors) == RECORD_ERRORS_MAX:
+            break
+    if not errors:
+        return None
+    what = "an invalid timestamp" if code is ErrorCode.INVALID_TIMESTAMP else "an invalid record"
+    message = f"{len(errors)} records refuse the batch, {what} among them; the first is {errors[0].batch_index}"
+    return Refusal(code, f"{message}: {errors[0].message}", tuple(errors))
