@@ -1,1 +1,1 @@
-"""A partition as its leader and its followers see it: in-sync replicas, high watermark, fetch sessions, delayed operations."""
+"""A partition as its replicas see it: the in-sync set, the high watermark, fetch sessions."""

@@ -1,0 +1,60 @@
+# Two commands on a fresh machine: `make run` starts the broker, `make test` installs what the tests need and passes them.
+# Nothing but Python 3.11+, make and the package index is taken for granted.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements.lock
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test unit check conformance conformance-bounded bench kernel clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml $(LOCK) | $(BIN)/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e .
+	$(BIN)/python -m compileall -q broker protocol storage replication kraft coordinator
+	@$(MAKE) --no-print-directory kernel
+	@touch $@
+
+$(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[dev,clients,spark]'
+	@touch $@
+
+install: $(VENV)/.installed ## the environment alone
+
+kernel: ## compile the hot loop where a C compiler is there
+	@true
+
+run: install ## start a broker on 127.0.0.1:9092, data in ./data
+	@echo "Try next, in another terminal:  $(BIN)/moldau --help"
+	$(BIN)/moldau serve
+
+test: $(VENV)/.installed-tests ## every test that needs nothing from outside
+	$(BIN)/python -m pytest
+
+unit: $(VENV)/.installed-tests
+	$(BIN)/python -m pytest tests/unit tests/transcripts
+
+check: $(VENV)/.installed-tests ## format, lint, types, import contracts, tidiness, unit tests; under 60 s
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/unit tests/transcripts
+
+conformance: $(VENV)/.installed-tests ## real clients and Apache Kafka's tools; needs Java, Maven, Node
+	$(BIN)/python -m tests.conformance --broker both
+
+conformance-bounded: $(VENV)/.installed-tests ## the part of it that needs only what pip gives
+	$(BIN)/python -m tests.conformance --broker moldau --bounded
+
+bench: install ## beside Apache Kafka in one run; JSON under bench/results
+	$(BIN)/python -m bench
+
+clean: ## forget the environment, keep the data
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

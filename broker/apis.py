@@ -1,0 +1,122 @@
+"""The table of APIs: what this server speaks, each row one API with the versions it serves and where.
+
+The row names everything else: API `ListOffsets` is declared in `protocol/messages/list_offsets.py` as
+`ListOffsetsRequest` and `ListOffsetsResponse`, and answered by `handle` in `broker/handlers/list_offsets.py`; both are
+imported when the first request arrives. ApiVersions and `docs/protocol-support.md` are computed from this table.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from enum import Flag, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
+from protocol.schema import spec_of
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+    from broker.pending import Pending
+
+Handler = Callable[["Broker", "RequestContext", object], "object | Pending[object] | None"]
+
+
+class Role(Flag):
+    """The kind of listener that serves an API."""
+
+    BROKER = auto()
+    CONTROLLER = auto()
+    BOTH = BROKER | CONTROLLER
+
+
+class Api(NamedTuple):
+    """One row: versions `first` to `last` are served and advertised."""
+
+    key: int
+    name: str
+    first: int
+    last: int
+    role: Role = Role.BROKER
+
+    @property
+    def module(self) -> str:
+        """The name of its modules: `ListOffsets` → `list_offsets`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+
+
+APIS: Final = (
+    Api(0, "Produce", 3, 13),
+    Api(1, "Fetch", 4, 18),
+    Api(2, "ListOffsets", 1, 11),
+    Api(3, "Metadata", 0, 13),
+    Api(8, "OffsetCommit", 2, 10),
+    Api(9, "OffsetFetch", 1, 10),
+    Api(10, "FindCoordinator", 0, 6),
+    Api(11, "JoinGroup", 0, 9),
+    Api(12, "Heartbeat", 0, 4),
+    Api(13, "LeaveGroup", 0, 5),
+    Api(14, "SyncGroup", 0, 5),
+    Api(15, "DescribeGroups", 0, 6),
+    Api(16, "ListGroups", 0, 5),
+    Api(18, "ApiVersions", 0, 4, Role.BOTH),
+    Api(19, "CreateTopics", 2, 7),
+    Api(20, "DeleteTopics", 1, 6),
+    Api(21, "DeleteRecords", 0, 2),
+    Api(22, "InitProducerId", 0, 5),
+    Api(23, "OffsetForLeaderEpoch", 2, 4),
+    Api(32, "DescribeConfigs", 1, 4, Role.BOTH),
+    Api(33, "AlterConfigs", 0, 2, Role.BOTH),
+    Api(35, "DescribeLogDirs", 1, 5),
+    Api(37, "CreatePartitions", 0, 3),
+    Api(42, "DeleteGroups", 0, 2),
+    Api(44, "IncrementalAlterConfigs", 0, 1, Role.BOTH),
+    Api(46, "ListPartitionReassignments", 0, 0),
+    Api(47, "OffsetDelete", 0, 0),
+    Api(55, "DescribeQuorum", 0, 2, Role.BOTH),
+    Api(60, "DescribeCluster", 0, 2, Role.BOTH),
+    Api(61, "DescribeProducers", 0, 0),
+    Api(74, "ListConfigResources", 0, 1),
+    Api(75, "DescribeTopicPartitions", 0, 0),
+)
+
+PRODUCE: Final = 0
+API_VERSIONS: Final = 18
+
+
+class Route:
+    """A row brought to life: codecs by version and the handler, imported and compiled on first use."""
+
+    __slots__ = ("_request", "_response", "api", "decoders", "encoders", "flexible_from", "handle", "requests")
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.requests = 0
+        """Requests served, for the metrics."""
+        self.decoders: dict[int, Decoder[object]] = {}
+        self.encoders: dict[int, Encoder[object]] = {}
+        self.flexible_from = 0
+        self.handle: Handler | None = None
+        self._request: type[object] = object
+        self._response: type[object] = object
+
+    def load(self, version: int) -> Decoder[object] | None:
+        """The decoder of a version met for the first time, None where it is not served."""
+        if not self.api.first <= version <= self.api.last:
+            return None
+        if self.handle is None:
+            messages = importlib.import_module(f"protocol.messages.{self.api.module}")
+            self._request = getattr(messages, f"{self.api.name}Request")
+            self._response = getattr(messages, f"{self.api.name}Response")
+            self.flexible_from = spec_of(self._request).flexible.first
+            self.handle = importlib.import_module(f"broker.handlers.{self.api.module}").handle
+        decoder = self.decoders[version] = decoder_of(self._request, version)
+        self.encoders[version] = encoder_of(self._response, version)
+        return decoder
+
+
+def routes(role: Role) -> dict[int, Route]:
+    """The routes that a listener of this role serves, by API key."""
+    return {api.key: Route(api) for api in APIS if api.role & role}

@@ -1,0 +1,68 @@
+"""Periodic work of a broker: each job runs by itself, a failing one is logged and runs again at its next time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import NamedTuple
+
+log = logging.getLogger("moldau.background")
+
+
+class Job(NamedTuple):
+    """`run` is called every `interval_ms`, the first time after `delay_ms`."""
+
+    name: str
+    interval_ms: int
+    run: Callable[[], Awaitable[None]]
+    delay_ms: int | None = None
+
+
+class Tasks:
+    """Supervises the broker's coroutines: none fails in silence, all end when the broker stops."""
+
+    def __init__(self, failed: Callable[[str], None]) -> None:
+        self._failed = failed
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        """In order of creation: a set's order would differ from run to run."""
+
+    def spawn(self, work: Coroutine[object, object, None], name: str = "") -> asyncio.Task[None]:
+        """Run a coroutine. An exception that leaves it is a bug of ours, and the broker stops rather than guess."""
+        task = asyncio.get_running_loop().create_task(self._supervise(work, name or repr(work)))
+        self._tasks[task] = None
+        task.add_done_callback(lambda task: self._tasks.pop(task, None))
+        return task
+
+    def every(self, job: Job) -> asyncio.Task[None]:
+        return self.spawn(_repeat(job), job.name)
+
+    async def stop(self) -> None:
+        """Cancel what runs and wait for its end."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            try:
+                await task
+            except asyncio.CancelledError:
+                continue
+
+    async def _supervise(self, work: Coroutine[object, object, None], name: str) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("%s failed", name)
+            self._failed(f"{name} failed")
+
+
+async def _repeat(job: Job) -> None:
+    await asyncio.sleep((job.interval_ms if job.delay_ms is None else job.delay_ms) / 1000)
+    while True:
+        try:
+            await job.run()
+        except OSError as error:
+            log.error("%s: %s", job.name, error)
+        await asyncio.sleep(job.interval_ms / 1000)

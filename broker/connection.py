@@ -1,0 +1,327 @@
+"""One client connection: frames in, replies out, in the order of the requests.
+
+All connections of a loop share one large receive buffer. A request is parsed, and handled, where it lies; only a frame
+that has not arrived whole moves to a buffer of its own. Requests are pipelined: each is handled as soon as it is
+complete, and replies wait for those before them.
+
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.apis import API_VERSIONS, Route
+from broker.pending import Pending
+from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint
+
+if TYPE_CHECKING:
+    from broker.listener import Listener
+
+log = logging.getLogger("moldau.connection")
+
+RECEIVE_BUFFER_SIZE: Final = 1 << 20
+"""Bytes of the buffer that all connections share: large, so that a large request arrives in few reads."""
+PARTIAL_SIZE_FIRST: Final = 1 << 16
+"""A partial frame gets this much at first and doubles as bytes arrive: a claimed size alone allocates nothing."""
+WAITING_REPLIES_MAX: Final = 256
+"""With so many replies waiting, a connection is not read until some have left."""
+JOINED_REPLY_SIZE_MAX: Final = 1 << 15
+"""Replies up to this size leave as one piece of bytes; the pieces of larger ones are not copied."""
+
+_SIZE: Final = struct.Struct(">i").unpack_from
+_HEADER: Final = struct.Struct(">hhih").unpack_from
+_REPLY_HEADER: Final = struct.Struct(">ii").pack
+_FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
+
+
+class RequestContext:
+    """What a handler may know of a request besides its message."""
+
+    __slots__ = ("client_id", "connection", "correlation_id", "route", "version")
+
+    def __init__(self, connection: Connection, route: Route, version: int, correlation_id: int, client_id: str | None):
+        self.connection = connection
+        self.route = route
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+    @property
+    def listener(self) -> Listener:
+        """The listener that the client came through: it decides which addresses the client is told."""
+        return self.connection.listener
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+
+class _Reply:
+    """A place in the queue of replies."""
+
+    __slots__ = ("context", "response")
+
+    def __init__(self, context: RequestContext, response: object | None) -> None:
+        self.context = context
+        self.response = response
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one connection; `listener` gives it the routes, limits and the broker."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.client_host = ""
+        self.software = ("unknown", "unknown")
+        """Name and version of the client's library, as its ApiVersions request says."""
+        self.was_active = True
+        """Set by each request, cleared by the listener's sweep for idle connections."""
+        self._transport: asyncio.Transport | None = None
+        self._shared = listener.receive_buffer
+        self._partial: memoryview | None = None
+        self._partial_size = 0
+        self._replies: deque[_Reply] = deque()
+        self._out: list[BytesLike] = []
+        self._is_writable = True
+        self._is_stopped = False
+        self._is_flush_scheduled = False
+
+    # The transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = peer[0] if peer else "local"
+        self.listener.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._partial = None
+        self._replies.clear()
+        self._out.clear()
+        self.listener.closed(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._partial is None:
+            return self._shared
+        return self._partial[self._partial_size :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.was_active = True
+        partial = self._partial
+        if partial is None:
+            self._consume(self._shared, nbytes)
+        else:
+            self._partial_size += nbytes
+            self._partial = None
+            self._consume(partial, self._partial_size)
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._stop_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        self._resume_reading()
+
+    # Requests
+
+    def close(self, reason: str, level: int = logging.INFO) -> None:
+        """End the connection; replies not yet sent are dropped."""
+        if self._transport is not None:
+            log.log(level, "closing connection from %s: %s", self.client_host, reason)
+            self._transport.close()
+            self._transport = None
+
+    def _consume(self, buffer: memoryview, size: int) -> None:
+        """Handle the whole frames in `buffer[:size]` and keep what is left of it."""
+        position = 0
+        while size - position >= 4 and not self._is_stopped:
+            (frame_size,) = _SIZE(buffer, position)
+            if not 0 < frame_size <= self.listener.request_size_max:
+                self.close(f"a request of {frame_size} bytes is outside 1..{self.listener.request_size_max}")
+                return
+            end = position + 4 + frame_size
+            if end > size:
+                break
+            try:
+                self._handle(buffer[position + 4 : end])
+            except MalformedMessage as error:
+                self.close(f"malformed request: {error}", logging.WARNING)
+                return
+            except Exception:
+                log.exception("a handler failed; closing the connection from %s", self.client_host)
+                self.close("the handler failed", logging.ERROR)
+                return
+            if self._transport is None:
+                return
+            position = end
+        if position < size:
+            self._keep(buffer, position, size)
+        self._flush()
+
+    def _keep(self, buffer: memoryview, position: int, size: int) -> None:
+        """Move the bytes of an unfinished frame to a buffer that has room for what is still to come."""
+        left = size - position
+        wanted = 4 + _SIZE(buffer, position)[0] if left >= 4 else 4
+        if wanted <= left:
+            wanted = left + 4
+        own = memoryview(bytearray(min(wanted, max(2 * left, PARTIAL_SIZE_FIRST))))
+        own[:left] = buffer[position:size]
+        self._partial = own
+        self._partial_size = left
+
+    def _handle(self, frame: memoryview) -> None:
+        try:
+            key, version, correlation_id, client_id_size = _HEADER(frame)
+        except struct.error as error:
+            raise MalformedMessage("the request header is cut short") from error
+        route = self.listener.routes.get(key)
+        if route is None:
+            self.close(f"unknown API key {key}")
+            return
+        decoder = route.decoders.get(version) or route.load(version)
+        if decoder is None:
+            self._refuse_version(route, version, correlation_id)
+            return
+        position = 10
+        client_id = None
+        if client_id_size >= 0:
+            position += client_id_size
+            client_id = str(frame[10:position], "utf-8", "replace")
+        if version >= route.flexible_from:
+            position = _skip_tags(frame, position)
+        request, _ = decoder(frame, position)
+        context = RequestContext(self, route, version, correlation_id, client_id)
+        assert route.handle is not None
+        route.requests += 1
+        response = route.handle(self.listener.broker, context, request)
+        if response is None:
+            return
+        if type(response) is Pending:
+            reply = _Reply(context, None)
+            self._replies.append(reply)
+            response.listen(lambda response: self._complete(reply, response))
+        elif self._replies:
+            self._replies.append(_Reply(context, response))
+        else:
+            self._encode(context, response)
+            return
+        if len(self._replies) >= WAITING_REPLIES_MAX:
+            self._stop_reading()
+
+    def _refuse_version(self, route: Route, version: int, correlation_id: int) -> None:
+        """ApiVersions answers an unknown version in version 0 with its own range; nothing else can be answered."""
+        if route.api.key != API_VERSIONS:
+            self.close(f"{route.api.name} version {version} is outside {route.api.first}..{route.api.last}")
+            return
+        from broker.handlers.api_versions import unsupported_version
+
+        route.load(0)
+        self._encode(RequestContext(self, route, 0, correlation_id, None), unsupported_version(route.api))
+
+    # Replies
+
+    def _complete(self, reply: _Reply, response: object) -> None:
+        """A parked reply is there: send it, and those behind it, unless one before it still waits."""
+        reply.response = response
+        if self._transport is None:
+            return
+        replies = self._replies
+        while replies and replies[0].response is not None:
+            first = replies.popleft()
+            self._encode(first.context, first.response)
+        if self._out and not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self.listener.broker.loop.call_soon(self._flush_later)
+        if self._is_stopped and len(replies) < WAITING_REPLIES_MAX // 2:
+            self.listener.broker.loop.call_soon(self._resume_reading)
+
+    def _encode(self, context: RequestContext, response: object) -> None:
+        chunks: list[Chunk] = [b""]
+        route = context.route
+        route.encoders[context.version](response, chunks)
+        size = sum(map(len, chunks))
+        if context.version >= route.flexible_from and route.api.key != API_VERSIONS:
+            chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)
+        else:
+            chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)
+        pieces = cast("list[BytesLike]", chunks)
+        if size <= JOINED_REPLY_SIZE_MAX:
+            self._out.append(b"".join(pieces))
+        else:
+            self._out += _coalesce(pieces)
+
+    def _flush_later(self) -> None:
+        self._is_flush_scheduled = False
+        self._flush()
+
+    def _flush(self) -> None:
+        out = self._out
+        if out and self._transport is not None:
+            self._out = []
+            if len(out) == 1:
+                self._transport.write(out[0])
+            else:
+                self._transport.writelines(out)
+
+    # Back-pressure
+
+    def _stop_reading(self) -> None:
+        if not self._is_stopped and self._transport is not None:
+            self._is_stopped = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        """Handle what arrived meanwhile, then read on."""
+        if not self._is_stopped or not self._is_writable or self._transport is None:
+            return
+        if len(self._replies) >= WAITING_REPLIES_MAX:
+            return
+        self._is_stopped = False
+        partial = self._partial
+        if partial is not None:
+            self._partial = None
+            self._consume(partial, self._partial_size)
+        if not self._is_stopped and self._transport is not None:
+            self._transport.resume_reading()
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    """The position after the tagged section of a request header; clients send none, or ones we need not know."""
+    try:
+        if frame[position] == 0:
+            return position + 1
+        count, position = read_uvarint(frame, position)
+        for _ in range(count):
+            _, position = read_uvarint(frame, position)
+            size, position = read_uvarint(frame, position)
+            position += size
+            if position > len(frame):
+                break
+        else:
+            return position
+    except IndexError:
+        pass
+    raise MalformedMessage("the tags of the request header are cut short")
+
+
+def _coalesce(pieces: list[BytesLike]) -> list[BytesLike]:
+    """Join runs of small pieces, keep large ones as they are."""
+    out: list[BytesLike] = []
+    run: list[BytesLike] = []
+    for piece in pieces:
+        if len(piece) < 4096:
+            run.append(piece)
+            continue
+        if run:
+            out.append(b"".join(run))
+            run = []
+        out.append(piece)
+    if run:
+        out.append(b"".join(run))
+    return out

@@ -1,0 +1,53 @@
+"""A fetch that waits: looked at again when one of its partitions moves, answered at the latest when its time is up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.pending import Pending
+from protocol.messages.fetch import FetchResponse
+from replication.partition import Partition
+
+
+class DelayedFetch:
+    """`attempt(is_last)` gives the response, or None to go on waiting; the last attempt always gives one."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wait_ms: int,
+        partitions: list[Partition],
+        attempt: Callable[[bool], FetchResponse | Pending[FetchResponse] | None],
+    ) -> None:
+        self.reply: Pending[FetchResponse] = Pending()
+        self._loop = loop
+        self._partitions = partitions
+        self._attempt = attempt
+        self._is_scheduled = False
+        self._is_over = False
+        self._timer = loop.call_later(wait_ms / 1000, self._look, True)
+        for partition in partitions:
+            partition.wait(self._wake)
+
+    def _wake(self) -> None:
+        """A partition moved. Look once the current callback is done: a produce of ten partitions wakes ten times."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._look, False)
+
+    def _look(self, is_last: bool) -> None:
+        self._is_scheduled = False
+        if self._is_over:
+            return
+        response = self._attempt(is_last)
+        if response is None:
+            return
+        self._is_over = True
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.forget(self._wake)
+        if isinstance(response, Pending):
+            response.listen(self.reply.complete)
+        else:
+            self.reply.complete(response)

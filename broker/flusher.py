@@ -1,0 +1,70 @@
+"""Group commit: makes logs durable beside the loop, one sync at a time for each log, for all who wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+from broker.environment import Environment
+from storage.log import Log
+
+
+class Spawn(Protocol):
+    def __call__(self, work: Coroutine[object, object, None], /) -> object:
+        """Run a coroutine under the broker's supervision."""
+
+
+class Flusher:
+    """While a log is being synced, newcomers wait for the sync after it: theirs covers what they appended."""
+
+    def __init__(self, environment: Environment, spawn: Spawn, failed: Callable[[Log, OSError], None]) -> None:
+        self._environment = environment
+        self._spawn = spawn
+        self._failed = failed
+        self._waiting: dict[Log, list[Callable[[], None]]] = {}
+        """Logs being synced, each with those who wait for the next sync."""
+
+    def when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
+        """Call `done` when all that these logs hold now is durable. After a failed sync it is never called: the
+        log directory goes offline, and with it every connection that waits is closed."""
+        left = len(logs)
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        for log in logs:
+            self._request(log, one_done)
+
+    def flush(self, log: Log) -> None:
+        """Make a log durable soon; nobody waits."""
+        self._request(log, lambda: None)
+
+    def _request(self, log: Log, done: Callable[[], None]) -> None:
+        waiting = self._waiting.get(log)
+        if waiting is not None:
+            waiting.append(done)
+            return
+        self._waiting[log] = [done]
+        self._spawn(self._sync(log))
+
+    async def _sync(self, log: Log) -> None:
+        while callbacks := self._waiting[log]:
+            self._waiting[log] = []
+            work = log.pending_flush()
+            if work is not None:
+                try:
+                    await self._environment.offload(work.run)
+                except OSError as error:
+                    log.flush_failed(error)
+                else:
+                    log.flushed(work, self._environment.wall_ms())
+            if log.failure is not None:
+                del self._waiting[log]
+                self._failed(log, log.failure)
+                return
+            for callback in callbacks:
+                callback()
+        del self._waiting[log]

@@ -1,0 +1,1 @@
+"""One module per API: `handle(broker, context, request)` answers it."""

@@ -1,0 +1,47 @@
+"""DescribeLogDirs: what lies in each log directory, and the room on its disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    results = []
+    for directory in broker.log_dirs:
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for partition in broker.replicas:
+            if partition.log.directory.rpartition("/")[0] != directory:
+                continue
+            if wanted is not None and (partition.topic, partition.index) not in wanted:
+                continue
+            topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index,
+                    partition_size=partition.log.size,
+                    offset_lag=0,
+                    is_future_key=False,
+                )
+            )
+        total_bytes, usable_bytes = broker.environment.fs.disk_usage(directory)
+        results.append(
+            DescribeLogDirsResult(
+                log_dir=directory, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
+            )
+        )
+    return DescribeLogDirsResponse(results=results)

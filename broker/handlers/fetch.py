@@ -1,0 +1,183 @@
+"""Fetch: plan what to read from the indexes, wait for more where the client asks, then read the bytes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.delayed_fetch import DelayedFetch
+from broker.pending import Pending
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from replication.fetch_session import FetchContext, PartitionKey
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+    from replication.partition import Partition
+    from storage.log import LogRead
+    from storage.open_file import FileSlice
+
+READ_COMMITTED = 1
+
+
+class Answer(NamedTuple):
+    """What one partition will answer; its bytes are not read yet."""
+
+    key: PartitionKey
+    data: PartitionData
+    partition: Partition | None
+    read: LogRead | None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Errors and diverging logs are told at once."""
+        return self.data.error_code != ErrorCode.NONE or self.data.diverging_epoch is not None
+
+
+def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
+    now_ms = broker.environment.monotonic_ms()
+    fetch, is_incremental = broker.fetch_sessions.open(request, context.version, now_ms)
+    if fetch.error is not ErrorCode.NONE:
+        return FetchResponse(error_code=fetch.error)
+
+    def attempt(is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
+        answers = _plan(broker, context, request, fetch)
+        size = sum(answer.read.size for answer in answers if answer.read is not None)
+        if is_last or not answers or size >= request.min_bytes or any(answer.is_urgent for answer in answers):
+            return _respond(broker, fetch, is_incremental, answers)
+        return None
+
+    response = attempt(request.max_wait_ms <= 0)
+    if response is not None:
+        return response
+    partitions = [partition for key, wish in fetch.wanted if (partition := _find(broker, key, wish)) is not None]
+    return DelayedFetch(broker.loop, request.max_wait_ms, partitions, attempt).reply
+
+
+def _find(broker: Broker, key: PartitionKey, wish: FetchPartition) -> Partition | None:
+    topic, index = key
+    replicas = broker.replicas
+    known = replicas.by_name.get(topic) if isinstance(topic, str) else replicas.by_id.get(topic)
+    return known.get(index) if known is not None else None
+
+
+def _plan(broker: Broker, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> list[Answer]:
+    """Where each partition's bytes lie. The first partition with data gives at least one batch, whatever the limits."""
+    left = min(request.max_bytes, broker.fetch_size_max)
+    found_data = False
+    answers = []
+    for key, wish in fetch.wanted:
+        partition = _find(broker, key, wish)
+        if partition is None:
+            answers.append(Answer(key, _unknown(broker, key), None, None))
+            continue
+        answer = _plan_partition(request, key, wish, partition, left, not found_data)
+        if answer.read is not None and answer.read.size:
+            found_data = True
+            left -= answer.read.size
+        answers.append(answer)
+    return answers
+
+
+def _plan_partition(
+    request: FetchRequest, key: PartitionKey, wish: FetchPartition, partition: Partition, left: int, at_least_one: bool
+) -> Answer:
+    log = partition.log
+    data = PartitionData(
+        partition_index=wish.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
+        records=b"",
+    )
+    refusal = partition.check_leader_epoch(wish.current_leader_epoch)
+    if refusal is not ErrorCode.NONE:
+        return Answer(key, _failed(data, refusal), partition, None)
+    if wish.last_fetched_epoch >= 0:
+        epoch, end_offset = log.end_offset_for_epoch(wish.last_fetched_epoch)
+        if epoch < wish.last_fetched_epoch or end_offset < wish.fetch_offset:
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            return Answer(key, data, partition, None)
+    end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
+    if wish.fetch_offset > log.end_offset or wish.fetch_offset < log.log_start_offset:
+        return Answer(key, _failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition, None)
+    size_max = min(wish.partition_max_bytes, left)
+    if size_max <= 0 and not at_least_one:
+        return Answer(key, data, partition, None)
+    read = log.read(wish.fetch_offset, max(size_max, 0), end_offset=end, at_least_one=at_least_one)
+    if isinstance(read, ErrorCode):
+        return Answer(key, _failed(data, read), partition, None)
+    return Answer(key, data, partition, read)
+
+
+def _failed(data: PartitionData, error: ErrorCode) -> PartitionData:
+    data.error_code = error
+    if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+    return data
+
+
+def _unknown(broker: Broker, key: PartitionKey) -> PartitionData:
+    topic, index = key
+    is_unknown_id = isinstance(topic, bytes) and broker.replicas.by_id.get(topic) is None
+    error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=b"")
+
+
+def _respond(
+    broker: Broker, fetch: FetchContext, is_incremental: bool, answers: list[Answer]
+) -> FetchResponse | Pending[FetchResponse]:
+    """Read what the page cache has; where it lacks something, read all of it beside the loop."""
+    cold: list[tuple[PartitionData, FileSlice]] = []
+    for answer in answers:
+        read = answer.read
+        if read is not None and read.size:
+            assert read.slice is not None
+            records = read.slice.file.pread_cached(read.slice.size, read.slice.position)
+            if records is None:
+                cold.append((answer.data, read.slice))
+            else:
+                answer.data.records = records
+    if not cold:
+        return _assemble(fetch, is_incremental, answers)
+    reply: Pending[FetchResponse] = Pending()
+
+    async def read_cold() -> None:
+        for data, place in cold:
+            data.records = await broker.environment.offload(partial(place.file.pread, place.size, place.position))
+        reply.complete(_assemble(fetch, is_incremental, answers))
+
+    broker.spawn(read_cold())
+    return reply
+
+
+def _assemble(fetch: FetchContext, is_incremental: bool, answers: list[Answer]) -> FetchResponse:
+    session = fetch.session
+    topics: dict[str | bytes, FetchableTopicResponse] = {}
+    for answer in answers:
+        topic, _ = answer.key
+        if session is not None:
+            cached = session.partitions.get(answer.key)
+            has_news = cached is None or cached.has_news(answer.data)
+            if is_incremental and not has_news:
+                continue
+            if answer.data.records and cached is not None:
+                session.served(answer.key)
+        response = topics.get(topic)
+        if response is None:
+            response = topics[topic] = (
+                FetchableTopicResponse(topic=topic)
+                if isinstance(topic, str)
+                else FetchableTopicResponse(topic_id=topic)
+            )
+        response.partitions.append(answer.data)
+    return FetchResponse(session_id=session.id if session is not None else 0, responses=list(topics.values()))

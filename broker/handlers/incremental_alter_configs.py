@@ -1,0 +1,18 @@
+"""IncrementalAlterConfigs: the controller decides, and its answer comes back as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+    from broker.pending import Pending
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> Pending[IncrementalAlterConfigsResponse]:
+    return broker.ask_controller(request)

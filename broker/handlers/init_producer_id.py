@@ -1,0 +1,31 @@
+"""InitProducerId: an id for an idempotent producer, from the block that this broker leases of the controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.pending import Pending
+from protocol.errors import ErrorCode
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
+    if request.transactional_id is not None:
+        # DIVERGES: Apache Kafka coordinates transactions. Until this server does, a transactional producer is refused
+        # for good: this code is one that every client treats as fatal and shows.
+        return InitProducerIdResponse(
+            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_id=-1, producer_epoch=-1
+        )
+    reply: Pending[InitProducerIdResponse] = Pending()
+    broker.producer_ids.next(
+        lambda error, producer_id: reply.complete(
+            InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=-1 if error else 0)
+        )
+    )
+    return reply

@@ -1,0 +1,88 @@
+"""ListOffsets: the offset of a timestamp or of a special position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+    from replication.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The version that brought each special position; clients that speak less cannot mean it."""
+READ_COMMITTED: Final = 1
+CONSUMER_REPLICA_ID: Final = -1
+NO_EPOCH: Final = -1
+
+
+def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked = [(topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions]
+    repeated = {each for each in asked if asked.count(each) > 1} if len(set(asked)) < len(asked) else set()
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wish in topic.partitions:
+            partition = broker.replicas.get(topic.name, wish.partition_index)
+            if (topic.name, wish.partition_index) in repeated:
+                answers.append(_refused(wish, ErrorCode.INVALID_REQUEST))
+            elif partition is None:
+                answers.append(_refused(wish, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                answers.append(_answer(request, context.version, wish, partition))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _refused(wish: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=wish.partition_index, error_code=error)
+
+
+def _answer(
+    request: ListOffsetsRequest, version: int, wish: ListOffsetsPartition, partition: Partition
+) -> ListOffsetsPartitionResponse:
+    refusal = partition.check_leader_epoch(wish.current_leader_epoch)
+    if refusal is not ErrorCode.NONE:
+        return _refused(wish, refusal)
+    if wish.timestamp < 0 and version < FIRST_VERSIONS.get(wish.timestamp, 0):
+        return _refused(wish, ErrorCode.UNSUPPORTED_VERSION)
+    log = partition.log
+    end_offset = log.end_offset
+    if request.replica_id == CONSUMER_REPLICA_ID:
+        is_committed = request.isolation_level == READ_COMMITTED
+        end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
+    answer = ListOffsetsPartitionResponse(partition_index=wish.partition_index)
+    if wish.timestamp == LATEST:
+        answer.offset = end_offset
+        answer.leader_epoch = partition.leader_epoch
+    elif wish.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+        answer.offset = log.log_start_offset
+        epoch = log.epochs.epoch_of(log.log_start_offset)
+        answer.leader_epoch = NO_EPOCH if epoch is None else epoch
+    elif wish.timestamp != LATEST_TIERED:
+        found = (
+            log.offset_of_max_timestamp()
+            if wish.timestamp == MAX_TIMESTAMP
+            else log.offset_for_timestamp(wish.timestamp)
+        )
+        if found is not None and found.offset < end_offset:
+            answer.timestamp = found.timestamp
+            answer.offset = found.offset
+            answer.leader_epoch = found.leader_epoch
+    return answer

@@ -1,0 +1,109 @@
+"""Metadata: who is in the cluster, and where each partition of the topics asked for is led."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from kraft.controller.topic_names import is_valid_topic_name
+
+from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.internal_topics import INTERNAL_TOPICS
+from kraft.image.topics import NO_LEADER, Partition, Topic
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+
+NULL_MEANS_ALL_VERSION: Final = 1
+"""Version 0 has no null: there the empty list asks for all topics."""
+
+
+def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    topics = [
+        _described(broker, context, topic, operations)
+        if isinstance(topic, Topic)
+        else _missing(broker, topic, request.allow_auto_topic_creation)
+        for topic in _wanted(broker, request, asks_for_all)
+    ]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in broker.live_nodes(context.listener.name)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.any_live_node_id(),
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+def _wanted(broker: Broker, request: MetadataRequest, asks_for_all: bool) -> Iterable[Topic | MetadataRequestTopic]:
+    """The topics asked for; where one is not there, what was asked."""
+    topics = broker.image.topics
+    if asks_for_all:
+        return topics.by_id.values()
+    found: list[Topic | MetadataRequestTopic] = []
+    for wish in request.topics or ():
+        by_id = wish.name is None
+        topic = topics.by_id.get(wish.topic_id) if by_id else topics.by_name(wish.name or "")
+        found.append(wish if topic is None else topic)
+    return found
+
+
+def _described(broker: Broker, context: RequestContext, topic: Topic, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(broker, context, index, partition) for index, partition in sorted(topic.partitions.items())
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(broker: Broker, context: RequestContext, index: int, partition: Partition) -> MetadataResponsePartition:
+    brokers = broker.image.cluster.brokers
+    error = ErrorCode.NONE
+    if partition.leader == NO_LEADER:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    elif context.listener.name not in brokers[partition.leader].endpoints:
+        error = ErrorCode.LISTENER_NOT_FOUND
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=partition.leader if error is ErrorCode.NONE else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[node for node in partition.replicas if node not in brokers or brokers[node].fenced],
+    )
+
+
+def _missing(broker: Broker, wish: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
+    if wish.name is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wish.topic_id)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not is_valid_topic_name(wish.name):
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif may_create and broker.auto_creates_topics:
+        # The answer does not wait for the topic: clients ask again, as they do of Apache Kafka.
+        broker.create_topic(wish.name)
+    return MetadataResponseTopic(
+        error_code=error, name=wish.name, topic_id=ZERO_UUID, is_internal=wish.name in INTERNAL_TOPICS
+    )

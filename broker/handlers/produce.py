@@ -1,0 +1,105 @@
+"""Produce: append each partition's batch to its log, answer when the acknowledgement asked for is reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.pending import Pending
+from protocol.compression import Codec
+from protocol.errors import ErrorCode
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.record_batch import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+    from replication.partition import Partition
+    from storage.log import Log
+
+TOPIC_ID_VERSION: Final = 13
+"""From this version on topics travel by id."""
+ZSTD_VERSION: Final = 7
+"""Clients that speak less do not know zstd: Kafka refuses it from them."""
+CODEC_POSITION: Final = 22
+"""The low byte of a batch's attributes, whose three low bits name the codec."""
+CODEC_MASK: Final = 7
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Pending[ProduceResponse] | None:
+    """Everything is appended before this returns; only a flush that a topic's settings ask for parks the reply."""
+    acks = request.acks
+    refusal = ErrorCode.NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
+    if request.transactional_id is not None:
+        # There is no transaction coordinator yet, so no producer holds a transactional id that we handed out.
+        refusal = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    now_ms = broker.environment.wall_ms()
+    by_id = context.version >= TOPIC_ID_VERSION
+    unflushed: list[Log] = []
+    responses = []
+    has_failed = False
+    for topic in request.topic_data:
+        known = broker.replicas.by_id.get(topic.topic_id) if by_id else broker.replicas.by_name.get(topic.name)
+        answers = []
+        for data in topic.partition_data:
+            partition = known.get(data.index) if known is not None else None
+            if partition is None or refusal is not ErrorCode.NONE:
+                error = refusal or (
+                    ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+            else:
+                answer = _append(partition, data, acks, now_ms, context.version)
+                if partition.log.unflushed_count >= partition.log.config.flush_messages:
+                    unflushed.append(partition.log)
+            has_failed = has_failed or answer.error_code != ErrorCode.NONE
+            answers.append(answer)
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    if acks == 0:
+        if has_failed:
+            context.connection.close("a produce with acks=0 failed; closing is the only way to say so")
+        return None
+    response = ProduceResponse(responses=responses)
+    if not unflushed:
+        return response
+    reply: Pending[ProduceResponse] = Pending()
+    broker.flusher.when_durable(unflushed, lambda: reply.complete(response))
+    return reply
+
+
+def _append(
+    partition: Partition, data: PartitionProduceData, acks: int, now_ms: int, version: int
+) -> PartitionProduceResponse:
+    records = data.records
+    if records is None:
+        return PartitionProduceResponse(index=data.index, error_code=ErrorCode.INVALID_RECORD, base_offset=-1)
+    if version < ZSTD_VERSION and len(records) >= HEADER_SIZE and records[CODEC_POSITION] & CODEC_MASK == Codec.ZSTD:
+        error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+    result = partition.append(records, acks, now_ms)
+    if result.error is ErrorCode.NONE:
+        return PartitionProduceResponse(
+            index=data.index,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=result.log_start_offset,
+        )
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=result.error,
+        base_offset=-1,
+        log_start_offset=result.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+            for each in result.record_errors
+        ],
+        error_message=result.error_message,
+    )

@@ -1,0 +1,78 @@
+"""What happens to logs in the background: retention, flushes by time, checkpoints, expiry of producers, removal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.background import Job
+from storage.log_config import INT64_MAX
+
+if TYPE_CHECKING:
+    from broker.node import Broker
+
+log = logging.getLogger("moldau.logs")
+
+FLUSH_CHECK_INTERVAL_MS: Final = 1000
+
+
+class LogJobs:
+    """Each job goes through the logs one by one and lets the loop breathe between them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._environment = broker.environment
+
+    def jobs(self) -> list[Job]:
+        config = self._broker.config
+        delay_ms = config.integer("log.initial.task.delay.ms")
+        return [
+            Job("retention", config.integer("log.retention.check.interval.ms"), self.retain, delay_ms),
+            Job("flush", FLUSH_CHECK_INTERVAL_MS, self.flush),
+            Job("checkpoint", config.integer("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint),
+            Job("producer-expiry", config.integer("producer.id.expiration.check.interval.ms"), self.expire_producers),
+        ]
+
+    async def retain(self) -> None:
+        """Give up segments that are too old or too many."""
+        for partition in tuple(self._broker.replicas):
+            paths = partition.log.delete_old_segments(self._environment.wall_ms(), partition.high_watermark)
+            if paths:
+                log.info("%s-%d begins at offset %d", partition.topic, partition.index, partition.log.log_start_offset)
+                self.remove_later(paths, partition.log.config.file_delete_delay_ms)
+            await asyncio.sleep(0)
+
+    async def flush(self) -> None:
+        """Sync the logs whose flush.ms has passed."""
+        now_ms = self._environment.wall_ms()
+        for partition in tuple(self._broker.replicas):
+            if partition.log.config.flush_ms < INT64_MAX and partition.log.flush_is_due(now_ms):
+                self._broker.flusher.flush(partition.log)
+
+    async def checkpoint(self) -> None:
+        await self._broker.logs.checkpoint(self.high_watermarks())
+
+    async def expire_producers(self) -> None:
+        """Forget producers that have been silent for producer.id.expiration.ms."""
+        for partition in tuple(self._broker.replicas):
+            partition.log.producers.expire(self._environment.wall_ms())
+            await asyncio.sleep(0)
+
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        return {(each.topic, each.index): each.high_watermark for each in self._broker.replicas}
+
+    def remove_later(self, paths: list[str], delay_ms: int) -> None:
+        """Remove files and trees after a delay: somebody may be reading them."""
+        self._broker.spawn(self._remove(paths, delay_ms))
+
+    async def _remove(self, paths: list[str], delay_ms: int) -> None:
+        await asyncio.sleep(delay_ms / 1000)
+        fs = self._environment.fs
+        for path in paths:
+            remove = fs.remove_tree if fs.is_directory(path) else fs.unlink
+            try:
+                await self._environment.offload(partial(remove, path))
+            except OSError as error:
+                log.warning("%s was not removed: %s", path, error)

@@ -1,0 +1,77 @@
+"""The process: a loop, signals, logging, and one broker from start to clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+
+from broker.config.config import Config
+from broker.environment import LocalEnvironment
+
+log = logging.getLogger("moldau")
+
+LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+GC_THRESHOLDS = (50_000, 50, 100)
+"""The first collection after so many allocations: replies make no cycles, so frequent looks find nothing."""
+EXIT_REFUSED = 1
+"""Exit status of a node that could not start."""
+
+
+def serve(config: Config, *, format_if_missing: bool) -> int:
+    """Run a node until SIGTERM or SIGINT; the exit status of the process."""
+    from broker.node_directories import NotFormatted, prepare
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    loop = _new_loop()
+    asyncio.set_event_loop(loop)
+    environment = LocalEnvironment(loop)
+    try:
+        prepare(environment, config, format_if_missing=format_if_missing)
+        return loop.run_until_complete(_run(config, environment, loop))
+    except (NotFormatted, OSError, ValueError) as refusal:
+        log.critical("the node cannot start: %s", refusal)
+        return EXIT_REFUSED
+    finally:
+        environment.close()
+        loop.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+async def _run(config: Config, environment: LocalEnvironment, loop: asyncio.AbstractEventLoop) -> int:
+    from broker.node import Broker
+    from broker.registration import RegistrationRefused
+
+    stopping: asyncio.Future[str] = loop.create_future()
+
+    def stop(name: str) -> None:
+        if not stopping.done():
+            stopping.set_result(name)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop, each.name)
+    broker = Broker(config, environment, loop)
+    try:
+        await broker.start()
+    except (RegistrationRefused, OSError) as refusal:
+        log.critical("the node cannot start: %s", refusal)
+        return EXIT_REFUSED
+    for listener in broker.listeners:
+        log.info("%s listener %s on %s:%d", listener.role.name, listener.name, listener.host or "*", listener.port)
+    log.info("node %d of cluster %s serves", config.node_id, broker.cluster_id)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    log.info("stopping on %s", await stopping)
+    await broker.stop()
+    log.info("stopped")
+    return 0

@@ -1,0 +1,88 @@
+"""Follows the committed metadata: makes, leads, reconfigures and deletes this broker's partitions as it says."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kraft.image import topics
+from kraft.image.configs import ResourceType
+from kraft.image.metadata_image import MetadataDelta, MetadataImage
+from replication.partition import Partition
+
+if TYPE_CHECKING:
+    from broker.node import Broker
+
+log = logging.getLogger("moldau.logs")
+
+
+class MetadataFollower:
+    """`start` opens what the image gives to this broker; from then on each published change is applied at once."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def start(self) -> None:
+        broker = self._broker
+        image = broker.image
+        broker.settings.follow(image)
+        local = {
+            (topic.name, index): (topic.id, partition)
+            for topic, index, partition in image.topics.partitions()
+            if broker.node_id in partition.replicas
+        }
+        logs = await broker.logs.open_all(
+            {key: topic_id for key, (topic_id, _) in local.items()},
+            lambda topic: broker.settings.log_config(image.configs.of(ResourceType.TOPIC, topic)),
+        )
+        for key, (topic_id, assigned) in local.items():
+            partition = Partition(key[0], topic_id, key[1], logs[key], broker.logs.high_watermark(logs[key]))
+            self._lead(partition, assigned)
+            broker.replicas.add(partition)
+        broker.quorum.subscribe(self._changed)
+
+    def _changed(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        for topic in delta.topics.deleted.values():
+            self._delete(topic.name)
+        for topic_id, touched in delta.topics.changed.items():
+            name = image.topics.by_id[topic_id].name
+            for index, assigned in touched.items():
+                if self._broker.node_id in assigned.replicas:
+                    self._take(image, name, topic_id, index, assigned)
+        if delta.configs.changed:
+            self._reconfigure(image, delta)
+
+    def _take(self, image: MetadataImage, topic: str, topic_id: bytes, index: int, assigned: topics.Partition) -> None:
+        """Lead a partition, which is made where it is new."""
+        broker = self._broker
+        partition = broker.replicas.get(topic, index)
+        if partition is None:
+            config = broker.settings.log_config(image.configs.of(ResourceType.TOPIC, topic))
+            made = broker.logs.create(topic, index, topic_id, config)
+            partition = Partition(topic, topic_id, index, made, made.log_start_offset)
+            self._lead(partition, assigned)
+            broker.replicas.add(partition)
+            broker.partition_gained(partition)
+        else:
+            self._lead(partition, assigned)
+
+    def _lead(self, partition: Partition, assigned: topics.Partition) -> None:
+        partition.min_insync_replicas = partition.log.config.min_insync_replicas
+        partition.become_leader(assigned.leader, assigned.leader_epoch, assigned.isr)
+
+    def _delete(self, topic: str) -> None:
+        for partition in self._broker.replicas.remove_topic(topic):
+            self._broker.partition_lost(partition)
+            path = self._broker.logs.delete(partition.log)
+            self._broker.log_jobs.remove_later([path], partition.log.config.file_delete_delay_ms)
+
+    def _reconfigure(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        broker = self._broker
+        changed_topics = {resource.name for resource in delta.configs.changed if resource.type == ResourceType.TOPIC}
+        before = broker.settings.config
+        broker.settings.follow(image)
+        for partition in broker.replicas:
+            if partition.topic in changed_topics or broker.settings.config is not before:
+                overrides = image.configs.of(ResourceType.TOPIC, partition.topic)
+                partition.log.config = broker.settings.log_config(overrides)
+                partition.min_insync_replicas = partition.log.config.min_insync_replicas

@@ -1,0 +1,223 @@
+"""A broker put together: its parts, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from broker.apis import Role
+from broker.background import Tasks
+from broker.config.config import Config
+from broker.connection import RECEIVE_BUFFER_SIZE
+from broker.environment import Environment
+from broker.flusher import Flusher
+from broker.internal_topics import INTERNAL_TOPICS
+from broker.listener import Listener
+from broker.local_logs import LocalLogs, read_properties
+from broker.log_jobs import LogJobs
+from broker.metadata_follower import MetadataFollower
+from broker.pending import Pending
+from broker.producer_ids import ProducerIds
+from broker.quorum import Quorum
+from broker.registration import Identity, Registration
+from broker.replicas import Replicas
+from broker.settings import Settings
+from kraft.features import SUPPORTED_FEATURES
+from kraft.image.metadata_image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages import broker_registration
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from replication.fetch_session import FetchSessions
+from storage.log import Log
+
+log = logging.getLogger("moldau.broker")
+
+Response = TypeVar("Response")
+
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+SHUTDOWN_PATIENCE_MS: Final = 10_000
+FETCH_SESSION_EVICTION_MS: Final = 120_000
+"""A session unused for so long makes room for a new one."""
+
+
+class NodeAddress(NamedTuple):
+    """A broker as the clients of one listener are told of it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+class Broker:
+    """What handlers work on. Everything here belongs to the event loop."""
+
+    def __init__(self, config: Config, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self.environment = environment
+        self.loop = loop
+        self.node_id = config.node_id
+        self.tasks = Tasks(environment.halt)
+        self.replicas = Replicas()
+        self.flusher = Flusher(environment, self.tasks.spawn, self._log_failed)
+        self.fetch_sessions = FetchSessions(
+            config.integer("max.incremental.fetch.session.cache.slots"),
+            FETCH_SESSION_EVICTION_MS,
+            lambda: environment.random.randint(1, 0x7FFFFFFF),
+        )
+        self.fetch_size_max = config.integer("fetch.max.bytes")
+        self.described_partitions_max = config.integer("max.request.partition.size.limit")
+        self.auto_creates_topics = config.flag("auto.create.topics.enable")
+        self.listeners: list[Listener] = []
+        self.logs = LocalLogs(config, environment, read_properties(environment, config))
+        self.log_jobs = LogJobs(self)
+        self.cluster_id = self.logs.cluster_id
+        self.quorum = Quorum(environment, config, self.logs.properties[config.metadata_log_dir], self.tasks)
+        self.settings = Settings(config)
+        self.follower = MetadataFollower(self)
+        self.registration: Registration
+        self.producer_ids: ProducerIds
+        self._topics_being_created: dict[str, None] = {}
+
+    # What handlers ask
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self.quorum.image
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        return self.config.log_dirs
+
+    def is_internal(self, topic: str) -> bool:
+        return topic in INTERNAL_TOPICS
+
+    def nodes(self, listener_name: str) -> Iterator[NodeAddress]:
+        """The brokers that can be reached through a listener of this name."""
+        for node in self.image.cluster.brokers.values():
+            endpoint = node.endpoints.get(listener_name)
+            if endpoint is not None:
+                yield NodeAddress(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)
+
+    def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
+        return (node for node in self.nodes(listener_name) if not node.is_fenced)
+
+    def any_live_node_id(self) -> int:
+        """A broker to which clients may send what is the controller's: every broker passes it on."""
+        brokers = self.image.cluster.brokers
+        live = [node_id for node_id, node in brokers.items() if not node.fenced]
+        return self.environment.random.choice(live) if live else -1
+
+    def ask_controller(self, request: object) -> Pending[Response]:
+        """Pass a request on to the active controller; its answer is the reply."""
+        reply: Pending[Response] = Pending()
+        self.quorum.submit(request, reply.complete)
+        return reply
+
+    def create_topic(
+        self, name: str, partitions: int = -1, replication_factor: int = -1, configs: dict[str, str] | None = None
+    ) -> None:
+        """Have a topic created, without waiting; -1 is the default. Asking again meanwhile does nothing."""
+        if name in self._topics_being_created:
+            return
+        self._topics_being_created[name] = None
+
+        def created(response: CreateTopicsResponse) -> None:
+            del self._topics_being_created[name]
+            for topic in response.topics:
+                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    log.warning("topic %s was not created: %s", name, topic.error_message)
+
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        self.quorum.submit(CreateTopicsRequest(topics=[topic]), created)
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Run a coroutine under supervision."""
+        self.tasks.spawn(work)
+
+    # Life
+
+    async def start(self) -> None:
+        """Bind, load, join the cluster, serve. Raises what makes it impossible, with nothing left running."""
+        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        for each in self.config.listeners:
+            role = Role.CONTROLLER if each.name in self.config.controller_listener_names else Role.BROKER
+            listener = Listener(
+                self,
+                each.name,
+                each.host or None,
+                each.port,
+                role,
+                receive_buffer,
+                request_size_max=self.config.integer("socket.request.max.bytes"),
+                idle_ms_max=self.config.integer("connections.max.idle.ms"),
+            )
+            await listener.bind()
+            self.listeners.append(listener)
+        await self.quorum.start()
+        await self.follower.start()
+        self.registration = Registration(
+            self._identity(),
+            self.quorum,
+            self.config.integer("broker.heartbeat.interval.ms"),
+            lambda: self.image.provenance.end_offset - 1,
+        )
+        self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, lambda: self.registration.epoch)
+        await self.registration.register()
+        self.spawn(self.registration.keep_alive())
+        for job in self.log_jobs.jobs():
+            self.tasks.every(job)
+        self.log_jobs.remove_later(self.logs.left_to_remove(), 0)
+        for listener in self.listeners:
+            await listener.accept()
+
+    async def stop(self) -> None:
+        """Leave cleanly: no new requests, leadership handed over, logs flushed, a mark that no recovery is needed."""
+        await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
+        for listener in self.listeners:
+            await listener.stop()
+        await self.tasks.stop()
+        await self.quorum.stop()
+        await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
+
+    def _identity(self) -> Identity:
+        return Identity(
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.environment.entropy(16),
+            rack=self.config.text_or_none("broker.rack"),
+            listeners=[
+                broker_registration.Listener(
+                    name=each.name,
+                    host=each.host,
+                    port=each.port,
+                    security_protocol=SECURITY_PROTOCOL_IDS[each.security_protocol],
+                )
+                for each in self.config.advertised_listeners
+            ],
+            features=[
+                broker_registration.Feature(name=name, min_supported_version=first, max_supported_version=last)
+                for name, (first, last) in SUPPORTED_FEATURES.items()
+                if last > 0
+            ],
+            directory_ids=self.logs.directory_ids,
+            previous_epoch=self.logs.previous_broker_epoch,
+        )
+
+    def _log_failed(self, failed: Log, error: OSError) -> None:
+        """After a failed sync nobody knows what the disk holds: stop rather than guess."""
+        self.environment.halt(f"cannot make {failed.directory} durable: {error}")

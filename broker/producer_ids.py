@@ -1,0 +1,46 @@
+"""Producer ids: handed out one by one from a block that the controller leases to this broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+Receiver = Callable[[ErrorCode, int], None]
+"""Gets (NONE, producer id) or (why not, -1)."""
+Lease = Callable[[AllocateProducerIdsRequest, Callable[[AllocateProducerIdsResponse], None]], None]
+"""Sends a request to the controller and hands over its answer."""
+
+
+class ProducerIds:
+    """While a block is on its way, those who ask wait in line."""
+
+    def __init__(self, lease: Lease, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._lease = lease
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._block = range(0)
+        self._waiting: list[Receiver] = []
+
+    def next(self, receiver: Receiver) -> None:
+        """Give the receiver an id never given before, now or when the next block is there."""
+        if self._block:
+            producer_id = self._block[0]
+            self._block = self._block[1:]
+            receiver(ErrorCode.NONE, producer_id)
+            return
+        self._waiting.append(receiver)
+        if len(self._waiting) == 1:
+            request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+            self._lease(request, self._leased)
+
+    def _leased(self, response: AllocateProducerIdsResponse) -> None:
+        waiting, self._waiting = self._waiting, []
+        if response.error_code != ErrorCode.NONE:
+            for receiver in waiting:
+                receiver(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+            return
+        self._block = range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+        for receiver in waiting:
+            self.next(receiver)

@@ -1,0 +1,131 @@
+"""This broker's life as the controller sees it: registered, alive by heartbeats, unfenced when caught up, shut down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from protocol.errors import ErrorCode
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+log = logging.getLogger("moldau.registration")
+
+Response = TypeVar("Response")
+
+UNREGISTERED: Final = -1
+
+
+class RegistrationRefused(Exception):
+    """The controller does not take this broker: the node cannot serve."""
+
+
+class Controller(Protocol):
+    """The way to the active controller."""
+
+    def submit(self, request: object, reply: Callable[..., None]) -> None:
+        """Send a request; the reply is called once, on the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a broker says of itself when it registers."""
+
+    node_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    rack: str | None
+    listeners: Sequence[Listener]
+    features: Sequence[Feature]
+    directory_ids: Sequence[bytes]
+    previous_epoch: int = UNREGISTERED
+
+
+class Registration:
+    """`metadata_offset` tells how far this broker has followed the metadata log (the last offset it has seen)."""
+
+    def __init__(
+        self, identity: Identity, controller: Controller, heartbeat_ms: int, metadata_offset: Callable[[], int]
+    ) -> None:
+        self.epoch = UNREGISTERED
+        """The broker epoch that the controller gave this incarnation."""
+        self.is_fenced = True
+        self._identity = identity
+        self._controller = controller
+        self._heartbeat_ms = heartbeat_ms
+        self._metadata_offset = metadata_offset
+
+    async def register(self) -> None:
+        """Obtain a broker epoch and be unfenced. Raises `RegistrationRefused`."""
+        identity = self._identity
+        request = BrokerRegistrationRequest(
+            broker_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=identity.incarnation_id,
+            listeners=list(identity.listeners),
+            features=list(identity.features),
+            rack=identity.rack,
+            log_dirs=list(identity.directory_ids),
+            previous_broker_epoch=identity.previous_epoch,
+        )
+        response = await self._ask(request, BrokerRegistrationResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise RegistrationRefused(
+                f"the controller refused broker {identity.node_id}: {ErrorCode(response.error_code).name}"
+            )
+        self.epoch = response.broker_epoch
+        while self.is_fenced:
+            await self._beat()
+            if self.is_fenced:
+                await asyncio.sleep(self._heartbeat_ms / 1000)
+
+    async def keep_alive(self) -> None:
+        """Send heartbeats until cancelled."""
+        while True:
+            await asyncio.sleep(self._heartbeat_ms / 1000)
+            await self._beat()
+
+    async def shut_down(self, patience_ms: int) -> None:
+        """Tell the controller, so that it moves leadership away before we stop; give up after `patience_ms`."""
+        attempts = max(patience_ms // self._heartbeat_ms, 1)
+        for _ in range(attempts):
+            response = await self._beat(want_shut_down=True)
+            if response.should_shut_down or response.error_code != ErrorCode.NONE:
+                return
+            await asyncio.sleep(self._heartbeat_ms / 1000)
+        log.warning("the controller did not release this broker in %d ms; stopping all the same", patience_ms)
+
+    async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._metadata_offset(),
+            want_fence=False,
+            want_shut_down=want_shut_down,
+        )
+        response = await self._ask(request, BrokerHeartbeatResponse)
+        if response.error_code != ErrorCode.NONE:
+            log.warning("a heartbeat was refused: %s", ErrorCode(response.error_code).name)
+        else:
+            self.is_fenced = response.is_fenced
+        return response
+
+    async def _ask(self, request: object, kind: type[Response]) -> Response:
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+        def answer(response: Response) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        self._controller.submit(request, answer)
+        response = await future
+        assert isinstance(response, kind)
+        return response

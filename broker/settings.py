@@ -1,0 +1,42 @@
+"""The settings in force: what the node started with, overlaid with what was changed at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.config.altering import effective
+from broker.config.config import Config
+from broker.config.layers import BrokerLayers
+from broker.config.topics import log_config
+from kraft.image.configs import ResourceType
+from kraft.image.metadata_image import MetadataImage
+from storage.log_config import LogConfig
+
+
+class Settings:
+    """Follows the metadata image; a topic's log takes its settings from here."""
+
+    def __init__(self, config: Config) -> None:
+        self.started_with = config
+        self.config = config
+        self.layers = BrokerLayers.of(config)
+        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        """By a topic's overrides: most topics share theirs, and a log keeps a reference only."""
+
+    def follow(self, image: MetadataImage) -> None:
+        """Take over the dynamic settings of the cluster and of this broker."""
+        default = image.configs.of(ResourceType.BROKER, "")
+        own = image.configs.of(ResourceType.BROKER, str(self.started_with.node_id))
+        if default == self.layers.dynamic_default and own == self.layers.dynamic_broker:
+            return
+        self.layers = BrokerLayers.of(self.started_with, default, own)
+        self.config = effective(self.layers)
+        self._log_configs.clear()
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """What the logs of a topic with these overrides need to know."""
+        key = tuple(sorted(overrides.items()))
+        known = self._log_configs.get(key)
+        if known is None:
+            known = self._log_configs[key] = log_config(self.config, overrides)
+        return known

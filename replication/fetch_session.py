@@ -1,0 +1,157 @@
+"""Incremental fetch sessions (KIP-227): the server remembers what a client reads, so that neither side repeats it.
+
+request (id, epoch)      meaning                             answer
+(any, -1)                last fetch of the session, or none  everything asked for; the session ends
+(any, 0)                 open a session                      everything asked for; a session id where there is room
+(id, n >= 1)             next fetch of the session           only the partitions with news
+unknown id                                                   FETCH_SESSION_ID_NOT_FOUND: the client starts over
+epoch other than next                                        INVALID_FETCH_SESSION_EPOCH: the client starts over
+names where ids were used, or the reverse                    FETCH_SESSION_TOPIC_ID_ERROR: the client starts over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from protocol.schema import ZERO_UUID
+
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+EPOCH_MAX: Final = 0x7FFFFFFF
+NO_SESSION: Final = 0
+
+TopicKey = str | bytes
+"""How the client names a topic: by name up to Fetch 12, by id from 13."""
+PartitionKey = tuple[TopicKey, int]
+
+
+class CachedPartition:
+    """What a session remembers of one partition: the wish, and what was last told."""
+
+    __slots__ = ("had_error", "high_watermark", "log_start_offset", "wish")
+
+    def __init__(self, wish: FetchPartition) -> None:
+        self.wish = wish
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.had_error = False
+
+    def has_news(self, data: PartitionData) -> bool:
+        """Whether the client must hear of this; remembers it as told."""
+        news = (
+            bool(data.records)
+            or data.error_code != ErrorCode.NONE
+            or self.had_error
+            or data.high_watermark != self.high_watermark
+            or data.log_start_offset != self.log_start_offset
+            or data.diverging_epoch is not None
+            or data.preferred_read_replica != -1
+        )
+        self.high_watermark = data.high_watermark
+        self.log_start_offset = data.log_start_offset
+        self.had_error = data.error_code != ErrorCode.NONE
+        return news
+
+
+class FetchSession:
+    """One client's session: its partitions in the order in which they are served."""
+
+    __slots__ = ("epoch", "id", "partitions", "used_ms", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.used_ms = now_ms
+        self.partitions: dict[PartitionKey, CachedPartition] = {}
+
+    def update(self, request: FetchRequest) -> None:
+        """Take the request's changes into the session."""
+        for key, wish in wishes(request):
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = CachedPartition(wish)
+            else:
+                cached.wish = wish
+        for topic in request.forgotten_topics_data:
+            for index in topic.partitions:
+                self.partitions.pop((topic.topic if topic.topic_id == ZERO_UUID else topic.topic_id, index), None)
+
+    def served(self, key: PartitionKey) -> None:
+        """A partition that gave data goes to the end of the line, so that a full reply starves none."""
+        self.partitions[key] = self.partitions.pop(key)
+
+
+class FetchContext:
+    """How one fetch is to be answered: what to read, and under which session."""
+
+    __slots__ = ("error", "session", "wanted")
+
+    def __init__(
+        self,
+        wanted: list[tuple[PartitionKey, FetchPartition]],
+        session: FetchSession | None = None,
+        error: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        self.wanted = wanted
+        self.session = session
+        self.error = error
+
+
+class FetchSessions:
+    """The sessions of one broker, at most `sessions_max`; without room a client is served without a session."""
+
+    def __init__(self, sessions_max: int, eviction_ms: int, random_id: Callable[[], int]) -> None:
+        self._sessions: dict[int, FetchSession] = {}
+        """By id, the least recently used first."""
+        self._sessions_max = sessions_max
+        self._eviction_ms = eviction_ms
+        self._random_id = random_id
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, version: int, now_ms: int) -> tuple[FetchContext, bool]:
+        """(what to read, whether it is an incremental fetch of a known session)."""
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            session = None
+            if request.session_epoch == INITIAL_EPOCH:
+                session = self._create(request, version >= 13, now_ms)
+            return FetchContext(list(wishes(request)), session), False
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), False
+        if request.session_epoch != session.epoch:
+            return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH), False
+        if (version >= 13) != session.uses_topic_ids:
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR), False
+        session.update(request)
+        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.used_ms = now_ms
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        return FetchContext([(key, cached.wish) for key, cached in session.partitions.items()], session), True
+
+    def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        if len(self._sessions) >= self._sessions_max:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.used_ms < self._eviction_ms:
+                return None
+            del self._sessions[oldest.id]
+        session_id = self._random_id()
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random_id()
+        session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms)
+        session.update(request)
+        return session
+
+
+def wishes(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
+    """The partitions that a request names, each under the key of its topic."""
+    for topic in request.topics:
+        key: TopicKey = topic.topic if topic.topic_id == ZERO_UUID else topic.topic_id
+        for partition in topic.partitions:
+            yield (key, partition.partition), partition

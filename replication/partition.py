@@ -1,0 +1,99 @@
+"""A partition as its leader serves it: append, the in-sync set, the high watermark, and who waits for either.
+
+    end offset ──────── where the leader's log ends
+    high watermark ──── what every in-sync replica has: consumers read up to here
+    log start offset ── retention and DeleteRecords move it forward
+
+With the leader alone in sync, the high watermark follows the end offset at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.primitives import BytesLike
+from storage.append_result import AppendResult
+from storage.log import Log
+
+ACKS_ALL: Final = -1
+
+
+class Partition:
+    """One partition that this broker leads."""
+
+    __slots__ = (
+        "_waiters",
+        "high_watermark",
+        "index",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "min_insync_replicas",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, high_watermark: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.isr: tuple[int, ...] = ()
+        self.min_insync_replicas = 1
+        self.high_watermark = high_watermark
+        self._waiters: list[Callable[[], None]] = []
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where no transaction is open, never past the high watermark."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def become_leader(self, leader_id: int, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        """Lead from this epoch on. Everything in the log is committed when the leader is alone in sync."""
+        if leader_epoch > self.leader_epoch:
+            self.log.epochs.assign(leader_epoch, self.log.end_offset)
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+        self._advance()
+
+    def check_leader_epoch(self, epoch: int) -> ErrorCode:
+        """Whether a client that knows this leader epoch (-1: none) talks to the leader it means."""
+        if epoch in (-1, self.leader_epoch):
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def append(self, records: BytesLike, required_acks: int, now_ms: int) -> AppendResult:
+        """Append a client's batch. A refusal is in the result's error; nothing is then written."""
+        if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+            return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
+        result = self.log.append_as_leader(records, self.leader_epoch, now_ms)
+        if result.error is ErrorCode.NONE:
+            self._advance()
+        return result
+
+    def wait(self, waiter: Callable[[], None]) -> None:
+        """Call the waiter at every move of the high watermark, until `forget`."""
+        self._waiters.append(waiter)
+
+    def forget(self, waiter: Callable[[], None]) -> None:
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+    def wake(self) -> None:
+        """Let all waiters look again: the partition is gone, or its leadership is."""
+        for waiter in tuple(self._waiters):
+            waiter()
+
+    def _advance(self) -> None:
+        end_offset = self.log.end_offset
+        if end_offset > self.high_watermark:
+            self.high_watermark = end_offset
+            self.log.on_high_watermark(end_offset)
+            if self._waiters:
+                self.wake()
