@@ -45,6 +45,13 @@ class File(Protocol):
     def sync(self) -> None:
         """Make content and size durable. May take seconds: never called on the event loop."""
 
+    def evict(self) -> None:
+        """Forget what the page cache holds of this file and is not waiting to be written: reads then show the disk.
+
+        For recovery: after a failed sync the cache may still show, as if written, what the disk never took, and it
+        goes on doing so for a process that is started anew.
+        """
+
     def fileno(self) -> int | None:
         """The descriptor for sendfile, None where the bytes are not a kernel's (the simulated disk)."""
 

@@ -9,22 +9,22 @@ from storage.open_file import OpenFile
 class FlushWork:
     """Makes a log durable up to an offset. Run it once: after an error the log is lost to us, never synced again."""
 
-    __slots__ = ("_checkpoint", "_directory", "_files", "_fs", "_paths", "end_offset")
+    __slots__ = ("_checkpoint", "_directories", "_files", "_fs", "_paths", "end_offset")
 
     def __init__(
         self,
         fs: FileSystem,
-        directory: str | None,
         files: list[OpenFile],
         paths: list[str],
         checkpoint: tuple[str, bytes] | None,
+        directories: list[str],
         end_offset: int,
     ) -> None:
         self._fs = fs
-        self._directory = directory
         self._files = files
         self._paths = paths
         self._checkpoint = checkpoint
+        self._directories = directories
         self.end_offset = end_offset
 
     def run(self) -> None:
@@ -35,9 +35,9 @@ class FlushWork:
             try:
                 written = OpenFile(self._fs.open(path))
             except FileNotFoundError:
-                continue  # a snapshot that retention or a truncation took away meanwhile
+                continue  # retention or a truncation took it away meanwhile
             written.file.sync()
         if self._checkpoint is not None:
             write_atomically(self._fs, *self._checkpoint)
-        elif self._directory is not None:
-            self._fs.sync_directory(self._directory)
+        for directory in self._directories:
+            self._fs.sync_directory(directory)

@@ -118,6 +118,9 @@ class LocalFile:
         # Makes the size durable as well: fdatasync(2) leaves out only what reading the data back does not need.
         os.fdatasync(self._descriptor)
 
+    def evict(self) -> None:
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def fileno(self) -> int | None:
         return self._descriptor
 

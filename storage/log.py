@@ -18,7 +18,7 @@ from storage.log_config import LogConfig
 from storage.log_loading import LoadedLog, LogRequest, load_log
 from storage.log_paths import parse_partition_directory
 from storage.open_file import FileSlice
-from storage.partition_metadata import read_topic_id, write_topic_id
+from storage.partition_metadata import write_topic_id
 from storage.producer_state import PRODUCER_EXPIRATION_MS
 from storage.recovery import Report
 from storage.segment import Segment
@@ -58,6 +58,8 @@ class Log:
         "_directory_is_dirty",
         "_end_offset_at_release",
         "_flush_end_offset",
+        "_parent_is_dirty",
+        "_unsynced_paths",
         "active",
         "config",
         "directory",
@@ -83,7 +85,7 @@ class Log:
         self.config = config
         self.topic = name.topic if name else ""
         self.partition = name.partition if name else -1
-        self.topic_id = read_topic_id(fs, directory)
+        self.topic_id = loaded.topic_id
         self.segments = loaded.segments
         self.active = loaded.segments[-1]
         self.log_start_offset = loaded.log_start_offset
@@ -95,7 +97,8 @@ class Log:
         self.failure: OSError | None = None
         self.last_flush_ms = now_ms
         self._boundaries: dict[int, int] = {}  # offset -> position of its batch in the active segment
-        self._directory_is_dirty = True
+        self._directory_is_dirty = self._parent_is_dirty = True
+        self._unsynced_paths: list[str] = []
         self._flush_end_offset = NO_FLUSH
         self._end_offset_at_release = loaded.end_offset
 
@@ -133,9 +136,10 @@ class Log:
         return sum(segment.size for segment in self.segments)
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Write partition.metadata; a directory never changes its topic."""
+        """Write partition.metadata; a directory never changes its topic. Raises OSError."""
         if self.topic_id is None:
-            write_topic_id(self.fs, self.directory, topic_id)
+            self._unsynced_paths.append(write_topic_id(self.fs, self.directory, topic_id))
+            self._directory_is_dirty = True
             self.topic_id = topic_id
         assert self.topic_id == topic_id, f"{self.directory} belongs to another topic"
 
@@ -332,10 +336,13 @@ class Log:
         reached = [segment for segment in self.segments[slot:] if segment.base_offset < end_offset]
         files = [open_file for segment in reached for open_file in segment.files_to_sync()]
         checkpoint = (self.epochs.path, self.epochs.encode()) if self.epochs.is_dirty else None
-        directory = self.directory if self._directory_is_dirty else None
-        work = FlushWork(self.fs, directory, files, self.snapshots.unsynced, checkpoint, end_offset)
-        self.snapshots.unsynced = []
-        self.epochs.is_dirty = self._directory_is_dirty = False
+        directories = [self.directory] if self._directory_is_dirty else []
+        if self._parent_is_dirty:
+            directories.append(self.directory.rpartition("/")[0])
+        paths = self.snapshots.unsynced + self._unsynced_paths
+        work = FlushWork(self.fs, files, paths, checkpoint, directories, end_offset)
+        self.snapshots.unsynced, self._unsynced_paths = [], []
+        self.epochs.is_dirty = self._directory_is_dirty = self._parent_is_dirty = False
         self._flush_end_offset = end_offset
         return work
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from protocol.primitives import MalformedMessage
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
-from storage.log_config import LogConfig
+from storage.log_config import INT64_MAX, LogConfig
 from storage.log_paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
     SEGMENT_SUFFIXES,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     offset_name,
     offset_of_name,
 )
+from storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from storage.producer_snapshot import SnapshotFiles
 from storage.producer_state import ProducerStates
-from storage.recovery import Report, TailRecovery, replay_producers
+from storage.recovery import CorruptLog, Report, TailRecovery, replay_producers
 from storage.segment import Segment
 from storage.text_checkpoint import CorruptCheckpoint
 
@@ -47,6 +50,7 @@ class LoadedLog(NamedTuple):
     epochs: LeaderEpochs
     producers: ProducerStates
     snapshots: SnapshotFiles
+    topic_id: bytes | None
 
 
 def load_log(request: LogRequest) -> LoadedLog:
@@ -55,23 +59,23 @@ def load_log(request: LogRequest) -> LoadedLog:
     fs.make_directories(directory)
     names = remove_leftovers(fs, directory, fs.list_directory(directory))
     segments = open_segments(request, names)
-    epochs = load_epochs(request)
     snapshots = SnapshotFiles(fs, directory, names)
     producers = ProducerStates(request.producer_expiration_ms)
-    if request.clean_shutdown:
-        end_offset = believe(request, segments, snapshots, producers)
-        recovery_point = end_offset
-    else:
-        end_offset = recover(request, segments, epochs, snapshots, producers)
-        recovery_point = min(request.recovery_point, end_offset)
+    try:
+        epochs = load_epochs(request, segments)
+        if request.clean_shutdown:
+            end_offset = recovery_point = believe(request, segments, snapshots, producers, set(names))
+        else:
+            end_offset = recover(request, segments, epochs, snapshots, producers, set(names))
+            recovery_point = min(request.recovery_point, end_offset)
+    except MalformedMessage as error:
+        raise CorruptLog(f"{directory}: {error}, in a place that was flushed") from error
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     if end_offset < log_start_offset:
         request.report(f"{directory}: ends at offset {end_offset}, before its start {log_start_offset}: emptied")
-        segments, end_offset, recovery_point = (
-            start_over(request, segments, log_start_offset),
-            log_start_offset,
-            log_start_offset,
-        )
+        remove_segments(request, segments)
+        segments = [Segment.create(fs, directory, log_start_offset, request.config, request.now_ms)]
+        end_offset = recovery_point = log_start_offset
         producers.clear(end_offset)
         epochs.clear()
     snapshots.remove_after(end_offset)
@@ -79,7 +83,8 @@ def load_log(request: LogRequest) -> LoadedLog:
     epochs.truncate_from_start(log_start_offset)
     for segment in segments:
         segment.release()
-    return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots)
+    topic_id = load_topic_id(request)
+    return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots, topic_id)
 
 
 def remove_leftovers(fs: FileSystem, directory: str, names: list[str]) -> list[str]:
@@ -99,51 +104,66 @@ def remove_leftovers(fs: FileSystem, directory: str, names: list[str]) -> list[s
 def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
     """All segments in order; a new first one in an empty directory."""
     fs, directory, config, now_ms = request.fs, request.directory, request.config, request.now_ms
-    present = set(names)
-    segments = []
-    for name in names:
-        if name.endswith(LOG_SUFFIX):
-            segment = Segment.open(fs, directory, offset_of_name(name), config, now_ms)
-            if (
-                not {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
-                <= present
-            ):
-                request.report(f"{segment.path(LOG_SUFFIX)}: an index is missing: made again")
-                rebuild_indexes(segment)
-            segments.append(segment)
+    offsets = [offset_of_name(name) for name in names if name.endswith(LOG_SUFFIX)]
+    segments = [Segment.open(fs, directory, offset, config, now_ms) for offset in offsets]
     return segments or [Segment.create(fs, directory, request.log_start_offset, config, now_ms)]
 
 
+def replace_missing_indexes(request: LogRequest, segments: list[Segment], names: set[str]) -> None:
+    for segment in segments:
+        expected = {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
+        if not expected <= names and segment.size:
+            request.report(f"{segment.path(LOG_SUFFIX)}: an index is missing: made again")
+            rebuild_indexes(segment)
+
+
 def rebuild_indexes(segment: Segment) -> None:
-    """Make the indexes again from the headers, up to a batch that is not whole: checking the log is recovery's."""
+    """Make the indexes again from the headers. Raises `MalformedMessage`."""
     segment.reset_indexes()
     for position, header in segment.headers():
         segment.note_appended(position, header.size, header.last_offset, header.max_timestamp)
     segment.seal()
 
 
-def load_epochs(request: LogRequest) -> LeaderEpochs:
+def load_epochs(request: LogRequest, segments: list[Segment]) -> LeaderEpochs:
+    """From the checkpoint, or where that is damaged from the batches that need no recovery."""
     try:
         return LeaderEpochs.load(request.fs, request.directory)
     except CorruptCheckpoint as error:
         request.report(f"{error}: leader epochs are read from the batches")
-        return epochs_of_batches(request)
-
-
-def epochs_of_batches(request: LogRequest) -> LeaderEpochs:
     epochs = LeaderEpochs(request.fs, request.directory, [])
-    for name in request.fs.list_directory(request.directory):
-        if name.endswith(LOG_SUFFIX):
-            base_offset = offset_of_name(name)
-            segment = Segment.open(request.fs, request.directory, base_offset, request.config, request.now_ms)
+    trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
+    for segment in segments:
+        if segment.base_offset < trusted_end_offset:
             for _, header in segment.headers():
+                if header.base_offset >= trusted_end_offset:
+                    break
                 if header.partition_leader_epoch > epochs.latest_epoch:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
     return epochs
 
 
-def believe(request: LogRequest, segments: list[Segment], snapshots: SnapshotFiles, producers: ProducerStates) -> int:
+def load_topic_id(request: LogRequest) -> bytes | None:
+    """A crash may have torn the file of a new directory: then the metadata log says again whose it is."""
+    try:
+        return read_topic_id(request.fs, request.directory)
+    except CorruptPartitionMetadata as error:
+        if request.clean_shutdown:
+            raise
+        request.report(f"{error}: removed")
+        request.fs.unlink(f"{request.directory}/{PARTITION_METADATA}")
+        return None
+
+
+def believe(
+    request: LogRequest,
+    segments: list[Segment],
+    snapshots: SnapshotFiles,
+    producers: ProducerStates,
+    names: set[str],
+) -> int:
     """After a clean shutdown: the end offset. An index of the last segment that cannot be right is made again."""
+    replace_missing_indexes(request, segments[:-1], names)
     active = segments[-1]
     if not (active.offset_index.is_sound() and active.time_index.is_sound()):
         request.report(f"{active.path(LOG_SUFFIX)}: an index is damaged: made again")
@@ -159,9 +179,12 @@ def recover(
     epochs: LeaderEpochs,
     snapshots: SnapshotFiles,
     producers: ProducerStates,
+    names: set[str],
 ) -> int:
     """After a crash: check from the recovery point on; the end offset. Segments past a cut leave the list."""
+    directory = request.directory
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset <= request.recovery_point), default=0)
+    replace_missing_indexes(request, segments[:slot], names)
     snapshots.remove_after(request.recovery_point)
     base_offset = segments[slot].base_offset
     load_producers(
@@ -174,13 +197,18 @@ def recover(
         max(base_offset, request.recovery_point),
     )
     tail = TailRecovery(request.recovery_point, producers, epochs, request.report)
-    for recovered_count, segment in enumerate(segments[slot:], 1):
-        if not tail.recover(segment, request.now_ms):
-            remove_segments(request, segments[slot + recovered_count :])
-            del segments[slot + recovered_count :]
+    for number, segment in enumerate(segments[slot:], slot + 1):
+        is_whole = tail.recover(segment, request.now_ms)
+        if number < len(segments):
+            next_base_offset = segments[number].base_offset
+            if not is_whole or not tail.reaches(next_base_offset, may_have_gap=request.config.is_compacted):
+                request.report(f"{directory}: removed the segments from offset {next_base_offset} on")
+                remove_segments(request, segments[number:])
+                del segments[number:]
+                break
     if tail.next_offset < request.recovery_point and segments[-1].size:
         ends = f"ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
-        request.report(f"{request.directory}: {ends}")
+        request.report(f"{directory}: {ends}")
     return tail.next_offset
 
 
@@ -212,8 +240,3 @@ def remove_segments(request: LogRequest, segments: list[Segment]) -> None:
         segment.close()
         for suffix in segment.existing_suffixes():
             request.fs.unlink(segment.path(suffix))
-
-
-def start_over(request: LogRequest, segments: list[Segment], offset: int) -> list[Segment]:
-    remove_segments(request, segments)
-    return [Segment.create(request.fs, request.directory, offset, request.config, request.now_ms)]

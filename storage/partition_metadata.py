@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
-from storage.files import FileSystem, write_atomically
+from storage.files import FileSystem
 from storage.log_paths import PARTITION_METADATA
+from storage.open_file import OpenFile
 
 VERSION = 0
 ZERO_ID = bytes(16)
@@ -51,7 +52,11 @@ def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
     return uuid
 
 
-def write_topic_id(fs: FileSystem, directory: str, topic_id: bytes) -> None:
+def write_topic_id(fs: FileSystem, directory: str, topic_id: bytes) -> str:
+    """Write a new file, which is durable only when the caller has synced it; its path."""
     assert len(topic_id) == 16 and topic_id != ZERO_ID
-    text = f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}"
-    write_atomically(fs, f"{directory}/{PARTITION_METADATA}", text.encode())
+    path = f"{directory}/{PARTITION_METADATA}"
+    opened = OpenFile(fs.open(path, create=True))
+    opened.file.truncate(0)
+    opened.file.append([f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()])
+    return path

@@ -104,6 +104,19 @@ class TailRecovery:
         segment.seal()
         return True
 
+    def reaches(self, next_base_offset: int, *, may_have_gap: bool) -> bool:
+        """Whether the next segment goes on where the last one ended.
+
+        Compaction alone leaves gaps between segments; any other means that the end of the last one never came to the
+        disk. Raises `CorruptLog` where it must have been there.
+        """
+        if self.next_offset == next_base_offset or (may_have_gap and self.next_offset < next_base_offset):
+            return True
+        if self.next_offset < min(self.recovery_point, next_base_offset):
+            missing = f"offsets {self.next_offset} to {next_base_offset - 1} are missing"
+            raise CorruptLog(f"{missing}, but all before offset {self.recovery_point} was flushed")
+        return False
+
     def _start_position(self, segment: Segment) -> int:
         """Where checking begins: the last batch that the index knows to lie below the recovery point, or the start."""
         self.next_offset = segment.base_offset

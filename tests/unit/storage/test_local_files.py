@@ -140,6 +140,14 @@ def test_truncate_cuts_and_appends_go_on_there(file: File) -> None:
     assert file.pread(99, 0) == b"0123ab"
 
 
+def test_evicted_pages_are_read_from_the_disk(file: File) -> None:
+    file.append([b"0123456789"])
+    file.sync()
+    file.evict()
+    assert file.pread_cached(4, 3) in (None, b"3456")
+    assert file.pread(4, 3) == b"3456"
+
+
 def test_open_finds_the_size_and_close_may_repeat(fs: FileSystem, tmp_path: Path) -> None:
     path = f"{tmp_path}/log"
     with pytest.raises(FileNotFoundError):

@@ -1,0 +1,221 @@
+"""One log.dir: its lock, its partitions, its checkpoints.
+
+Opening and closing go through these steps; a crash at any of them leaves the next start to recover.
+
+    open    lock, read and remove .kafka_cleanshutdown, read the checkpoints
+    load    each partition's directory, believed after a clean shutdown and recovered after a crash
+    serve   create, delete (rename at once, remove later), write checkpoints now and then
+    close   write every log out, write the checkpoints, write .kafka_cleanshutdown, unlock
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storage.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
+from storage.files import FileLock, FileSystem, write_atomically
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.log_paths import (
+    DELETE_SUFFIX,
+    PartitionDirectory,
+    parse_partition_directory,
+    partition_directory_name,
+    suffixed_directory_name,
+)
+from storage.offset_checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Offsets,
+    TopicPartition,
+    encode_offsets,
+    read_offsets,
+)
+from storage.producer_state import PRODUCER_EXPIRATION_MS
+from storage.recovery import Report
+from storage.text_checkpoint import CorruptCheckpoint
+
+LOCK = ".lock"
+METADATA_TOPIC = "__cluster_metadata"
+"""Its directory lies among the others and belongs to the quorum."""
+
+
+class CheckpointWork:
+    """Checkpoint files to be written: the blocking half, for a thread."""
+
+    __slots__ = ("_files", "_fs")
+
+    def __init__(self, fs: FileSystem, files: list[tuple[str, bytes]]) -> None:
+        self._fs = fs
+        self._files = files
+
+    def run(self) -> None:
+        """Raises OSError: the directory is then offline."""
+        for path, data in self._files:
+            write_atomically(self._fs, path, data)
+
+
+def make_durable_directory(fs: FileSystem, path: str) -> None:
+    """Create a directory and its parents where missing, so that a crash does not take them back."""
+    missing = []
+    while path and not fs.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    for created in reversed(missing):
+        fs.make_directories(created)
+        fs.sync_directory(created.rpartition("/")[0] or "/")
+
+
+class LogDirectory:
+    __slots__ = (
+        "_lock",
+        "_log_starts",
+        "_recovery_points",
+        "clean_broker_epoch",
+        "fs",
+        "high_watermarks",
+        "logs",
+        "path",
+    )
+
+    def __init__(self, fs: FileSystem, path: str, lock: FileLock, report: Report) -> None:
+        self.fs = fs
+        self.path = path
+        self._lock = lock
+        self.logs: dict[TopicPartition, Log] = {}
+        self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, report)
+        self._log_starts = self._read_checkpoint(LOG_STARTS, report)
+        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS, report)
+        """As they were at the last checkpoint of the process before this one."""
+        self.clean_broker_epoch = read_clean_shutdown(fs, path)
+        """The broker epoch of a clean shutdown (-1 unknown), None after a crash."""
+        remove_clean_shutdown(fs, path)
+
+    @classmethod
+    def open(cls, fs: FileSystem, path: str, report: Report) -> LogDirectory:
+        """Make the directory where missing, and lock it. BlockingIOError: another process serves it."""
+        make_durable_directory(fs, path)
+        lock = fs.lock(f"{path}/{LOCK}")
+        try:
+            return cls(fs, path, lock, report)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def was_clean(self) -> bool:
+        return self.clean_broker_epoch is not None
+
+    # Loading
+
+    def partitions(self, suffix: str = "") -> list[PartitionDirectory]:
+        """The partition directories with a suffix (none: the live ones), the metadata log left out."""
+        found = []
+        for name in self.fs.list_directory(self.path):
+            parsed = parse_partition_directory(name)
+            if parsed is not None and parsed.suffix == suffix and parsed.topic != METADATA_TOPIC:
+                found.append(parsed)
+        return found
+
+    def directories_to_remove(self) -> list[str]:
+        """Partitions whose deletion was not finished: to be removed off the loop."""
+        names = self.fs.list_directory(self.path)
+        parsed = [(name, parse_partition_directory(name)) for name in names]
+        return [f"{self.path}/{name}" for name, found in parsed if found and found.suffix == DELETE_SUFFIX]
+
+    def load(
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        now_ms: int,
+        report: Report,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> Log:
+        """Open the log of a partition, existing or new. Blocks for as long as recovery takes; may run in a thread.
+
+        Raises `CorruptLog` and OSError.
+        """
+        key = (topic, partition)
+        log = Log.open(
+            self.fs,
+            f"{self.path}/{partition_directory_name(topic, partition)}",
+            config,
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_starts.get(key, 0),
+            clean_shutdown=self.was_clean,
+            now_ms=now_ms,
+            report=report,
+            producer_expiration_ms=producer_expiration_ms,
+        )
+        self.logs[key] = log
+        return log
+
+    # Serving
+
+    def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
+        """A new, empty log. Raises OSError."""
+        self._recovery_points.pop((topic, partition), None)
+        self._log_starts.pop((topic, partition), None)
+        log = self.load(topic, partition, config, now_ms, lambda _: None)
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def delete(self, topic: str, partition: int, unique: str) -> str:
+        """Take a log away: rename its directory at once; the path, to be removed off the loop later. Raises OSError."""
+        return self._take_away(topic, partition, unique, DELETE_SUFFIX)
+
+    def set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> str:
+        """Rename a log's directory so that it is kept and not served (`-stray`); its new path. Raises OSError."""
+        return self._take_away(topic, partition, unique, suffix)
+
+    def _take_away(self, topic: str, partition: int, unique: str, suffix: str) -> str:
+        log = self.logs.pop((topic, partition))
+        log.close(0, clean=False)
+        path = f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
+        self.fs.rename(log.directory, path)
+        return path
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> CheckpointWork:
+        """The checkpoints as they are now: run the work off the loop. Without high watermarks theirs stays as it is."""
+        files = [
+            (RECOVERY_POINTS, encode_offsets({key: log.recovery_point for key, log in self.logs.items()})),
+            (LOG_STARTS, encode_offsets(self._hidden_starts())),
+        ]
+        if high_watermarks is not None:
+            files.append((HIGH_WATERMARKS, encode_offsets(high_watermarks)))
+        return CheckpointWork(self.fs, [(f"{self.path}/{name}", data) for name, data in files])
+
+    def _hidden_starts(self) -> Offsets:
+        """Only where the start of a log is not the start of its first segment."""
+        return {
+            key: log.log_start_offset
+            for key, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def close(
+        self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> bool:
+        """Write everything out and unlock; whether the next start may believe the files. Blocks for the syncs."""
+        try:
+            for log in self.logs.values():
+                log.close(now_ms, clean=True)
+            is_clean = all(log.failure is None for log in self.logs.values())
+            self.checkpoint(high_watermarks).run()
+            if is_clean:
+                write_clean_shutdown(self.fs, self.path, broker_epoch)
+        except OSError:
+            is_clean = False
+        self._lock.release()
+        return is_clean
+
+    def _read_checkpoint(self, name: str, report: Report) -> Offsets:
+        """A damaged checkpoint is as none: recovery points of 0 make recovery longer, not wrong."""
+        try:
+            return read_offsets(self.fs, self.path, name)
+        except CorruptCheckpoint as error:
+            report(f"{error}: not used")
+            return {}
