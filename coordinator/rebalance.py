@@ -1,0 +1,135 @@
+"""The join phase of a rebalance: how it begins, how long it lasts, how it ends in a new generation."""
+
+from __future__ import annotations
+
+from coordinator.assignment import share_refusal
+from coordinator.effects import Waiter
+from coordinator.group import Group
+from coordinator.group_state import COMPLETING, EMPTY, PREPARING
+from coordinator.member import Member
+from coordinator.records import group_record
+from coordinator.sessions import expect_heartbeat
+from coordinator.timers import TimerKind
+from coordinator.turn import Turn
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse
+
+NAMED_PROTOCOL_VERSION = 7
+"""From this version of JoinGroup on, no protocol is null; it was empty before."""
+
+
+def join_refusal(waiter: Waiter, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    name = None if waiter.version >= NAMED_PROTOCOL_VERSION else ""
+    return JoinGroupResponse(error_code=error, protocol_name=name, leader="", member_id=member_id)
+
+
+def joined(group: Group, member_id: str, *, with_members: bool) -> JoinGroupResponse:
+    """The generation as a member sees it."""
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member_id,
+        members=group.described_members() if with_members else [],
+    )
+
+
+def refuse_join(turn: Turn, group: Group, member: Member, error: ErrorCode, member_id: str) -> None:
+    """Answer the member's parked join, if there is one."""
+    waiter = group.take_join(member)
+    if waiter is not None:
+        turn.reply(waiter, join_refusal(waiter, error, member_id))
+
+
+def rebalance_or_go_on(turn: Turn, group: Group) -> None:
+    """Something changed: start a rebalance, or see whether this was what the one under way waited for."""
+    if group.state is PREPARING:
+        complete_if_all_joined(turn, group)
+    else:
+        prepare_rebalance(turn, group)
+
+
+def prepare_rebalance(turn: Turn, group: Group) -> None:
+    """Any state but PreparingRebalance → PreparingRebalance."""
+    if group.state is COMPLETING:
+        share_refusal(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    turn.cancel(TimerKind.SYNC, group)
+    is_first = group.state is EMPTY
+    turn.move(group, PREPARING)
+    if is_first:
+        group.grew = False
+        group.delay_ms = turn.config.initial_rebalance_delay_ms
+        group.remaining_delay_ms = max(group.rebalance_timeout_ms - group.delay_ms, 0)
+        turn.schedule(TimerKind.JOIN, group, group.delay_ms)
+    elif group.is_known_to_all:
+        complete_join(turn, group)
+    else:
+        turn.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
+
+
+def is_first_rebalance(group: Group) -> bool:
+    return group.state is PREPARING and group.former_state is EMPTY
+
+
+def complete_if_all_joined(turn: Turn, group: Group) -> None:
+    """The first rebalance of an empty group lasts as long as its delay, whoever is there."""
+    if group.state is PREPARING and not is_first_rebalance(group) and group.is_known_to_all:
+        complete_join(turn, group)
+
+
+def join_time_is_up(turn: Turn, group: Group) -> None:
+    """The join timer fired. Each newcomer during the initial delay prolongs it, up to the rebalance timeout."""
+    assert group.state is PREPARING, "the join timer runs in the join phase"
+    if is_first_rebalance(group) and group.grew and group.remaining_delay_ms > 0:
+        group.grew = False
+        delay_ms = min(turn.config.initial_rebalance_delay_ms, group.remaining_delay_ms)
+        group.remaining_delay_ms = max(group.remaining_delay_ms - group.delay_ms, 0)
+        group.delay_ms = delay_ms
+        turn.schedule(TimerKind.JOIN, group, delay_ms)
+    else:
+        complete_join(turn, group)
+
+
+def complete_join(turn: Turn, group: Group) -> None:
+    """PreparingRebalance → CompletingRebalance, or Empty where nobody is left."""
+    turn.cancel(TimerKind.JOIN, group)
+    for member in list(group.members.values()):
+        if member.joining is None and not member.is_static:
+            turn.cancel(TimerKind.SESSION, group, member.member_id)
+            group.remove(member.member_id)
+    if group.members and not group.elect_joined_leader():
+        # Only static members, and none of them is back: wait until their sessions end.
+        turn.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
+        return
+    group.begin_generation(turn.wall_ms)
+    if not group.members:
+        turn.write(group_record(group, {}, turn.wall_ms))
+        return
+    for member in group.members.values():
+        waiter = group.take_join(member)
+        if waiter is not None:
+            is_leader = member.member_id == group.leader_id
+            turn.reply(waiter, joined(group, member.member_id, with_members=is_leader))
+        expect_heartbeat(turn, group, member)
+        member.is_new = False
+        group.pending_syncs[member.member_id] = None
+    turn.schedule(TimerKind.SYNC, group, group.rebalance_timeout_ms)
+
+
+def sync_time_is_up(turn: Turn, group: Group) -> None:
+    """Members that joined the generation and never asked for their share are out."""
+    if not group.pending_syncs:
+        return
+    for member_id in list(group.pending_syncs):
+        turn.cancel(TimerKind.SESSION, group, member_id)
+        group.remove(member_id)
+    prepare_rebalance(turn, group)
+
+
+def remove_member(turn: Turn, group: Group, member: Member) -> None:
+    """Take a member out, answering what it waits for: it may ask again, as somebody new."""
+    refuse_join(turn, group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
+    share_refusal(turn, group, ErrorCode.UNKNOWN_MEMBER_ID, member)
+    turn.cancel(TimerKind.SESSION, group, member.member_id)
+    group.remove(member.member_id)

@@ -1,0 +1,341 @@
+"""Plays the shell of one shard of the group coordinator and writes down what happens, for transcripts.
+
+Commands (an option that is left out has the default of `REQUEST_DEFAULTS`):
+
+    join g client=a [member= instance= protocols=range,sticky topics=t session= rebalance= v=]
+    sync g member= generation= [plan=a-1:t0,b-2:t1 instance=]      heartbeat g member= generation= [instance=]
+    leave g members=a-1,b-2 [instances=x v=]                       commit g t-0=5 [member= generation= retention= v=]
+    fetch g [topics=t-0,t-1 stable=1]     delete-offsets g topics=t-0     delete g      topic-deleted t
+    describe g      list      wait MS      hold / release      refuse ERROR      reload
+
+The log is a list. Records are committed as soon as they are appended, unless `hold` says that they wait for `release`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from coordinator import events
+from coordinator.effects import Effects, Waiter
+from coordinator.group_config import GroupConfig
+from coordinator.group_shard import GroupShard
+from coordinator.records import GroupChange, OffsetChange, change_of
+from protocol.compiler import encode
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.record_builder import Record
+from protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from tests.support.transcripts import Command
+
+WALL_MS = 1_700_000_000_000
+"""The wall clock when a transcript begins; times in it count from there."""
+
+
+class GroupScribe:
+    """Give an instance's `respond` to `check_transcript`."""
+
+    def __init__(self) -> None:
+        self.config = GroupConfig()
+        self.now_ms = 0
+        self.log: list[tuple[Record, int]] = []
+        self.committed_end_offset = 0
+        self.is_held = False
+        self.refusal = ErrorCode.NONE
+        self.ids_given = 0
+        self.requests = 0
+        self.shard = GroupShard(self.config)
+        self.shard.step(events.Loaded(), 0, WALL_MS)
+
+    def respond(self, command: Command) -> list[str]:
+        handler = getattr(self, "do_" + command.name.replace("-", "_"))
+        return list(handler(command))
+
+    # The shell
+
+    def step(self, event: events.Event) -> Iterator[str]:
+        effects = self.shard.step(event, self.now_ms, WALL_MS + self.now_ms)
+        yield from self.act(effects)
+
+    def act(self, effects: Effects) -> Iterator[str]:
+        if effects.records:
+            if self.refusal is not ErrorCode.NONE:
+                yield f"the log refuses: {self.refusal.name}"
+                error, self.refusal = self.refusal, ErrorCode.NONE
+                yield from self.told(effects)
+                yield from self.step(events.AppendRefused(error))
+                return
+            end_offset = len(self.log) + len(effects.records)
+            self.log += [(record, end_offset) for record in effects.records]
+            yield from (f"write {written(record)}" for record in effects.records)
+            yield from self.told(effects)
+            yield from self.step(events.Appended(end_offset))
+            if not self.is_held:
+                yield from self.commit_log()
+        else:
+            yield from self.told(effects)
+
+    def told(self, effects: Effects) -> Iterator[str]:
+        return (f"tell {token}: {said(response)}" for token, response in effects.replies)
+
+    def commit_log(self) -> Iterator[str]:
+        self.committed_end_offset = len(self.log)
+        yield from self.step(events.Committed(self.committed_end_offset))
+
+    def waiter(self, command: Command, version: int) -> Waiter:
+        self.requests += 1
+        default = command.options.get("client") or command.options.get("member") or f"#{self.requests}"
+        return Waiter(command.options.get("as", default), command.int("v", version))
+
+    # Requests
+
+    def do_join(self, command: Command) -> Iterator[str]:
+        options = command.options
+        names = options.get("protocols", "range").split(",")
+        metadata = subscription(options.get("topics", "t").split(","), options.get("data", ""))
+        request = JoinGroupRequest(
+            group_id=command.arguments[0] if command.arguments else "",
+            session_timeout_ms=command.int("session", 10_000),
+            rebalance_timeout_ms=command.int("rebalance", 30_000),
+            member_id=options.get("member", ""),
+            group_instance_id=options.get("instance"),
+            protocol_type=options.get("type", "consumer"),
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names if name],
+        )
+        self.ids_given += 1
+        client = options.get("client", "client")
+        waiter = self.waiter(command, 9)
+        return self.step(events.Join(waiter, request, client, "/10.0.0.1", str(self.ids_given)))
+
+    def do_sync(self, command: Command) -> Iterator[str]:
+        plan = [part.split(":") for part in command.options.get("plan", "").split(",") if part]
+        request = SyncGroupRequest(
+            group_id=command.arguments[0],
+            generation_id=command.int("generation"),
+            member_id=command.options["member"],
+            group_instance_id=command.options.get("instance"),
+            protocol_type=command.options.get("type", "consumer"),
+            protocol_name=command.options.get("protocol", "range"),
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=work.encode()) for member, work in plan
+            ],
+        )
+        return self.step(events.Sync(self.waiter(command, 5), request))
+
+    def do_heartbeat(self, command: Command) -> Iterator[str]:
+        request = HeartbeatRequest(
+            group_id=command.arguments[0],
+            generation_id=command.int("generation"),
+            member_id=command.options["member"],
+            group_instance_id=command.options.get("instance"),
+        )
+        return self.step(events.Heartbeat(self.waiter(command, 4), request))
+
+    def do_leave(self, command: Command) -> Iterator[str]:
+        members = [MemberIdentity(member_id=name) for name in names_in(command, "members")]
+        members += [MemberIdentity(member_id="", group_instance_id=name) for name in names_in(command, "instances")]
+        request = LeaveGroupRequest(group_id=command.arguments[0], members=members)
+        return self.step(events.Leave(self.waiter(command, 5), request))
+
+    def do_commit(self, command: Command) -> Iterator[str]:
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=int(offset),
+                        committed_metadata="x" * command.int("metadata", 0),
+                    )
+                ],
+            )
+            for key, offset in command.options.items()
+            if "-" in key
+            for topic, index in [topic_partition(key)]
+        ]
+        request = OffsetCommitRequest(
+            group_id=command.arguments[0] if command.arguments else "",
+            generation_id_or_member_epoch=command.int("generation", -1),
+            member_id=command.options.get("member", ""),
+            group_instance_id=command.options.get("instance"),
+            retention_time_ms=command.int("retention", -1),
+            topics=topics,
+        )
+        return self.step(events.CommitOffsets(self.waiter(command, 9), request))
+
+    def do_fetch(self, command: Command) -> Iterator[str]:
+        request = OffsetFetchRequestGroup(group_id=command.arguments[0], topics=None)
+        if "topics" in command.options:
+            request.topics = [
+                OffsetFetchRequestTopics(name=topic, partition_indexes=[index])
+                for topic, index in map(topic_partition, names_in(command, "topics"))
+            ]
+        if "stable" in command.options:
+            yield from self.step(events.FetchStableOffsets(self.waiter(command, 9), request))
+        else:
+            yield said(self.shard.offsets(request))
+
+    def do_delete_offsets(self, command: Command) -> Iterator[str]:
+        request = OffsetDeleteRequest(
+            group_id=command.arguments[0],
+            topics=[
+                OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
+                for topic, index in map(topic_partition, names_in(command, "topics"))
+            ],
+        )
+        return self.step(events.DeleteOffsets(self.waiter(command, 0), request))
+
+    def do_delete(self, command: Command) -> Iterator[str]:
+        request = DeleteGroupsRequest(groups_names=command.arguments)
+        return self.step(events.DeleteGroups(self.waiter(command, 2), request))
+
+    def do_topic_deleted(self, command: Command) -> Iterator[str]:
+        return self.step(events.TopicsDeleted(frozenset(command.arguments)))
+
+    def do_describe(self, command: Command) -> Iterator[str]:
+        group = self.shard.describe(command.arguments[0], command.int("v", 6))
+        members = " ".join(f"{member.member_id}({member.member_assignment.decode()})" for member in group.members)
+        yield (
+            f"{error_name(group.error_code)} {group.group_state} type={group.protocol_type} "
+            f"protocol={group.protocol_data} members=[{members}]"
+        )
+
+    def do_list(self, command: Command) -> Iterator[str]:
+        for group in self.shard.list_groups(names_in(command, "states"), names_in(command, "types")):
+            yield f"{group.group_id} {group.group_state} type={group.protocol_type} kind={group.group_type}"
+
+    # The world
+
+    def do_config(self, command: Command) -> Iterator[str]:
+        values = {key: int(value) for key, value in command.options.items()}
+        self.config = self.shard.config = dataclasses.replace(self.config, **values)
+        yield from ()
+
+    def do_wait(self, command: Command) -> Iterator[str]:
+        until_ms = self.now_ms + int(command.arguments[0])
+        while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= until_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            lines = list(self.step(events.Tick()))
+            if lines:
+                yield f"at {self.now_ms}:"
+                yield from (f"  {line}" for line in lines)
+        self.now_ms = until_ms
+
+    def do_hold(self, command: Command) -> Iterator[str]:
+        self.is_held = True
+        yield from ()
+
+    def do_release(self, command: Command) -> Iterator[str]:
+        self.is_held = False
+        return self.commit_log()
+
+    def do_refuse(self, command: Command) -> Iterator[str]:
+        self.refusal = ErrorCode[command.arguments[0]]
+        yield from ()
+
+    def do_reload(self, command: Command) -> Iterator[str]:
+        """The partition moved away and came back, or the broker was restarted."""
+        self.shard = GroupShard(self.config, self.committed_end_offset)
+        for record, end_offset in self.log:
+            self.shard.replay(record, end_offset)
+        return self.step(events.Loaded())
+
+
+def subscription(topics: list[str], user_data: str) -> bytes:
+    message = ConsumerProtocolSubscription(topics=topics, user_data=user_data.encode())
+    return b"\0\0" + encode(message, 0)
+
+
+def names_in(command: Command, option: str) -> list[str]:
+    return [name for name in command.options.get(option, "").split(",") if name]
+
+
+def topic_partition(text: str) -> tuple[str, int]:
+    topic, _, index = text.rpartition("-")
+    return topic, int(index)
+
+
+def error_name(code: int) -> str:
+    return ErrorCode(code).name
+
+
+def written(record: Record) -> str:
+    """A record as a reader wants it."""
+    match change_of(record):
+        case OffsetChange(group, topic, partition, None):
+            return f"offset of {group} in {topic}-{partition}: none"
+        case OffsetChange(group, topic, partition, value) if value is not None:
+            until = "" if value.expire_ms is None else f" until {value.expire_ms - WALL_MS}"
+            return f"offset of {group} in {topic}-{partition}: {value.offset}{until}"
+        case GroupChange(group, None):
+            return f"group {group}: none"
+        case GroupChange(group, value) if value is not None:
+            members = " ".join(f"{member.member_id}({member.assignment.decode()})" for member in value.members)
+            return (
+                f"group {group}: generation={value.generation} type={value.protocol_type} protocol={value.protocol} "
+                f"leader={value.leader} members=[{members}]"
+            )
+    raise AssertionError(record)
+
+
+def said(response: object) -> str:
+    """A reply as a reader wants it."""
+    match response:
+        case JoinGroupResponse():
+            if response.error_code:
+                return f"{error_name(response.error_code)} member={response.member_id}"
+            members = ",".join(member.member_id for member in response.members)
+            skip = " skip" if response.skip_assignment else ""
+            return (
+                f"joined generation={response.generation_id} protocol={response.protocol_name} "
+                f"leader={response.leader} member={response.member_id} members=[{members}]{skip}"
+            )
+        case SyncGroupResponse():
+            return f"{error_name(response.error_code)} share=({response.assignment.decode()})"
+        case HeartbeatResponse():
+            return error_name(response.error_code)
+        case LeaveGroupResponse():
+            results = [
+                f"{member.member_id or member.group_instance_id}:{error_name(member.error_code)}"
+                for member in response.members
+            ]
+            return " ".join([error_name(response.error_code), *results])
+        case OffsetCommitResponse() | OffsetDeleteResponse():
+            results = [
+                f"{topic.name}-{partition.partition_index}:{error_name(partition.error_code)}"
+                for topic in response.topics
+                for partition in topic.partitions
+            ]
+            error = [error_name(response.error_code)] if isinstance(response, OffsetDeleteResponse) else []
+            return " ".join(error + results)
+        case OffsetFetchResponseGroup():
+            results = [
+                f"{topic.name}-{partition.partition_index}={partition.committed_offset}"
+                for topic in response.topics
+                for partition in topic.partitions
+            ]
+            return " ".join([error_name(response.error_code), *results])
+        case DeleteGroupsResponse():
+            return " ".join(f"{result.group_id}:{error_name(result.error_code)}" for result in response.results)
+    raise AssertionError(response)
