@@ -1,6 +1,7 @@
 """confluent-kafka's admin client as driver operations."""
 
 # mypy: disable-error-code="attr-defined,no-any-return,no-untyped-call"
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -27,7 +28,6 @@ from confluent_kafka.admin import (
 
 from tests.conformance.drivers.librdkafka import error_name
 from tests.conformance.outcome import Refused
-
 
 K = TypeVar("K")
 V = TypeVar("V")

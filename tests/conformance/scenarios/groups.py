@@ -91,8 +91,12 @@ def come_and_go(session: Session, strategy: str) -> Crowd:
     return crowd
 
 
+def eager_strategy(session: Session) -> str:
+    return "range" if session.can("strategy range") else "roundrobin"
+
+
 def eager(session: Session) -> None:
-    crowd = come_and_go(session, "range")
+    crowd = come_and_go(session, eager_strategy(session))
     crowd.leave("b")
     crowd.until_shares(a=4)
     crowd.send(40)
@@ -122,7 +126,7 @@ def cooperative(session: Session) -> None:
 
 
 def resume(session: Session) -> None:
-    crowd = Crowd(session, "range")
+    crowd = Crowd(session, eager_strategy(session))
     crowd.send(40)
     crowd.join("a")
     crowd.until_all_seen()
@@ -137,7 +141,7 @@ def resume(session: Session) -> None:
 
 def static(session: Session) -> None:
     session.needs("static members")
-    crowd = Crowd(session, "range")
+    crowd = Crowd(session, eager_strategy(session))
     crowd.join("a", instance_id="first", session_timeout_ms=30_000)
     crowd.until_shares(a=4)
     crowd.join("b", instance_id="second", session_timeout_ms=30_000)
@@ -157,7 +161,7 @@ def static(session: Session) -> None:
 
 
 def described(session: Session) -> None:
-    crowd = Crowd(session, "range")
+    crowd = Crowd(session, eager_strategy(session))
     crowd.send(8)
     crowd.join("a")
     crowd.join("b")

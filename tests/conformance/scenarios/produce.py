@@ -52,6 +52,8 @@ def round_trip(codec: str, session: Session) -> None:
         expect([record.offset for record in read] == list(range(len(records))), "offsets are not 0, 1, 2, ...")
     if session.data is not None:
         stored = codecs_stored(session.data, f"{topic}-0")
+        if not session.can("whole batches"):
+            stored = stored - {"none"} or stored  # librdkafka leaves a batch alone that compression does not shrink
         expect(stored == {codec}, f"the segment holds {sorted(stored)} instead of {codec}")
 
 
@@ -78,7 +80,8 @@ def large(session: Session) -> None:
     sent = [Record(bytes([index]) * (900_000 * index), b"%d" % index) for index in (1, 3, 8)]
     if not session.can("binary"):
         sent = [Record(b"%d" % index * (900_000 * index), b"%d" % index) for index in (1, 3, 8)]
-    session.client.produce(topic, sent)
+    for record in sent:
+        session.client.produce(topic, [record])
     same_records(session.client.consume(topic, count=3), sent, timed=False)
 
 
@@ -87,7 +90,9 @@ def empty_is_not_null(session: Session) -> None:
     topic = session.topic()
     sent = [Record(None, b"k1"), Record(b"", b"k2"), Record(b"v", None), Record(b"v", b""), Record(None, None)]
     if not session.can("empty keys"):
-        sent = [record for record in sent if record.key != b"" and record.content()[1:3] != (None, None)]
+        sent = [record for record in sent if record.key != b""]
+    if not session.can("null records"):
+        sent = [record for record in sent if record.key is not None or record.value is not None]
     session.client.produce(topic, sent)
     same_records(session.client.consume(topic, count=len(sent)), sent, timed=False)
 
