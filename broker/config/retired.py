@@ -53,3 +53,13 @@ def refusal_of(name: str) -> str | None:
 def advice_for(name: str) -> str | None:
     """What to do about a retired name that has no effect; None for a name that never existed."""
     return _IGNORED.get(name)
+
+
+def every_refused() -> dict[str, str]:
+    """The refused names and prefixes, each with what to do."""
+    return _REFUSED | {f"{prefix}*": _NO_ZOOKEEPER for prefix in _REFUSED_PREFIXES}
+
+
+def every_ignored() -> dict[str, str]:
+    """The names without effect, each with what to do."""
+    return dict(_IGNORED)

@@ -115,7 +115,7 @@ socket.connection.setup.timeout.ms  long  10000  any  accepted:single  read-only
     First wait for a connection that this node opens.
 socket.connection.setup.timeout.max.ms  long  30000  any  accepted:single  read-only
     Longest wait for a connection that this node opens.
-connections.max.idle.ms  long  600000  any  accepted:limits  read-only
+connections.max.idle.ms  long  600000  any  honoured  read-only
     Connections without a request for this long are closed.
 connection.failed.authentication.delay.ms  int  100  0..  accepted:sasl  read-only
     Pause before a connection that failed to authenticate is closed.

@@ -1,0 +1,1 @@
+"""What `moldau dump-log` shows of each kind of file."""

@@ -1,0 +1,124 @@
+"""Side files: indexes, producer snapshots, checkpoints and the small files of a directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from broker.cli.dump.json_values import Json, shown_id
+from storage import offset_index, producer_snapshot, time_index, transaction_index
+from storage.partition_metadata import parse_uuid
+from storage.text_checkpoint import CorruptCheckpoint, parse_checkpoint
+
+
+def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
+    """A line for each entry; the room that an active segment keeps free at the end is left out."""
+    base_offset = int(path.name.partition(".")[0])
+    for slot, (delta, position) in enumerate(
+        offset_index.ENTRY.iter_unpack(_whole_entries(path, offset_index.ENTRY.size))
+    ):
+        if delta == 0 and slot > 0:
+            return
+        if (delta, position) != (0, 0):
+            yield {"type": "offset_index_entry", "offset": base_offset + delta, "position": position}
+
+
+def dump_time_index(path: Path) -> Iterator[dict[str, Json]]:
+    """A line for each entry; the room that an active segment keeps free at the end is left out."""
+    base_offset = int(path.name.partition(".")[0])
+    for timestamp, delta in time_index.ENTRY.iter_unpack(_whole_entries(path, time_index.ENTRY.size)):
+        if (timestamp, delta) == (0, 0):
+            return
+        yield {"type": "time_index_entry", "timestamp": timestamp, "offset": base_offset + delta}
+
+
+def dump_transaction_index(path: Path) -> Iterator[dict[str, Json]]:
+    """A line for each aborted transaction."""
+    entry = transaction_index.ENTRY
+    for version, producer_id, first, last, stable in entry.iter_unpack(_whole_entries(path, entry.size)):
+        yield {
+            "type": "aborted_transaction",
+            "version": version,
+            "producer_id": producer_id,
+            "first_offset": first,
+            "last_offset": last,
+            "last_stable_offset": stable,
+        }
+
+
+def dump_producer_snapshot(path: Path) -> Iterator[dict[str, Json]]:
+    """A line for each producer."""
+    data = path.read_bytes()
+    try:
+        producer_snapshot.decode_snapshot(data)
+    except producer_snapshot.CorruptSnapshot as problem:
+        yield {"type": "problem", "problem": str(problem)}
+        return
+    for fields in producer_snapshot.ENTRY.iter_unpack(data[producer_snapshot.HEADER.size :]):
+        producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, open_offset = fields
+        yield {
+            "type": "producer",
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "last_sequence": last_sequence,
+            "last_offset": last_offset,
+            "offset_delta": offset_delta,
+            "last_timestamp": timestamp,
+            "coordinator_epoch": coordinator_epoch,
+            "open_transaction_offset": open_offset,
+        }
+
+
+def dump_offset_checkpoint(path: Path) -> Iterator[dict[str, Json]]:
+    """A line for each partition of a directory's checkpoint."""
+    for line in _checkpoint_lines(path):
+        if isinstance(line, dict):
+            yield line
+            continue
+        topic, partition, offset = line.rsplit(" ", 2)
+        yield {
+            "type": "offset_checkpoint_entry",
+            "topic": topic,
+            "partition": int(partition),
+            "offset": int(offset),
+        }
+
+
+def dump_leader_epochs(path: Path) -> Iterator[dict[str, Json]]:
+    """A line for each leader epoch of a partition."""
+    for line in _checkpoint_lines(path):
+        if isinstance(line, dict):
+            yield line
+            continue
+        epoch, start_offset = line.split()
+        yield {"type": "leader_epoch", "epoch": int(epoch), "start_offset": int(start_offset)}
+
+
+def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
+    """One line with the settings of partition.metadata or meta.properties."""
+    from broker.config.properties import read_properties
+
+    settings: dict[str, Json] = {**read_properties(path.read_text("utf-8"))}
+    topic_id = settings.get("topic_id")
+    if isinstance(topic_id, str):
+        settings["topic_id"] = shown_id(parse_uuid(topic_id))
+    yield {"type": path.name, **settings}
+
+
+def dump_json(path: Path) -> Iterator[dict[str, Json]]:
+    """One line with a file that is JSON itself: quorum-state, .kafka_cleanshutdown."""
+    content: Json = json.loads(path.read_text("utf-8"))
+    yield {"type": path.name, "content": content}
+
+
+def _checkpoint_lines(path: Path) -> Iterator[str | dict[str, Json]]:
+    try:
+        yield from parse_checkpoint(path.read_bytes(), str(path))
+    except CorruptCheckpoint as problem:
+        yield {"type": "problem", "problem": str(problem)}
+
+
+def _whole_entries(path: Path, entry_size: int) -> bytes:
+    data = path.read_bytes()
+    return data[: len(data) - len(data) % entry_size]

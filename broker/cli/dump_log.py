@@ -1,0 +1,114 @@
+"""`moldau dump-log`: show log files, indexes and checkpoints as JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.cli.invocation import CommandError, Invocation
+
+if TYPE_CHECKING:
+    from broker.cli.dump.json_values import Json
+
+DESCRIPTION: Final = """\
+Show what is in the files of a log, one JSON object a line: batches (with --deep their records), indexes, producer
+snapshots, checkpoints, snapshots of the metadata log. Records of __cluster_metadata and __consumer_offsets are decoded.
+
+A directory stands for the files in it that this command knows. The broker may be running."""
+EPILOG: Final = """\
+examples:
+  moldau dump-log data/orders-0
+  moldau dump-log --deep data/__cluster_metadata-0/00000000000000000000.log
+  moldau dump-log data/orders-0/*.index | jq -c '[.offset, .position]'
+
+The exit status is 1 where something is not as it should be; such a line has "problem" or "is_valid": false."""
+
+_CHECKPOINTS: Final = (
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+_PROPERTIES: Final = ("partition.metadata", "meta.properties")
+_JSON_FILES: Final = ("quorum-state", ".kafka_cleanshutdown")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the subcommand takes."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="files, or directories of them")
+    parser.add_argument("--deep", action="store_true", help="show the records of each batch too")
+    parser.add_argument(
+        "--contents",
+        choices=("auto", "plain", "metadata", "offsets"),
+        default="auto",
+        help="what the records hold (default: by the name of the directory)",
+    )
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Dump the files; 1 where one of them is not sound."""
+    from json import dumps
+
+    is_sound = True
+    for path in _files(arguments.files):
+        try:
+            for line in dump_file(path, arguments.contents, deep=arguments.deep):
+                is_sound = is_sound and "problem" not in line and line.get("is_valid") is not False
+                invocation.out.say(dumps({"file": str(path), **line}, ensure_ascii=False))
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise CommandError(f"{path} cannot be read: {problem.strerror}") from None
+        except ValueError as problem:
+            is_sound = False
+            invocation.out.say(dumps({"file": str(path), "type": "problem", "problem": str(problem)}))
+    return 0 if is_sound else 1
+
+
+def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Json]]:
+    """The lines of one file, by its name. Raises CommandError for a name that means nothing here."""
+    from broker.cli.dump import side_files
+    from broker.cli.dump.batches import dump_batches
+    from broker.cli.dump.record_contents import METADATA_TOPIC, OFFSETS_TOPIC, Contents
+
+    name = path.name.removesuffix(".deleted")
+    if name.endswith((".log", ".checkpoint")):
+        topic = path.absolute().parent.name.rpartition("-")[0]
+        by_topic = {METADATA_TOPIC: Contents.METADATA, OFFSETS_TOPIC: Contents.OFFSETS}
+        guessed = Contents.METADATA if name.endswith(".checkpoint") else by_topic.get(topic, Contents.PLAIN)
+        return dump_batches(path, guessed if contents == "auto" else Contents(contents), deep=deep)
+    by_suffix = {
+        ".index": side_files.dump_offset_index,
+        ".timeindex": side_files.dump_time_index,
+        ".txnindex": side_files.dump_transaction_index,
+        ".snapshot": side_files.dump_producer_snapshot,
+    }
+    for suffix, dump in by_suffix.items():
+        if name.endswith(suffix):
+            return dump(path)
+    if name in _CHECKPOINTS:
+        return side_files.dump_offset_checkpoint(path)
+    if name == "leader-epoch-checkpoint":
+        return side_files.dump_leader_epochs(path)
+    if name in _PROPERTIES:
+        return side_files.dump_properties(path)
+    if name in _JSON_FILES:
+        return side_files.dump_json(path)
+    raise CommandError(f"{path} is not a file of a log: nothing is known of its name")
+
+
+def _files(names: list[str]) -> Iterator[Path]:
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            yield from sorted(each for each in path.iterdir() if each.is_file() and _is_known(each.name))
+        else:
+            yield path
+
+
+def _is_known(name: str) -> bool:
+    suffixes = (".log", ".checkpoint", ".index", ".timeindex", ".txnindex", ".snapshot")
+    known = (*_CHECKPOINTS, *_PROPERTIES, *_JSON_FILES, "leader-epoch-checkpoint")
+    return name in known or name.removesuffix(".deleted").endswith(suffixes)

@@ -1,0 +1,59 @@
+"""An invocation: the outside world of one run of the command, so that a test can stand in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from broker.config import Config
+
+
+class CommandError(Exception):
+    """Why a command cannot do what it was asked: the lines to show, the first of them the point."""
+
+    def __init__(self, message: str, *details: str) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """Where a command writes, and the variables that it was started with."""
+
+    out: Terminal
+    errors: Terminal
+    variables: Mapping[str, str]
+
+
+def load_config(file: str | None, data: str | None, overrides: list[str], variables: Mapping[str, str]) -> Config:
+    """The configuration of a node: file (or a ready node of one), then environment, then command line."""
+    from broker.config import Config, ConfigError
+    from broker.config.sources import MalformedOverride, from_environment, read_overrides, single_node_defaults
+
+    settings = single_node_defaults("./data") if file is None else read_file(file)
+    settings |= from_environment(variables)
+    if data is not None:
+        settings["log.dirs"] = data
+    try:
+        settings |= read_overrides(overrides)
+        return Config.load(settings)
+    except MalformedOverride as problem:
+        raise CommandError(str(problem)) from None
+    except ConfigError as refusal:
+        what = "the built-in configuration" if file is None else file
+        raise CommandError(f"{what} cannot be used", *refusal.problems) from None
+
+
+def read_file(file: str) -> dict[str, str]:
+    """The settings in a properties file."""
+    from broker.config.properties import MalformedProperties, read_properties
+
+    try:
+        return read_properties(Path(file).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, MalformedProperties) as problem:
+        raise CommandError(f"{file} cannot be read: {getattr(problem, 'strerror', None) or problem}") from None

@@ -1,0 +1,26 @@
+"""The terminal: colours where somebody looks at them, plain text everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TextIO
+
+_CODES: Final = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}
+
+
+class Terminal:
+    """A stream that people or programs read."""
+
+    def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
+        self._stream = stream
+        self._is_coloured = stream.isatty() and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
+
+    def painted(self, text: str, *styles: str) -> str:
+        """The text in these styles, where the stream shows them."""
+        if not self._is_coloured:
+            return text
+        return f"\033[{';'.join(_CODES[style] for style in styles)}m{text}\033[0m"
+
+    def say(self, text: str, *styles: str) -> None:
+        """Write a line."""
+        print(self.painted(text, *styles), file=self._stream)

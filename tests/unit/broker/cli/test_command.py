@@ -1,0 +1,127 @@
+"""The command moldau: its help, its settings and its refusals."""
+
+from __future__ import annotations
+
+import io
+from ast import literal_eval
+from pathlib import Path
+
+import pytest
+
+from broker.cli import main
+from broker.cli.command import parser
+from broker.cli.invocation import CommandError, load_config
+from broker.cli.terminal import Terminal
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_is_for_terminals_whose_owner_does_not_object() -> None:
+    assert Terminal(Tty(), {}).painted("x", "red") == "\033[31mx\033[0m"
+    assert Terminal(Tty(), {"NO_COLOR": ""}).painted("x", "red") == "\033[31mx\033[0m"
+    assert Terminal(Tty(), {"NO_COLOR": "1"}).painted("x", "red") == "x"
+    assert Terminal(Tty(), {"TERM": "dumb"}).painted("x", "red") == "x"
+    assert Terminal(io.StringIO(), {}).painted("x", "red") == "x"
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["format"], ["dump-log"], ["version"]])
+def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([*command, "--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert command == ["version"] or "examples:" in shown
+
+
+def test_the_version_names_apache_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert "Apache Kafka 4.3.1" in capsys.readouterr().out
+
+
+def test_a_later_source_of_settings_wins(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.quorum.bootstrap.servers=h:9093\n"
+        "log.dirs=/file\nnum.partitions=2\nlog.segment.bytes=2000000\nlog.retention.hours=1\n"
+    )
+    variables = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_LOG_SEGMENT_BYTES": "3000000", "KAFKA_LOG_DIRS": "/variable"}
+    config = load_config(str(file), "/data", ["num.partitions=4"], variables)
+    assert config.integer("log.retention.hours") == 1
+    assert config.integer("log.segment.bytes") == 3_000_000
+    assert config.integer("num.partitions") == 4
+    assert config.log_dirs == ("/data",)
+
+
+def test_a_node_without_a_file_keeps_its_data_here() -> None:
+    assert load_config(None, None, [], {}).log_dirs == ("./data",)
+
+
+def test_every_problem_with_the_settings_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_NUM_IO_THREADS", "0")
+    assert main(["serve", "--data", str(tmp_path), "--override", "zookeeper.connect=localhost:2181"]) == 1
+    shown = capsys.readouterr().err
+    assert "Value must be at least 1" in shown
+    assert "zookeeper.connect=localhost:2181 is refused" in shown
+    assert "moldau format" in shown
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(CommandError, match="/nowhere cannot be read: No such file"):
+        load_config("/nowhere", None, [], {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-t", "abc"], "cluster id 'abc' is not the base64 form of 16 bytes"),
+        (["-f", "metadata.version"], "--feature takes name=level"),
+        (["-f", "metadata.version=x"], "--feature takes name=level"),
+        (["-f", "a=1", "-f", "a=2"], "--feature a is given twice"),
+        (["--no-initial-controllers"], "a quorum of several controllers is not part of this version"),
+        (["--initial-controllers", "1@h:1:x"], "a quorum of several controllers is not part of this version"),
+        (["--release-version", "3.9"], "this version writes 4.3-IV0 only"),
+        (["--add-scram", "x"], "SASL is not part of this version"),
+    ],
+)
+def test_format_refuses_what_it_cannot_do(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["format", "--data", str(tmp_path / "data"), *arguments]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_format_wants_to_know_which_quorum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.quorum.bootstrap.servers=h:9093\n"
+    )
+    assert main(["format", "-c", str(file), "-t", "MkU3OEVBNTcwNTJENDM2Qk"]) == 1
+    assert "give --standalone" in capsys.readouterr().err
+
+
+def test_standalone_excludes_the_other_quorums(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["format", "--standalone", "--no-initial-controllers"])
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_asking_for_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import sys\nfrom broker.cli.command import parser\nparser()\n"
+        "print([name for name in sys.modules if name.split('.')[0] in "
+        "('asyncio', 'uvloop', 'protocol', 'storage', 'kraft', 'coordinator', 'lz4', 'zstandard', 'json')])"
+    )
+    root = Path(__file__).parents[4]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    assert literal_eval(done.stdout) == []

@@ -1,0 +1,316 @@
+"""What may change at run time, what a topic takes over, and what DescribeConfigs tells of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config import Config
+from broker.config.altering import Alteration, AlterOperation, Refusal, altered, broker_refusal, effective
+from broker.config.catalogue import broker_catalogue, group_catalogue, topic_catalogue
+from broker.config.describing import (
+    Described,
+    describe_broker,
+    describe_broker_defaults,
+    describe_resource,
+    describe_topic,
+)
+from broker.config.layers import BrokerLayers, ConfigSource, Synonym
+from broker.config.topics import log_config, topic_defaults, topic_refusal, topic_warnings
+from protocol.compression import Codec
+from protocol.errors import ErrorCode
+from protocol.record_batch import TimestampType
+
+STATIC = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "log.dirs": "/data",
+    "log.retention.minutes": "600",
+    "log.roll.hours": "5",
+}
+CONFIG = Config.load(STATIC)
+LAYERS = BrokerLayers.of(CONFIG)
+
+
+def broker_entry(name: str, layers: BrokerLayers = LAYERS) -> Described:
+    (entry,) = [each for each in describe_broker(effective(layers), layers) if each.name == name]
+    return entry
+
+
+def topic_entry(name: str, overrides: dict[str, str], layers: BrokerLayers = LAYERS) -> Described:
+    entries = describe_topic(topic_defaults(effective(layers)), layers, overrides)
+    (entry,) = [each for each in entries if each.name == name]
+    return entry
+
+
+def synonyms(entry: Described) -> list[tuple[str, str | None, ConfigSource]]:
+    return [(each.name, each.value, each.source) for each in entry.synonyms]
+
+
+# --- what is described; observed of Apache Kafka 4.3.1 with the same settings ---
+
+
+def test_a_static_setting_names_its_source_and_its_default() -> None:
+    entry = broker_entry("log.roll.hours")
+    assert (entry.value, entry.source, entry.is_read_only) == ("5", ConfigSource.STATIC_BROKER, True)
+    assert synonyms(entry) == [
+        ("log.roll.hours", "5", ConfigSource.STATIC_BROKER),
+        ("log.roll.hours", "168", ConfigSource.DEFAULT),
+    ]
+
+
+def test_the_two_names_of_a_node_are_both_static() -> None:
+    assert broker_entry("broker.id").source is broker_entry("node.id").source is ConfigSource.STATIC_BROKER
+    assert broker_entry("broker.id").value == "1"
+
+
+def test_a_duration_that_only_another_unit_sets_has_no_value_of_its_own() -> None:
+    entry = broker_entry("log.retention.ms")
+    assert (entry.value, entry.source, entry.synonyms) == (None, ConfigSource.DEFAULT, ())
+
+
+def test_what_is_set_at_run_time_hides_what_is_below() -> None:
+    layers = BrokerLayers.of(
+        CONFIG, {"log.segment.bytes": "2000000", "log.retention.ms": "777777"}, {"log.segment.bytes": "3000000"}
+    )
+    entry = broker_entry("log.segment.bytes", layers)
+    assert entry.value == "3000000"
+    assert synonyms(entry) == [
+        ("log.segment.bytes", "3000000", ConfigSource.DYNAMIC_BROKER),
+        ("log.segment.bytes", "2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.segment.bytes", "1073741824", ConfigSource.DEFAULT),
+    ]
+    retention = topic_entry("retention.ms", {}, layers)
+    assert (retention.value, retention.source) == ("777777", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    assert synonyms(retention) == [
+        ("log.retention.ms", "777777", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.minutes", "600", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT),
+    ]
+
+
+def test_a_secret_is_sensitive_and_never_shown() -> None:
+    layers = BrokerLayers.of(CONFIG, {}, {"sasl.jaas.config": "swordfish"})
+    entry = broker_entry("sasl.jaas.config", layers)
+    assert (entry.value, entry.is_sensitive, entry.type) == (None, True, 9)
+    assert "swordfish" not in repr(entry)
+
+
+def test_a_name_that_nobody_knows_is_shown_without_its_value() -> None:
+    layers = BrokerLayers.of(CONFIG, {"unknown.thing": "5"})
+    entry = broker_entry("unknown.thing", layers)
+    assert (entry.value, entry.is_sensitive, entry.is_read_only, entry.type) == (None, True, True, 0)
+    assert entry.synonyms == (Synonym("unknown.thing", None, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
+
+
+def test_the_resource_without_a_name_shows_what_is_set_for_all_brokers() -> None:
+    layers = BrokerLayers.of(CONFIG, {"log.segment.bytes": "2000000"}, {"log.segment.bytes": "3000000"})
+    (entry,) = describe_broker_defaults(layers)
+    assert (entry.name, entry.value, entry.source) == (
+        "log.segment.bytes",
+        "2000000",
+        ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    )
+
+
+def test_internal_settings_are_not_described() -> None:
+    names = {each.name for each in describe_broker(CONFIG, LAYERS)}
+    assert "log.initial.task.delay.ms" not in names
+    assert len(names) == len([s for s in broker_catalogue().values() if not s.is_internal])
+    assert "internal.segment.bytes" not in {each.name for each in describe_topic(topic_defaults(CONFIG), LAYERS, {})}
+
+
+def test_a_topic_shows_its_own_value_before_the_brokers() -> None:
+    entry = topic_entry("segment.bytes", {"segment.bytes": " 4000000"})
+    assert (entry.value, entry.source, entry.is_read_only) == ("4000000", ConfigSource.DYNAMIC_TOPIC, False)
+    assert [each.source for each in entry.synonyms] == [ConfigSource.DYNAMIC_TOPIC, ConfigSource.DEFAULT]
+
+
+def test_a_duration_that_a_topic_takes_from_another_unit_has_no_synonym() -> None:
+    entry = topic_entry("segment.ms", {})
+    assert (entry.value, entry.source, entry.synonyms) == ("18000000", ConfigSource.DEFAULT, ())
+
+
+def test_a_group_shows_its_overrides_and_defaults() -> None:
+    overrides = {"consumer.session.timeout.ms": "50000"}
+    entries = {each.name: each for each in describe_resource(group_catalogue(), overrides, ConfigSource.GROUP)}
+    assert entries["consumer.session.timeout.ms"].source is ConfigSource.GROUP
+    assert entries["consumer.heartbeat.interval.ms"].value == "5000"
+
+
+# --- what a topic takes ---
+
+
+def test_a_log_takes_the_brokers_settings_and_the_topics_overrides() -> None:
+    config = log_config(
+        CONFIG,
+        {
+            "segment.bytes": "4000000",
+            "cleanup.policy": "compact,delete",
+            "compression.type": "zstd",
+            "compression.zstd.level": "7",
+            "message.timestamp.type": "LogAppendTime",
+        },
+    )
+    assert (config.segment_bytes, config.segment_ms, config.retention_ms) == (4_000_000, 18_000_000, 36_000_000)
+    assert (config.compression_type, config.compression_level) == (Codec.ZSTD, 7)
+    assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert config.is_compacted and config.is_deleted_by_retention
+
+
+def test_a_log_without_overrides_has_apache_kafkas_defaults() -> None:
+    from storage.log_config import LogConfig
+
+    plain = {name: text for name, text in STATIC.items() if not name.startswith(("log.ret", "log.roll"))}
+    assert log_config(Config.load(plain), {}) == LogConfig()
+
+
+def test_what_changes_for_all_brokers_reaches_the_logs() -> None:
+    layers = BrokerLayers.of(CONFIG, {"log.retention.ms": "7", "message.max.bytes": "5"})
+    config = log_config(effective(layers), {})
+    assert (config.retention_ms, config.max_message_bytes) == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"foo.bar": "1"}, "Unknown topic config name: foo.bar"),
+        ({"retention.ms": None}, "Null value not supported for topic configs: retention.ms"),
+        ({"segment.bytes": "abc"}, "Invalid value abc for configuration segment.bytes: Not a number of type INT"),
+        ({"segment.bytes": "1"}, "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576"),
+        ({"retention.ms": ""}, "Invalid value  for configuration retention.ms: Not a number of type LONG"),
+        (
+            {"min.cleanable.dirty.ratio": "2"},
+            "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+        ),
+        (
+            {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+            "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+        ),
+        (
+            {"remote.storage.enable": "true"},
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        ),
+        (
+            {"leader.replication.throttled.replicas": "x"},
+            "Invalid value [x] for configuration leader.replication.throttled.replicas: "
+            "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following "
+            "format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        ),
+        ({"cleanup.policy": ""}, None),
+        ({"cleanup.policy": "delete,delete"}, None),
+        ({"retention.bytes": "-5"}, None),
+        ({"internal.segment.bytes": "5"}, None),
+        ({"leader.replication.throttled.replicas": "*"}, None),
+    ],
+)
+def test_a_topics_overrides_are_taken_or_refused_as_by_apache_kafka(
+    overrides: dict[str, str | None], message: str | None
+) -> None:
+    assert topic_refusal(CONFIG, overrides) == message
+
+
+def test_an_override_without_effect_is_told() -> None:
+    (warning,) = topic_warnings({"delete.retention.ms": "5", "segment.bytes": "4000000"})
+    assert warning.startswith("delete.retention.ms=5 has no effect")
+
+
+# --- what may be altered ---
+
+
+def test_a_list_is_appended_to_and_subtracted_from() -> None:
+    catalogue = topic_catalogue()
+
+    def change(current: dict[str, str], operation: AlterOperation, value: str) -> dict[str, str] | Refusal:
+        return altered(catalogue, current, [Alteration("cleanup.policy", operation, value)])
+
+    assert change({}, AlterOperation.APPEND, "compact") == {"cleanup.policy": "delete,compact"}
+    assert change({}, AlterOperation.APPEND, "delete") == {}
+    assert change({"cleanup.policy": "delete,compact"}, AlterOperation.SUBTRACT, "compact") == {
+        "cleanup.policy": "delete"
+    }
+    assert change({"cleanup.policy": "compact"}, AlterOperation.SET, "delete") == {"cleanup.policy": "delete"}
+    assert change({"cleanup.policy": "compact"}, AlterOperation.DELETE, "") == {}
+
+
+def test_only_lists_are_appended_to() -> None:
+    refusal = altered(topic_catalogue(), {}, [Alteration("segment.bytes", AlterOperation.APPEND, "5")])
+    assert refusal == Refusal(
+        ErrorCode.INVALID_CONFIG, "Can't APPEND to key segment.bytes because its type is not LIST."
+    )
+    nothing = altered(topic_catalogue(), {}, [Alteration("segment.bytes", AlterOperation.SET, None)])
+    assert nothing == Refusal(ErrorCode.INVALID_REQUEST, "Null value not supported for : segment.bytes")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "of_one", "of_all"),
+    [
+        ("log.segment.bytes", "2000000", None, None),
+        ("num.io.threads", "9", None, None),
+        ("unknown.x", "1", None, None),
+        ("leader.replication.throttled.rate", "5", None, None),
+        ("node.id", "5", "Cannot update these configs dynamically: [node.id]", "="),
+        ("log.retention.hours", "5", "Cannot update these configs dynamically: [log.retention.hours]", "="),
+        ("num.partitions", "4", "Cannot update these configs dynamically: [num.partitions]", "="),
+        (
+            "log.segment.bytes",
+            "1",
+            "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576",
+            "=",
+        ),
+        (
+            "log.retention.ms",
+            "0",
+            "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+            "=",
+        ),
+        ("log.roll.ms", "0", "requirement failed: log.roll.ms must be greater than or equal to 1", "="),
+        (
+            "ssl.keystore.location",
+            "x",
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "[ssl.keystore.location]",
+            "=",
+        ),
+        (
+            "sasl.jaas.config",
+            "foo",
+            None,
+            "Cannot update these configs at default cluster level, broker id must be specified: [sasl.jaas.config]",
+        ),
+        (
+            "listener.name.plaintext.ssl.keystore.location",
+            "x",
+            None,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[listener.name.plaintext.ssl.keystore.location]",
+        ),
+    ],
+)
+def test_a_brokers_setting_changes_at_run_time_where_apache_kafkas_does(
+    name: str, value: str, of_one: str | None, of_all: str | None
+) -> None:
+    for at_default_level, message in ((False, of_one), (True, of_one if of_all == "=" else of_all)):
+        refusal = broker_refusal(LAYERS, {name: value}, at_default_level=at_default_level)
+        assert refusal == (None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message))
+
+
+def test_what_this_version_cannot_change_at_run_time_is_refused() -> None:
+    for name, value in (("listeners", "PLAINTEXT://:1,CONTROLLER://:2"), ("metric.reporters", "a.B")):
+        refusal = broker_refusal(LAYERS, {name: value}, at_default_level=False)
+        assert refusal is not None and refusal.error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_dynamic_text_that_cannot_be_read_counts_as_not_set() -> None:
+    config = effective(BrokerLayers.of(CONFIG, {"log.segment.bytes": "x", "num.partitions": "7"}))
+    assert config.integer("log.segment.bytes") == 1 << 30
+    assert config.integer("num.partitions") == 1
+
+
+def test_a_change_in_a_finer_unit_hides_the_coarser_one() -> None:
+    config = effective(BrokerLayers.of(CONFIG, {"log.retention.ms": "5"}))
+    assert config.log_retention_ms == 5
+    assert config.settings.integer_or_none("log.retention.minutes") is None
