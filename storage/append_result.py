@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from protocol.errors import ErrorCode
+from protocol.record_validation import RecordError
 
 
 class AppendOrigin(Enum):
@@ -16,16 +17,6 @@ class AppendOrigin(Enum):
     """Records and markers that this process made: they may be control batches."""
     RAFT = auto()
     """The metadata log: control batches, no producers, several batches at once."""
-
-
-class RecordError:
-    """Why one record of a batch was refused."""
-
-    __slots__ = ("batch_index", "message")
-
-    def __init__(self, batch_index: int, message: str | None) -> None:
-        self.batch_index = batch_index
-        self.message = message
 
 
 class AppendResult:

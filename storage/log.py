@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
-from storage import log_append, log_truncation, timestamp_lookup
+from protocol.record_validation import PRODUCE_VERSION_OF_ZSTD
+from storage import log_append, log_read, log_truncation, timestamp_lookup
 from storage.append_result import AppendOrigin, AppendResult
 from storage.disk_errors import NO_SPACE
 from storage.files import FileSystem
@@ -17,7 +17,7 @@ from storage.leader_epochs import EpochEnd
 from storage.log_config import LogConfig
 from storage.log_loading import LoadedLog, LogRequest, load_log
 from storage.log_paths import parse_partition_directory
-from storage.open_file import FileSlice
+from storage.log_read import Boundaries, LogRead
 from storage.partition_metadata import write_topic_id
 from storage.producer_state import PRODUCER_EXPIRATION_MS
 from storage.recovery import Report
@@ -25,25 +25,8 @@ from storage.segment import Segment
 from storage.timestamp_lookup import TimestampedOffset
 from storage.transaction_index import AbortedTransaction
 
-BOUNDARIES_KEPT = 16
 NO_FLUSH = -1
 _base_offset = attrgetter("base_offset")
-
-
-class LogRead(NamedTuple):
-    """Stored bytes from the batch that holds an offset on; the last batch may be cut short, as in Kafka."""
-
-    slice: FileSlice | None
-    """None where there is nothing to read before the end that was given."""
-    base_offset: int
-    """Of the segment that was read."""
-
-    @property
-    def size(self) -> int:
-        return self.slice.size if self.slice is not None else 0
-
-
-NOTHING = LogRead(None, -1)
 
 
 class Log:
@@ -54,13 +37,13 @@ class Log:
     """
 
     __slots__ = (
-        "_boundaries",
         "_directory_is_dirty",
         "_end_offset_at_release",
         "_flush_end_offset",
         "_parent_is_dirty",
         "_unsynced_paths",
         "active",
+        "boundaries",
         "config",
         "directory",
         "end_offset",
@@ -96,7 +79,7 @@ class Log:
         self.snapshots = loaded.snapshots
         self.failure: OSError | None = None
         self.last_flush_ms = now_ms
-        self._boundaries: dict[int, int] = {}  # offset -> position of its batch in the active segment
+        self.boundaries = Boundaries()
         self._directory_is_dirty = self._parent_is_dirty = True
         self._unsynced_paths: list[str] = []
         self._flush_end_offset = NO_FLUSH
@@ -146,10 +129,18 @@ class Log:
     # Writing
 
     def append_as_leader(
-        self, records: BytesLike, leader_epoch: int, now_ms: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: BytesLike,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        produce_version: int = PRODUCE_VERSION_OF_ZSTD,
     ) -> AppendResult:
-        """See `log_append.append_as_leader`."""
-        return log_append.append_as_leader(self, records, leader_epoch, now_ms, origin)
+        """See `log_append.append_from_client` and `append_internal`."""
+        if origin is AppendOrigin.CLIENT:
+            return log_append.append_from_client(self, records, leader_epoch, now_ms, produce_version)
+        return log_append.append_internal(self, records, leader_epoch, now_ms, origin)
 
     def append_as_follower(self, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
         """See `log_append.append_as_follower`."""
@@ -165,7 +156,7 @@ class Log:
         segment = Segment.create(self.fs, self.directory, self.end_offset, self.config, now_ms)
         self.segments.append(segment)
         self.active = segment
-        self._boundaries.clear()
+        self.boundaries.clear()
         return segment
 
     def roll_is_due(self, now_ms: int) -> bool:
@@ -179,7 +170,7 @@ class Log:
 
     def forget_after_end(self) -> None:
         """The log was truncated: what was known of the bytes past its end holds no more."""
-        self._boundaries.clear()
+        self.boundaries.clear()
         self._flush_end_offset = min(self._flush_end_offset, self.end_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self._directory_is_dirty = True
@@ -204,52 +195,8 @@ class Log:
     # Reading
 
     def read(self, offset: int, size_max: int, *, end_offset: int, at_least_one: bool) -> LogRead | ErrorCode:
-        """Up to `size_max` bytes of batches from the one that holds an offset, of one segment, before `end_offset`.
-
-        With `at_least_one` the first batch comes whole even where it is larger. OFFSET_OUT_OF_RANGE outside of the log.
-        """
-        if not self.log_start_offset <= offset <= self.end_offset:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        if offset >= end_offset:
-            return NOTHING
-        slot = bisect_right(self.segments, offset, key=_base_offset) - 1
-        for segment in self.segments[slot:]:
-            if segment.base_offset >= end_offset:
-                break
-            position, first_size = self._position_of(segment, offset)
-            end_position = self._position_of(segment, end_offset)[0]
-            if position < end_position:
-                size = min(size_max, end_position - position)
-                if at_least_one and size < end_position - position:
-                    size = max(size, first_size or batch_size_at(segment, position))
-                return LogRead(segment.slice(position, size), segment.base_offset)
-        return NOTHING
-
-    def _position_of(self, segment: Segment, offset: int) -> tuple[int, int]:
-        """(position, size) of the batch that holds an offset, or of the first after it; size 0 where not known."""
-        if segment is not self.active:
-            place = segment.find(offset)
-            return (place.position, place.size) if place else (segment.size, 0)
-        if offset >= self.end_offset:
-            return self._remember(self.end_offset, segment.size), 0
-        known = self._boundaries.get(offset)
-        if known is not None:
-            return known, 0
-        place = segment.find(offset)
-        if place is None:
-            return segment.size, 0
-        if place.base_offset == offset:
-            self._remember(offset, place.position)
-        return place.position, place.size
-
-    def _remember(self, offset: int, position: int) -> int:
-        """Readers come back where the last read ended."""
-        boundaries = self._boundaries
-        if offset not in boundaries:
-            if len(boundaries) >= BOUNDARIES_KEPT:
-                del boundaries[next(iter(boundaries))]
-            boundaries[offset] = position
-        return position
+        """See `log_read.read`."""
+        return log_read.read(self, offset, size_max, end_offset, at_least_one)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """See `timestamp_lookup.offset_for_timestamp`."""
@@ -386,12 +333,6 @@ class Log:
             self.fs.sync_directory(self.directory)
         for segment in self.segments:
             segment.close()
-
-
-def batch_size_at(segment: Segment, position: int) -> int:
-    for _, header in segment.headers(position):
-        return header.size
-    return 0
 
 
 def ignore_report(_: str) -> None:

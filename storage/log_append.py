@@ -8,16 +8,16 @@ from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import (
     CONTROL_BIT,
-    MAGIC,
-    MAGIC_POSITION,
+    LOG_OVERHEAD,
     NO_PRODUCER_ID,
     PREFIX,
     PREFIX_SIZE,
     BatchHeader,
     BatchIterator,
+    TimestampType,
     crc_is_valid,
-    parse_header,
 )
+from protocol.record_validation import Refusal, validate_header, validate_records
 from storage.append_result import AppendOrigin, AppendResult
 from storage.disk_errors import NO_SPACE
 from storage.producer_state import ProducerBatch, TransactionMarker
@@ -28,38 +28,50 @@ if TYPE_CHECKING:
 
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
+LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+NO_TIME = -1
 
 
-def append_as_leader(
-    log: Log, records: BytesLike, leader_epoch: int, now_ms: int, origin: AppendOrigin = CLIENT
+def append_from_client(
+    log: Log, records: BytesLike, leader_epoch: int, now_ms: int, produce_version: int
 ) -> AppendResult:
-    """Check, assign offsets and the leader epoch, write. A writable buffer is patched in place.
+    """Take the one batch that a client sent for a partition, or refuse it. A writable buffer is patched in place."""
+    config = log.config
+    header = validate_header(records, config, produce_version=produce_version)
+    if isinstance(header, Refusal):
+        return refuse_invalid(log, header)
+    valid = validate_records(records, header, config, now_ms)
+    if isinstance(valid, Refusal):
+        return refuse_invalid(log, valid)
+    return append_batch(log, valid.batch, valid.header, leader_epoch, now_ms, CLIENT)
 
-    A client sends exactly one batch. Others may send several; a refusal then leaves those before it in the log.
-    """
+
+def append_internal(log: Log, records: BytesLike, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> AppendResult:
+    """Take the batches that this process made. A refusal leaves those before the refused one in the log."""
+    view = memoryview(records)
+    batches = BatchIterator(records, 0, len(records))
+    first_offset = log.end_offset
     try:
-        header = parse_header(records)
+        for position, header in batches:
+            if not crc_is_valid(records, position, header):
+                return refuse(log, ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch does not match")
+            batch = view[position : position + header.size]
+            result = append_batch(log, batch, header, leader_epoch, now_ms, origin)
+            if result.error is not NONE:
+                return result
     except MalformedMessage as malformed:
-        return refuse_unreadable(log, records, str(malformed))
-    size = header.batch_length + 12
-    if size != len(records):
-        if origin is CLIENT or size > len(records):
-            return refuse(log, ErrorCode.INVALID_RECORD, "exactly one whole batch a partition is expected")
-        return append_several(log, records, leader_epoch, now_ms, origin)
-    return append_batch(log, records, header, leader_epoch, now_ms, origin)
+        return refuse(log, ErrorCode.CORRUPT_MESSAGE, str(malformed))
+    if batches.partial_size or not records:
+        return refuse(log, ErrorCode.CORRUPT_MESSAGE, "the last batch is cut short")
+    return AppendResult(NONE, first_offset, log.end_offset - 1, NO_TIME, log.log_start_offset)
 
 
 def append_batch(
     log: Log, batch: BytesLike, header: BatchHeader, leader_epoch: int, now_ms: int, origin: AppendOrigin
 ) -> AppendResult:
+    """Assign the offsets and the leader epoch to a valid batch, and write it."""
     if log.failure is not None:
         return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
-    if origin is CLIENT:
-        refusal = refuse_client_header(log, header)
-        if refusal is not None:
-            return refusal
-    if not crc_is_valid(batch, 0, header):
-        return refuse(log, ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch does not match")
     if len(batch) > log.config.segment_bytes:
         return refuse(log, ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes do not fit into a segment")
     marker = None
@@ -72,16 +84,18 @@ def append_batch(
         if verdict is not NONE:
             return refuse_producer(log, header, verdict)
     base_offset = log.end_offset
-    prefix = PREFIX.pack(base_offset, header.batch_length, leader_epoch)
+    if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+        prefix = PREFIX.pack(base_offset, header.batch_length, leader_epoch)
+        buffers: list[BytesLike] = [prefix, memoryview(batch)[PREFIX_SIZE:]]
+    else:
+        PREFIX.pack_into(batch, 0, base_offset, header.batch_length, leader_epoch)
+        buffers = [batch]
     try:
-        if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
-            store(log, header, [prefix, memoryview(batch)[PREFIX_SIZE:]], base_offset, leader_epoch, now_ms, marker)
-        else:
-            batch[:PREFIX_SIZE] = prefix
-            store(log, header, [batch], base_offset, leader_epoch, now_ms, marker)
+        store(log, header, buffers, base_offset, leader_epoch, now_ms, marker)
     except OSError as error:
         return refuse_disk(log, error, base_offset)
-    return AppendResult(NONE, base_offset, log.end_offset - 1, -1, log.log_start_offset)
+    append_time_ms = now_ms if log.config.message_timestamp_type is LOG_APPEND_TIME else NO_TIME
+    return AppendResult(NONE, base_offset, log.end_offset - 1, append_time_ms, log.log_start_offset)
 
 
 def store(
@@ -94,7 +108,7 @@ def store(
     marker: TransactionMarker | None,
 ) -> None:
     """Write one checked batch and take note of it. Raises OSError; `refuse_disk` says what that leaves."""
-    size = header.batch_length + 12
+    size = header.batch_length + LOG_OVERHEAD
     last_offset = base_offset + header.last_offset_delta
     segment = log.active
     if segment.must_roll(size, last_offset, header.max_timestamp, now_ms, log.config):
@@ -119,23 +133,6 @@ def take_note(
             if completed is not None and completed.is_aborted:
                 log.active.transaction_index.append(producers.aborted(completed))
     producers.map_end_offset = end_offset
-
-
-def append_several(log: Log, records: BytesLike, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> AppendResult:
-    view = memoryview(records)
-    batches = BatchIterator(records, 0, len(records))
-    first_offset = log.end_offset
-    try:
-        for position, header in batches:
-            batch = view[position : position + header.size]
-            result = append_batch(log, batch, header, leader_epoch, now_ms, origin)
-            if result.error is not NONE:
-                return result
-    except MalformedMessage as malformed:
-        return refuse(log, ErrorCode.CORRUPT_MESSAGE, str(malformed))
-    if batches.partial_size:
-        return refuse(log, ErrorCode.CORRUPT_MESSAGE, "the last batch is cut short")
-    return AppendResult(NONE, first_offset, log.end_offset - 1, -1, log.log_start_offset)
 
 
 def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
@@ -170,36 +167,19 @@ def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: 
         return refuse(log, ErrorCode.CORRUPT_MESSAGE, str(malformed))
     except OSError as error:
         return refuse_disk(log, error, end_offset)
-    return AppendResult(NONE, first_offset, log.end_offset - 1, -1, log.log_start_offset)
+    return AppendResult(NONE, first_offset, log.end_offset - 1, NO_TIME, log.log_start_offset)
 
 
 # Refusals
 
 
 def refuse(log: Log, error: ErrorCode, message: str) -> AppendResult:
-    return AppendResult(error, -1, -1, -1, log.log_start_offset, message)
+    return AppendResult(error, -1, -1, NO_TIME, log.log_start_offset, message)
 
 
-def refuse_unreadable(log: Log, records: BytesLike, message: str) -> AppendResult:
-    is_old = len(records) > MAGIC_POSITION and 0 <= records[MAGIC_POSITION] < MAGIC
-    return refuse(log, ErrorCode.INVALID_RECORD if is_old else ErrorCode.CORRUPT_MESSAGE, message)
-
-
-def refuse_client_header(log: Log, header: BatchHeader) -> AppendResult | None:
-    """What the header alone says against a client's batch."""
-    if header.base_offset != 0:
-        return refuse(log, ErrorCode.INVALID_RECORD, f"the base offset is {header.base_offset} instead of 0")
-    if header.batch_length + 12 > log.config.max_message_bytes:
-        message = f"a batch of {header.size} bytes is above max.message.bytes ({log.config.max_message_bytes})"
-        return refuse(log, ErrorCode.MESSAGE_TOO_LARGE, message)
-    if header.records_count <= 0 or header.last_offset_delta != header.records_count - 1:
-        message = f"{header.records_count} records with last offset delta {header.last_offset_delta}"
-        return refuse(log, ErrorCode.INVALID_RECORD, message)
-    if header.attributes & CONTROL_BIT:
-        return refuse(log, ErrorCode.INVALID_RECORD, "clients write no control records")
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        return refuse(log, ErrorCode.INVALID_RECORD, f"base sequence {header.base_sequence} of a producer with an id")
-    return None
+def refuse_invalid(log: Log, refusal: Refusal) -> AppendResult:
+    log_start_offset = log.log_start_offset if refusal.is_of_log else -1
+    return AppendResult(refusal.error, -1, -1, NO_TIME, log_start_offset, refusal.message, refusal.record_errors)
 
 
 def refuse_producer(log: Log, header: BatchHeader, verdict: ErrorCode | ProducerBatch) -> AppendResult:

@@ -33,6 +33,8 @@ class Segment:
         "_directory",
         "_first_timestamp",
         "_fs",
+        "_index_size_max",
+        "_indexes_are_full",
         "_open_file",
         "_timestamps_loaded",
         "base_offset",
@@ -61,6 +63,8 @@ class Segment:
         self.time_index = TimeIndex(fs, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
         self._open_file: OpenFile | None = None
+        self._index_size_max = config.segment_index_bytes
+        self._indexes_are_full = False
         self._bytes_since_index_entry = 0
         self._first_timestamp: int | None = None
         self._timestamps_loaded = size == 0
@@ -115,23 +119,27 @@ class Segment:
             self._bytes_since_index_entry = size
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(self.max_timestamp, self.offset_of_max_timestamp)
+            self._indexes_are_full = self._has_full_index()
         else:
             self._bytes_since_index_entry += size
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig) -> bool:
         """Whether a batch belongs into a new segment: by size, age, full indexes or the span of offsets."""
-        if self.size + size > config.segment_bytes:
-            return True
-        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+        if self.size + size > config.segment_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if not self.size:
             return False
-        if self.age_ms(max_timestamp, now_ms) > config.segment_ms - self.roll_jitter_ms:
-            return True
-        index_size_max = config.segment_index_bytes
+        first_timestamp = self._first_timestamp
+        if first_timestamp is None or first_timestamp < 0:
+            age_ms = self.age_ms(max_timestamp, now_ms)
+        else:
+            age_ms = max_timestamp - first_timestamp
+        return age_ms > config.segment_ms - self.roll_jitter_ms or self._indexes_are_full
+
+    def _has_full_index(self) -> bool:
         return (
-            self.offset_index.entries.count >= index_size_max // OFFSET_ENTRY.size
-            or self.time_index.entries.count >= index_size_max // TIME_ENTRY.size - 1
+            self.offset_index.entries.count >= self._index_size_max // OFFSET_ENTRY.size
+            or self.time_index.entries.count >= self._index_size_max // TIME_ENTRY.size - 1
         )
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:

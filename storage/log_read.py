@@ -1,0 +1,103 @@
+"""Reading stored bytes: from an offset to a place in a file."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import ErrorCode
+from storage.open_file import FileSlice
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+BOUNDARIES_KEPT = 16
+_base_offset = attrgetter("base_offset")
+
+
+class LogRead(NamedTuple):
+    """Stored bytes from the batch that holds an offset on; the last batch may be cut short, as in Kafka."""
+
+    slice: FileSlice | None
+    """None where there is nothing to read before the end that was given."""
+    base_offset: int
+    """Of the segment that was read."""
+
+    @property
+    def size(self) -> int:
+        return self.slice.size if self.slice is not None else 0
+
+
+NOTHING = LogRead(None, -1)
+
+
+class Boundaries:
+    """Where batches of the active segment begin that were asked for lately: readers come back where they stopped."""
+
+    __slots__ = ("_positions",)
+
+    def __init__(self) -> None:
+        self._positions: dict[int, int] = {}  # base offset -> position
+
+    def get(self, offset: int) -> int | None:
+        return self._positions.get(offset)
+
+    def remember(self, offset: int, position: int) -> None:
+        positions = self._positions
+        if offset not in positions:
+            if len(positions) >= BOUNDARIES_KEPT:
+                del positions[next(iter(positions))]
+            positions[offset] = position
+
+    def clear(self) -> None:
+        self._positions.clear()
+
+
+def read(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool) -> LogRead | ErrorCode:
+    """Up to `size_max` bytes of batches from the one that holds an offset, of one segment, before `end_offset`.
+
+    With `at_least_one` the first batch comes whole even where it is larger. OFFSET_OUT_OF_RANGE outside of the log.
+    """
+    if not log.log_start_offset <= offset <= log.end_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if offset >= end_offset:
+        return NOTHING
+    slot = bisect_right(log.segments, offset, key=_base_offset) - 1
+    for segment in log.segments[slot:]:
+        if segment.base_offset >= end_offset:
+            break
+        position, first_size = position_of(log, segment, offset)
+        end_position = position_of(log, segment, end_offset)[0]
+        if position < end_position:
+            size = min(size_max, end_position - position)
+            if at_least_one and size < end_position - position:
+                size = max(size, first_size or batch_size_at(segment, position))
+            return LogRead(segment.slice(position, size), segment.base_offset)
+    return NOTHING
+
+
+def position_of(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
+    """(position, size) of the batch that holds an offset, or of the first after it; size 0 where it is not known."""
+    if segment is not log.active:
+        place = segment.find(offset)
+        return (place.position, place.size) if place else (segment.size, 0)
+    if offset >= log.end_offset:
+        log.boundaries.remember(log.end_offset, segment.size)
+        return segment.size, 0
+    known = log.boundaries.get(offset)
+    if known is not None:
+        return known, 0
+    place = segment.find(offset)
+    if place is None:
+        return segment.size, 0
+    if place.base_offset == offset:
+        log.boundaries.remember(offset, place.position)
+    return place.position, place.size
+
+
+def batch_size_at(segment: Segment, position: int) -> int:
+    for _, header in segment.headers(position):
+        return header.size
+    return 0
