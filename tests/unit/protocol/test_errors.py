@@ -11,5 +11,5 @@ def test_every_code_has_its_name() -> None:
 
 
 def test_a_code_is_an_integer_that_a_message_can_hold() -> None:
-    assert ErrorCode.UNKNOWN_SERVER_ERROR == -1
+    assert int(ErrorCode.UNKNOWN_SERVER_ERROR) == -1
     assert ErrorCode(0) is ErrorCode.NONE

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +56,7 @@ def message_facts() -> dict[str, MessageFact]:
     lines = [_Line(text) for text in (HERE / "schemas.txt").read_text().splitlines()]
     starts = [index for index, line in enumerate(lines) if line.depth == 0] + [len(lines)]
     facts: dict[str, MessageFact] = {}
-    for start, stop in zip(starts, starts[1:], strict=False):
+    for start, stop in itertools.pairwise(starts):
         name, kind, key, versions, _, flexible = lines[start].words
         fields, _ = _fields(lines, start + 1, stop, 1)
         number = None if key == "-" else int(key)
