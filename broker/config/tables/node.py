@@ -55,7 +55,7 @@ controller.performance.sample.period.ms  long  60000  100..  accepted:performanc
     Interval between log lines about controller performance.
 controller.performance.always.log.threshold.ms  long  2000  0..  accepted:performance-log  read-only internal
     Controller events slower than this are always logged.
-broker.heartbeat.interval.ms  int  2000  any  accepted:one-process  read-only
+broker.heartbeat.interval.ms  int  2000  any  honoured  read-only
     Interval between heartbeats of a broker to the controller.
 broker.session.timeout.ms  int  9000  any  accepted:one-process  read-only
     Silence after which the controller fences a broker.
