@@ -17,39 +17,44 @@ from protocol.messages.produce import ProduceRequest
 from protocol.primitives import MalformedMessage, read_uvarint, read_varint, read_varlong, uvarint, varint
 from protocol.schema import spec_of
 from protocol.tagged_section import skip_tags
-from tests.unit.protocol.facts.reading import declared_versions, java_bytes
+from tests.unit.protocol.facts.reading import declared, java_bytes, served_versions
 
-CASES = [pytest.param(cls, version, id=f"{cls.__name__}-{version}") for cls, version in declared_versions()]
-DECODERS = [(cls, version) for cls, version in declared_versions()]
+each_message = pytest.mark.parametrize("cls", declared().values(), ids=declared())
+DECODERS = [(cls, version) for cls in declared().values() for version in served_versions(cls)]
 PREFIXES_MAX = 150
 """Of longer messages, as many prefixes as this are tried."""
-HOSTILE_LENGTHS = (0x7FFFFFFF, 0x7FFFFFFE, 0x10000, 0x7FFF)
+HOSTILE_CLAIMS = {
+    False: [bytes.fromhex(claim) for claim in ("7fffffff", "00010000", "7fff")],
+    True: [uvarint(length) for length in (0xFFFFFFFF, 0x7FFFFFFF, 0x10000)],
+}
+"""Lengths and counts beyond any message here, as versions that are (not) flexible write them."""
 OVERHEAD = 64 << 10
 """What decoding a message of a few bytes may allocate."""
 
 
-@pytest.mark.parametrize(("cls", "version"), CASES)
-def test_every_strict_prefix_is_malformed(cls: type[object], version: int) -> None:
-    for whole in java_bytes()[cls.__name__, version].samples:
-        sizes = random.Random(len(whole)).sample(range(len(whole)), min(len(whole), PREFIXES_MAX))
-        for size in sorted(sizes):
-            with pytest.raises(MalformedMessage):
-                decode(cls, memoryview(whole)[:size], version)
+@each_message
+def test_every_strict_prefix_is_malformed(cls: type[object]) -> None:
+    for version in served_versions(cls):
+        for whole in java_bytes()[cls.__name__, version].samples:
+            sizes = random.Random(len(whole)).sample(range(len(whole)), min(len(whole), PREFIXES_MAX))
+            for size in sorted(sizes):
+                with pytest.raises(MalformedMessage):
+                    decode(cls, memoryview(whole)[:size], version)
 
 
-@pytest.mark.parametrize(("cls", "version"), CASES)
-def test_bytes_changed_at_random_are_read_or_malformed(cls: type[object], version: int) -> None:
-    chance = random.Random(f"{cls.__name__} {version}")
-    for whole in java_bytes()[cls.__name__, version].samples:
-        for _ in range(20):
-            changed = bytearray(whole)
-            for _ in range(chance.randrange(1, 4)):
-                if changed:
+@each_message
+def test_bytes_changed_at_random_are_read_or_malformed(cls: type[object]) -> None:
+    chance = random.Random(cls.__name__)
+    for version in served_versions(cls):
+        for whole in java_bytes()[cls.__name__, version].samples:
+            for _ in range(20):
+                changed = bytearray(whole)
+                for _ in range(chance.randrange(1, 4) if whole else 0):
                     changed[chance.randrange(len(changed))] = chance.choice((0, 1, 0x7F, 0x80, 0xFE, 0xFF))
-            read_or_malformed(cls, bytes(changed), version)
+                read_or_malformed(cls, bytes(changed), version)
 
 
-@settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(DECODERS), st.binary(max_size=200))
 def test_any_bytes_are_read_or_malformed(decoder: tuple[type[object], int], data: bytes) -> None:
     read_or_malformed(decoder[0], data, decoder[1])
@@ -63,21 +68,19 @@ def read_or_malformed(cls: type[object], data: bytes, version: int) -> None:
     assert 0 <= position <= len(data)
 
 
-@pytest.mark.parametrize(("cls", "version"), CASES)
-def test_a_hostile_length_allocates_nothing(cls: type[object], version: int) -> None:
-    is_flexible = version in spec_of(cls).flexible
-    whole = java_bytes()[cls.__name__, version].samples[0]
-    decoder = decoder_of(cls, version)
-    for length in HOSTILE_LENGTHS:
-        claim = uvarint(length) if is_flexible else length.to_bytes(2 if length <= 0x7FFF else 4, "big")
-        for position in range(0, len(whole), max(1, len(whole) // 40)):
-            hostile = whole[:position] + claim + whole[position + len(claim) :]
-            tracemalloc.start()
-            read_or_malformed(cls, hostile, version)
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            assert peak < OVERHEAD, f"{peak} bytes for length {length} at {position}"
-    assert decoder is decoder_of(cls, version)
+@each_message
+def test_a_hostile_length_allocates_nothing(cls: type[object]) -> None:
+    for version in served_versions(cls):
+        whole = java_bytes()[cls.__name__, version].samples[0]
+        decoder_of(cls, version)
+        for position in range(0, len(whole), max(1, len(whole) // 25)):
+            for claim in HOSTILE_CLAIMS[version in spec_of(cls).flexible]:
+                hostile = whole[:position] + claim + whole[position + len(claim) :]
+                tracemalloc.start()
+                read_or_malformed(cls, hostile, version)
+                _, peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                assert peak < OVERHEAD, f"{peak} bytes for {claim.hex()} at {position} in version {version}"
 
 
 def test_a_count_is_held_against_what_the_items_take_at_least() -> None:

@@ -15,7 +15,6 @@ import functools
 import importlib
 import itertools
 import pkgutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,8 +119,6 @@ def versions_of(versions: Range) -> range:
     return range(versions.first, versions.last + 1)
 
 
-def declared_versions() -> Iterator[tuple[type[object], int]]:
-    """Every declared class in each of its versions."""
-    for _, cls in sorted(declared().items()):
-        for version in versions_of(spec_of(cls).versions):
-            yield cls, version
+def served_versions(cls: type[object]) -> range:
+    """The versions of a declared class."""
+    return versions_of(spec_of(cls).versions)
