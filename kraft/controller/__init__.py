@@ -1,0 +1,1 @@
+"""The controller: decides what the metadata log says next."""

@@ -1,0 +1,186 @@
+"""A broker between registration and shutdown: what its heartbeats, and their absence, make of it.
+
+The state is what the registration says; a heartbeat asks for another one.
+
+    fenced ⇄ unfenced → in controlled shutdown → gone (fenced, and told to exit)
+
+A broker is unfenced once it has read the log up to its own registration, and it may exit once it leads nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kraft.controller.decision import Decision
+from kraft.controller.leadership import changes_with, changes_without
+from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
+from kraft.image.metadata_image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.records.metadata import BrokerRegistrationChangeRecord
+
+
+class BrokerState(Enum):
+    FENCED = auto()
+    UNFENCED = auto()
+    CONTROLLED_SHUTDOWN = auto()
+    SHUTDOWN_NOW = auto()
+
+
+class Wish(Enum):
+    """What a heartbeat asks for."""
+
+    SERVE = auto()
+    FENCE = auto()
+    SHUT_DOWN = auto()
+
+
+F, U, C, S = BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
+
+NEXT_STATE: dict[tuple[BrokerState, Wish], BrokerState] = {
+    (F, Wish.SERVE): U,  # held back by `next_state` until the broker has caught up
+    (F, Wish.FENCE): F,
+    (F, Wish.SHUT_DOWN): S,
+    (U, Wish.SERVE): U,
+    (U, Wish.FENCE): F,
+    (U, Wish.SHUT_DOWN): C,  # goes on to S at once where the broker leads nothing
+    (C, Wish.SERVE): C,
+    (C, Wish.FENCE): C,
+    (C, Wish.SHUT_DOWN): S,  # held back by `next_state` while the broker leads
+}
+
+
+@dataclass(slots=True)
+class Session:
+    """What is known of a broker by its heartbeats alone; lost with the activity of this controller."""
+
+    epoch: int
+    contact_ms: int
+    is_heard: bool
+    """Whether this controller itself has heard from the broker. One that it only read of may be dead."""
+
+
+class BrokerSessions:
+    """When each broker was last heard from."""
+
+    def __init__(self, image: MetadataImage, timeout_ms: int, now_ms: int) -> None:
+        """A new controller gives every unfenced broker a whole session to report."""
+        self.timeout_ms = timeout_ms
+        self._by_broker = {
+            broker.id: Session(broker.epoch, now_ms, is_heard=False)
+            for broker in image.cluster.brokers.values()
+            if not broker.fenced
+        }
+
+    def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        self._by_broker[broker_id] = Session(epoch, now_ms, is_heard=True)
+
+    def forget(self, broker_id: int) -> None:
+        self._by_broker.pop(broker_id, None)
+
+    def is_alive(self, broker: Broker | None, now_ms: int) -> bool:
+        """Whether this incarnation was heard from within its session.
+
+        DIVERGES: Apache counts a broker that it only read of as alive for a session, so that a single node killed
+        hard cannot register again for nine seconds.
+        """
+        session = None if broker is None else self._by_broker.get(broker.id)
+        return (
+            broker is not None
+            and session is not None
+            and session.is_heard
+            and session.epoch == broker.epoch
+            and now_ms < session.contact_ms + self.timeout_ms
+        )
+
+    def expired(self, now_ms: int) -> list[int]:
+        return sorted(
+            broker_id
+            for broker_id, session in self._by_broker.items()
+            if now_ms >= session.contact_ms + self.timeout_ms
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        contacts = [session.contact_ms for session in self._by_broker.values()]
+        return min(contacts) + self.timeout_ms if contacts else None
+
+
+def state_of(broker: Broker) -> BrokerState:
+    if broker.fenced:
+        return BrokerState.FENCED
+    return BrokerState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerState.UNFENCED
+
+
+def wish_of(request: BrokerHeartbeatRequest) -> Wish:
+    if request.want_shut_down:
+        return Wish.SHUT_DOWN
+    return Wish.FENCE if request.want_fence else Wish.SERVE
+
+
+def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest) -> Decision:
+    broker = image.cluster.brokers.get(request.broker_id)
+    if broker is None:
+        return refused(ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if broker.epoch != request.broker_epoch:
+        return refused(ErrorCode.STALE_BROKER_EPOCH)
+    is_caught_up = request.current_metadata_offset >= broker.epoch
+    state = state_of(broker)
+    after = next_state(image, broker, state, wish_of(request), is_caught_up)
+    records = records_of_transition(image, broker, state, after)
+    cordoned = request.cordoned_log_dirs
+    if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
+            )
+        )
+    return Decision(
+        records,
+        BrokerHeartbeatResponse(
+            is_caught_up=is_caught_up,
+            is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+        ),
+    )
+
+
+def refused(error: ErrorCode) -> Decision:
+    return Decision((), BrokerHeartbeatResponse(error_code=error, should_shut_down=False))
+
+
+def next_state(image: MetadataImage, broker: Broker, state: BrokerState, wish: Wish, is_caught_up: bool) -> BrokerState:
+    after = NEXT_STATE[state, wish]
+    if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not is_caught_up:
+        return BrokerState.FENCED
+    leads = wish is Wish.SHUT_DOWN and any(
+        partition.leader == broker.id for _, _, partition in image.topics.partitions()
+    )
+    if state is BrokerState.UNFENCED and after is BrokerState.CONTROLLED_SHUTDOWN and not leads:
+        return BrokerState.SHUTDOWN_NOW
+    if state is BrokerState.CONTROLLED_SHUTDOWN and after is BrokerState.SHUTDOWN_NOW and leads:
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return after
+
+
+def records_of_transition(image: MetadataImage, broker: Broker, state: BrokerState, after: BrokerState) -> list[object]:
+    if after is state:
+        return []
+    match after:
+        case BrokerState.UNFENCED:
+            return [change(broker, fenced=UNFENCE), *changes_with(image, broker.id)]
+        case BrokerState.CONTROLLED_SHUTDOWN:
+            return [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN), *changes_without(image, broker.id)]
+    return fence(image, broker)
+
+
+def fence(image: MetadataImage, broker: Broker) -> list[object]:
+    if broker.fenced:
+        return []
+    return [*changes_without(image, broker.id), change(broker, fenced=FENCE)]
+
+
+def change(broker: Broker, *, fenced: int = 0, shuts_down: int = 0) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=shuts_down
+    )

@@ -1,0 +1,121 @@
+"""Registering a broker: its incarnation, its directories, its features, and the epoch that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraft.controller.decision import Decision, Refusal
+from kraft.controller.leadership import changes_without
+from kraft.features import METADATA_VERSION
+from kraft.image.cluster import Broker
+from kraft.image.metadata_image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.records.metadata import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+
+RESERVED_DIRECTORIES_COUNT = 100
+"""Directory ids below this number have a meaning of their own and name no directory."""
+
+
+def register_broker(
+    image: MetadataImage,
+    request: BrokerRegistrationRequest,
+    cluster_id: str,
+    is_alive: bool,
+    next_offset: int,
+) -> Decision:
+    """`is_alive`: whether the incarnation that is registered now was heard from within its session."""
+    existing = image.cluster.brokers.get(request.broker_id)
+    refusals = (
+        refusal_of_cluster(request, cluster_id),
+        refusal_of_duplicate(request, existing if is_alive else None),
+        refusal_of_directories(image, request),
+        refusal_of_features(image, request),
+    )
+    for refusal in refusals:
+        if refusal is not None:
+            return Decision((), BrokerRegistrationResponse(error_code=refusal.error))
+    is_same = existing is not None and existing.incarnation_id == request.incarnation_id
+    record = record_of(request, next_offset, existing if is_same else None)
+    records: list[object] = [record]
+    if existing is not None and not is_same:
+        records.extend(changes_without(image, request.broker_id))
+    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+
+
+def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Broker | None) -> RegisterBrokerRecord:
+    """A new incarnation is fenced, and its epoch is the offset of this very record."""
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=next_offset if amended is None else amended.epoch,
+        end_points=[
+            BrokerEndpoint(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port,
+                security_protocol=listener.security_protocol,
+            )
+            for listener in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
+            )
+            for feature in request.features
+        ],
+        rack=request.rack,
+        fenced=True if amended is None else amended.fenced,
+        in_controlled_shutdown=False if amended is None else amended.in_controlled_shutdown,
+        log_dirs=list(request.log_dirs),
+    )
+
+
+def refusal_of_cluster(request: BrokerRegistrationRequest, cluster_id: str) -> Refusal | None:
+    if request.cluster_id == cluster_id:
+        return None
+    return Refusal(
+        ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
+    )
+
+
+def refusal_of_duplicate(request: BrokerRegistrationRequest, alive: Broker | None) -> Refusal | None:
+    """A second process under one id; one that is being shut down may be replaced."""
+    if alive is None or alive.incarnation_id == request.incarnation_id or alive.in_controlled_shutdown:
+        return None
+    return Refusal(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"Another broker is registered with broker id {request.broker_id}."
+    )
+
+
+def refusal_of_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> Refusal | None:
+    directories = request.log_dirs
+    if not directories:
+        return Refusal(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if any(int.from_bytes(directory, "big") < RESERVED_DIRECTORIES_COUNT for directory in directories):
+        return Refusal(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len(set(directories)) != len(directories):
+        return Refusal(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for broker in image.cluster.brokers.values():
+        if broker.id != request.broker_id and not set(directories).isdisjoint(broker.directories):
+            return Refusal(ErrorCode.INVALID_REGISTRATION, f"Broker {broker.id} is already registered with a directory")
+    return None
+
+
+def refusal_of_features(image: MetadataImage, request: BrokerRegistrationRequest) -> Refusal | None:
+    supported = {feature.name: feature for feature in request.features}
+    for name, level in finalized(image):
+        feature = supported.get(name)
+        if feature is None or not feature.min_supported_version <= level <= feature.max_supported_version:
+            return Refusal(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of {name}.",
+            )
+    return None
+
+
+def finalized(image: MetadataImage) -> Iterator[tuple[str, int]]:
+    yield METADATA_VERSION, image.features.metadata_version
+    yield from ((name, level) for name, level in image.features.levels.items() if name != METADATA_VERSION)

@@ -1,0 +1,196 @@
+"""Changing dynamic settings: of each resource all that was asked, or nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import TypeVar
+
+from kraft.controller.decision import Decision, Refusal
+from kraft.controller.settings import ConfigRules, ControllerSettings
+from kraft.image.configs import ConfigResource, ResourceType
+from kraft.image.metadata_image import MetadataImage
+from kraft.topic_names import refusal_of_name
+from protocol.errors import ErrorCode
+from protocol.messages import alter_configs as replacing
+from protocol.messages import incremental_alter_configs as incremental
+from protocol.records.metadata import ConfigRecord
+
+Resource = TypeVar("Resource", incremental.AlterConfigsResource, replacing.AlterConfigsResource)
+NewValues = dict[str, str | None]
+"""Settings to write; None removes one."""
+
+
+class Operation(IntEnum):
+    """What an incremental change does with a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def incremental_alter_configs(
+    image: MetadataImage, request: incremental.IncrementalAlterConfigsRequest, settings: ControllerSettings
+) -> Decision:
+    def values_of(resource: incremental.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | Refusal:
+        return changed_values(resource, existing, settings.config_rules)
+
+    outcomes, records = alter(image, request.resources, values_of, settings)
+    responses = [
+        incremental.AlterConfigsResourceResponse(
+            error_code=refusal.error,
+            error_message=refusal.message,
+            resource_type=resource.type,
+            resource_name=resource.name,
+        )
+        for resource, refusal in outcomes
+    ]
+    reply = incremental.IncrementalAlterConfigsResponse(responses=responses)
+    return Decision(() if request.validate_only else records, reply)
+
+
+def alter_configs(
+    image: MetadataImage, request: replacing.AlterConfigsRequest, settings: ControllerSettings
+) -> Decision:
+    outcomes, records = alter(image, request.resources, replaced_values, settings)
+    responses = [
+        replacing.AlterConfigsResourceResponse(
+            error_code=refusal.error,
+            error_message=refusal.message,
+            resource_type=resource.type,
+            resource_name=resource.name,
+        )
+        for resource, refusal in outcomes
+    ]
+    return Decision(() if request.validate_only else records, replacing.AlterConfigsResponse(responses=responses))
+
+
+DONE = Refusal(ErrorCode.NONE, None)
+
+
+def alter(
+    image: MetadataImage,
+    resources: Iterable[Resource],
+    values_of: Callable[[Resource, Mapping[str, str]], NewValues | Refusal],
+    settings: ControllerSettings,
+) -> tuple[list[tuple[ConfigResource, Refusal]], list[object]]:
+    """What became of each resource, and the records of those that were accepted."""
+    pairs = [(ConfigResource(resource.resource_type, resource.resource_name), resource) for resource in resources]
+    counts = Counter(key for key, _ in pairs)
+    outcomes: list[tuple[ConfigResource, Refusal]] = []
+    records: list[object] = []
+    for key, resource in pairs:
+        if counts[key] > 1:
+            once = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            outcomes.append((key, once))
+            continue
+        made = records_of(image, key, resource, values_of, settings.config_rules)
+        if isinstance(made, Refusal):
+            outcomes.append((key, made))
+            continue
+        records.extend(made)
+        outcomes.append((key, DONE))
+    return outcomes, records
+
+
+def records_of(
+    image: MetadataImage,
+    key: ConfigResource,
+    resource: Resource,
+    values_of: Callable[[Resource, Mapping[str, str]], NewValues | Refusal],
+    rules: ConfigRules,
+) -> list[ConfigRecord] | Refusal:
+    refusal = refusal_of_names([config.name for config in resource.configs]) or refusal_of_resource(image, key)
+    if refusal is not None:
+        return refusal
+    existing = image.configs.of(*key)
+    changes = values_of(resource, existing)
+    if isinstance(changes, Refusal):
+        return changes
+    after = {name: value for name, value in {**existing, **changes}.items() if value is not None}
+    refusal = rules.refusal(key, after, existing)
+    if refusal is not None:
+        return refusal
+    return [
+        ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value)
+        for name, value in changes.items()
+        if existing.get(name) != value
+    ]
+
+
+def refusal_of_names(names: Sequence[str]) -> Refusal | None:
+    if len(set(names)) < len(names):
+        return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    return None
+
+
+def refusal_of_resource(image: MetadataImage, resource: ConfigResource) -> Refusal | None:
+    if resource.type not in set(ResourceType):
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+    if resource.type == ResourceType.CLIENT_METRICS and not resource.name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    if resource.type == ResourceType.GROUP and not resource.name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    if resource.type != ResourceType.TOPIC:
+        return None
+    if not resource.name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    message = refusal_of_name(resource.name)
+    if message is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    if resource.name not in image.topics.ids:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+    return None
+
+
+def replaced_values(resource: replacing.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | Refusal:
+    """All settings of the resource are those of the request."""
+    changes: NewValues = {config.name: config.value for config in resource.configs}
+    refusal = refusal_of_nulls(changes)
+    if refusal is not None:
+        return refusal
+    return {**dict.fromkeys(existing), **changes}
+
+
+def changed_values(
+    resource: incremental.AlterConfigsResource, existing: Mapping[str, str], rules: ConfigRules
+) -> NewValues | Refusal:
+    """The settings of the request, each by its operation; the others stay."""
+    key = ConfigResource(resource.resource_type, resource.resource_name)
+    deleted = {config.name for config in resource.configs if config.config_operation == Operation.DELETE}
+    refusal = refusal_of_nulls({config.name: config.value for config in resource.configs if config.name not in deleted})
+    if refusal is not None:
+        return refusal
+    changes: NewValues = {}
+    for config in resource.configs:
+        if config.config_operation not in set(Operation):
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        operation = Operation(config.config_operation)
+        if operation is Operation.DELETE:
+            changes[config.name] = None
+            continue
+        value = config.value or ""
+        if operation is not Operation.SET:
+            if not rules.is_list(key.type, config.name):
+                message = f"Can't {operation.name} to key {config.name} because its type is not LIST."
+                return Refusal(ErrorCode.INVALID_CONFIG, message)
+            before = existing.get(config.name)
+            value = edited(rules.default_of(key, config.name) if before is None else before, value, operation)
+        changes[config.name] = value
+    return changes
+
+
+def refusal_of_nulls(values: NewValues) -> Refusal | None:
+    nulls = [name for name, value in values.items() if value is None]
+    return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}") if nulls else None
+
+
+def edited(before: str, value: str, operation: Operation) -> str:
+    """A comma-separated list with members added, none twice, or taken away."""
+    members = [member for member in before.split(",") if member]
+    named = [member for member in value.split(",") if member]
+    if operation is Operation.APPEND:
+        return ",".join([*members, *(member for member in named if member not in members)])
+    return ",".join(member for member in members if member not in named)

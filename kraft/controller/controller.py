@@ -1,0 +1,135 @@
+"""The active controller: one request in, one decision out; what it decided is replayed before the next request.
+
+    step, tick    decide by the image and the sessions, and change neither but for who was heard from
+    replay        makes a decision's records part of the image, which runs ahead of what is committed
+
+A new leader of the quorum builds a new controller from the end of its log; one that lost its leadership drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kraft.controller.broker_lifecycle import BrokerSessions, fence, heartbeat
+from kraft.controller.broker_registration import register_broker
+from kraft.controller.config_control import alter_configs, incremental_alter_configs
+from kraft.controller.decision import Decision
+from kraft.controller.partition_creation import create_partitions
+from kraft.controller.producer_id_control import allocate_producer_ids
+from kraft.controller.settings import ControllerSettings
+from kraft.controller.topic_creation import create_topics
+from kraft.controller.topic_deletion import delete_topics
+from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
+from kraft.image.replay import Replay
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.alter_configs import AlterConfigsRequest
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnregisterBrokerRecord,
+)
+
+BOOTSTRAP = "Bootstrap records"
+
+
+class Controller:
+    """Owns the image at the end of the log and the brokers' sessions."""
+
+    def __init__(self, replay: Replay, settings: ControllerSettings, now_ms: int) -> None:
+        self._replay = replay
+        self._settings = settings
+        self._sessions = BrokerSessions(replay.image, settings.broker_session_timeout_ms, now_ms)
+        self._last_append_ms = now_ms
+        self._steps = self._table()
+
+    @property
+    def image(self) -> MetadataImage:
+        """Everything decided so far, committed or not: for decisions, not for readers."""
+        return self._replay.image
+
+    def activate(self, bootstrap: Sequence[object], registration: RegisterControllerRecord) -> list[Decision]:
+        """What a new leader writes first: the end of a transaction that its predecessor left open, the bootstrap
+        records where there is no metadata yet, and its own registration."""
+        decisions = []
+        if self._replay.in_transaction:
+            decisions.append(Decision([AbortTransactionRecord(reason="failover")]))
+        if not self.image.features.levels:
+            decisions.append(Decision([BeginTransactionRecord(name=BOOTSTRAP), *bootstrap, EndTransactionRecord()]))
+        decisions.append(Decision([registration]))
+        return decisions
+
+    def step(self, request: object, now_ms: int) -> Decision:
+        """Decide on a request (a message of the protocol); `AssertionError` where the controller has no such API."""
+        decide = self._steps.get(type(request))
+        assert decide is not None, f"{type(request).__name__} is not for the controller"
+        return decide(request, now_ms)
+
+    def tick(self, now_ms: int) -> Iterable[Decision]:
+        """What time brings: brokers that were not heard from are fenced, and a silent log gets a NoOpRecord."""
+        for broker_id in self._sessions.expired(now_ms):
+            self._sessions.forget(broker_id)
+            yield Decision(fence(self.image, self.image.cluster.brokers[broker_id]))
+        idle_ms = self._settings.metadata_max_idle_interval_ms
+        if idle_ms and now_ms >= self._last_append_ms + idle_ms:
+            yield Decision([NoOpRecord()])
+
+    def next_deadline_ms(self) -> int | None:
+        idle_ms = self._settings.metadata_max_idle_interval_ms
+        deadlines = [self._sessions.next_deadline_ms(), self._last_append_ms + idle_ms if idle_ms else None]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def replay(self, records: Sequence[object], provenance: Provenance, now_ms: int) -> MetadataDelta:
+        """Take what was appended into the image."""
+        self._last_append_ms = now_ms
+        delta = self._replay.replay(records, provenance)
+        for record in records:
+            self._replay_session(record, now_ms)
+        return delta
+
+    def _replay_session(self, record: object, now_ms: int) -> None:
+        match record:
+            case RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch):
+                self._sessions.touch(broker_id, epoch, now_ms)
+            case (
+                UnregisterBrokerRecord(broker_id=broker_id)
+                | BrokerRegistrationChangeRecord(broker_id=broker_id, fenced=1)
+            ):
+                self._sessions.forget(broker_id)
+
+    def _table(self) -> dict[type[object], Callable[..., Decision]]:
+        settings = self._settings
+        return {
+            BrokerRegistrationRequest: self._register_broker,
+            BrokerHeartbeatRequest: self._heartbeat,
+            AllocateProducerIdsRequest: lambda request, now_ms: allocate_producer_ids(self.image, request),
+            CreateTopicsRequest: lambda request, now_ms: create_topics(self.image, request, settings),
+            DeleteTopicsRequest: lambda request, now_ms: delete_topics(self.image, request, settings),
+            CreatePartitionsRequest: lambda request, now_ms: create_partitions(self.image, request, settings),
+            AlterConfigsRequest: lambda request, now_ms: alter_configs(self.image, request, settings),
+            IncrementalAlterConfigsRequest: lambda request, now_ms: incremental_alter_configs(
+                self.image, request, settings
+            ),
+        }
+
+    def _register_broker(self, request: BrokerRegistrationRequest, now_ms: int) -> Decision:
+        image = self.image
+        is_alive = self._sessions.is_alive(image.cluster.brokers.get(request.broker_id), now_ms)
+        return register_broker(image, request, self._settings.cluster_id, is_alive, image.provenance.end_offset)
+
+    def _heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decision:
+        decision = heartbeat(self.image, request)
+        broker = self.image.cluster.brokers.get(request.broker_id)
+        if broker is not None and broker.epoch == request.broker_epoch:
+            self._sessions.touch(broker.id, broker.epoch, now_ms)
+        return decision

@@ -1,0 +1,27 @@
+"""What the controller decides on a request: records to append, and the reply once they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The records are one atomic batch, maybe an empty one.
+
+    The reply waits until they, and all that was decided before them, are committed: it may speak of either.
+    """
+
+    records: Sequence[object]
+    reply: object | None = None
+
+
+class Refusal(NamedTuple):
+    """Why something was not done, as the reply says it."""
+
+    error: ErrorCode
+    message: str | None

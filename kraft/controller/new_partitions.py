@@ -1,0 +1,89 @@
+"""Making the records of new partitions, placed by the controller or by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kraft.controller.decision import Refusal
+from kraft.controller.leadership import elect
+from kraft.controller.placement import place_replicas
+from kraft.controller.settings import ControllerSettings
+from kraft.image.cluster import Broker
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.topics import Partition
+from protocol.errors import ErrorCode
+from protocol.records.metadata import PartitionRecord
+
+NEW_PARTITIONS_MAX = 10_000
+"""How many partitions one request may create: their records are one atomic batch."""
+TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
+"""The broker chooses a directory by itself, and says which."""
+
+
+def refusal_of_assignment(image: MetadataImage, broker_ids: Sequence[int]) -> Refusal | None:
+    if not broker_ids:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."
+        )
+    for broker_id in sorted(broker_ids):
+        if broker_id not in image.cluster.brokers:
+            message = f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        if broker_ids.count(broker_id) > 1:
+            message = f"The manual partition assignment includes the broker {broker_id} more than once."
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return None
+
+
+def automatic_assignments(
+    image: MetadataImage, count: int, replication_factor: int, settings: ControllerSettings
+) -> list[list[int]] | Refusal:
+    brokers = [broker for broker in image.cluster.brokers.values() if takes_replicas(broker)]
+    prefix = f"Unable to replicate the partition {replication_factor} time(s): "
+    if len(brokers) < replication_factor:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{prefix}The target replication factor of {replication_factor} cannot be reached because only"
+            f" {len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned.",
+        )
+    if not any(broker.is_active for broker in brokers):
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"{prefix}All brokers are currently fenced.")
+    return place_replicas(brokers, count, replication_factor, settings.random)
+
+
+def takes_replicas(broker: Broker) -> bool:
+    """Whether it has a directory that is not cordoned."""
+    return not broker.directories or not set(broker.directories).issubset(broker.cordoned_directories or ())
+
+
+def partition_records(
+    image: MetadataImage, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
+) -> list[PartitionRecord] | Refusal:
+    """A new partition is in sync on every replica that serves, for there is nothing to be behind of."""
+    records = []
+    for partition_id, replicas in enumerate(assignments, first_partition_id):
+        isr = tuple(replica for replica in replicas if image.cluster.is_active(replica))
+        if not isr:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"All brokers specified in the manual partition assignment for partition {partition_id}"
+                " are fenced or in controlled shutdown.",
+            )
+        partition = Partition(
+            replicas=tuple(replicas),
+            isr=isr,
+            leader=-1,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=tuple(default_directory(image, replica) for replica in replicas),
+        )
+        leader = elect(partition, isr, image.cluster.is_active)
+        records.append(partition._replace(leader=leader).record(topic_id, partition_id))
+    return records
+
+
+def default_directory(image: MetadataImage, broker_id: int) -> bytes:
+    """Where a broker's replica goes: to its one directory, or to that of its choice."""
+    directories = image.cluster.brokers[broker_id].directories
+    return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY

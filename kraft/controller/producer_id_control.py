@@ -1,0 +1,30 @@
+"""Leasing blocks of producer ids to brokers."""
+
+from __future__ import annotations
+
+from kraft.controller.decision import Decision
+from kraft.image.metadata_image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.records.metadata import ProducerIdsRecord
+
+BLOCK_SIZE = 1000
+PRODUCER_ID_MAX = (1 << 63) - 1
+
+
+def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> Decision:
+    """The next block; it is never given to anyone else, whether it is used or not."""
+    broker = image.cluster.brokers.get(request.broker_id)
+    if broker is None:
+        return refused(ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if broker.epoch != request.broker_epoch:
+        return refused(ErrorCode.STALE_BROKER_EPOCH)
+    first = image.next_producer_id
+    if first > PRODUCER_ID_MAX - BLOCK_SIZE:
+        return refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    record = ProducerIdsRecord(broker_id=broker.id, broker_epoch=broker.epoch, next_producer_id=first + BLOCK_SIZE)
+    return Decision([record], AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE))
+
+
+def refused(error: ErrorCode) -> Decision:
+    return Decision((), AllocateProducerIdsResponse(error_code=error, producer_id_start=0, producer_id_len=0))

@@ -1,0 +1,48 @@
+"""What the controller is told when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from kraft.controller.decision import Refusal
+from kraft.image.configs import ConfigResource
+from protocol.messages.create_topics import CreatableTopicConfigs
+
+
+class ConfigRules(Protocol):
+    """What the owner of the catalogue of settings knows about them."""
+
+    def refusal(
+        self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
+    ) -> Refusal | None:
+        """Why the resource cannot have `settings` (all of them, as they would be) in place of `existing`."""
+
+    def is_list(self, resource_type: int, name: str) -> bool:
+        """Whether APPEND and SUBTRACT are defined for the setting."""
+
+    def default_of(self, resource: ConfigResource, name: str) -> str:
+        """The value of a setting that the resource does not override, "" where there is none."""
+
+    def describe_topic(self, settings: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
+        """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """Names and defaults are those of Kafka's configuration."""
+
+    cluster_id: str
+    config_rules: ConfigRules
+    random: Random
+    """Chooses where placement begins."""
+    new_uuid: Callable[[], bytes]
+    """Makes topic ids."""
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+    broker_session_timeout_ms: int = 9_000
+    metadata_max_idle_interval_ms: int = 500
+    """A NoOpRecord follows a silence of this length, 0 for never."""

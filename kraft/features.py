@@ -1,0 +1,69 @@
+"""The features of a cluster: which levels this node supports, and which records a metadata version allows.
+
+A level is finalized by a FeatureLevelRecord (kraft.version: by a control record). Record versions follow the finalized
+metadata.version, so that every node of the cluster can read what the controller writes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from protocol.records.metadata import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from protocol.schema import spec_of
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+
+
+class SupportedRange(NamedTuple):
+    """Levels of a feature, both inclusive."""
+
+    first: int
+    last: int
+
+
+SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
+    METADATA_VERSION: SupportedRange(25, 30),
+    KRAFT_VERSION: SupportedRange(0, 1),
+    "transaction.version": SupportedRange(0, 0),
+    "group.version": SupportedRange(0, 0),
+    "share.version": SupportedRange(0, 0),
+    "streams.version": SupportedRange(0, 0),
+    "eligible.leader.replicas.version": SupportedRange(0, 0),
+}
+"""Level 0 is a feature that is off. 25 is 4.0-IV3, 30 is 4.3-IV0."""
+
+LATEST_METADATA_VERSION: Final = SUPPORTED_FEATURES[METADATA_VERSION].last
+CORDONED_LOG_DIRS_VERSION: Final = 30
+"""The metadata version from which registrations name the directories that take no new replicas."""
+
+
+def refusal_of_feature(name: str, level: int) -> str | None:
+    """Why this node cannot run in a cluster where `name` is finalized at `level`; None where it can."""
+    if level == 0 and name != METADATA_VERSION:
+        return None
+    supported = SUPPORTED_FEATURES.get(name)
+    if supported is None:
+        return f"{name} is finalized at level {level}, and this version does not know that feature"
+    if not supported.first <= level <= supported.last:
+        return f"{name} is finalized at level {level}, and this version supports {supported.first} to {supported.last}"
+    return None
+
+
+def record_version(record: object, metadata_version: int) -> int:
+    """The version in which Kafka's controller writes `record` at a metadata version."""
+    match record:
+        case RegisterBrokerRecord():
+            return 4 if metadata_version >= CORDONED_LOG_DIRS_VERSION else 3
+        case BrokerRegistrationChangeRecord():
+            return _change_version(record)
+    return spec_of(type(record)).versions.last
+
+
+def _change_version(record: BrokerRegistrationChangeRecord) -> int:
+    """The lowest version that can say what the record says."""
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0

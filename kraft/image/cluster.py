@@ -1,0 +1,197 @@
+"""The nodes of the cluster as they registered: brokers and controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kraft.features import SupportedRange
+from protocol.records.metadata import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+
+FENCE: Final = 1
+UNFENCE: Final = -1
+UNCHANGED: Final = 0
+"""What a BrokerRegistrationChangeRecord says of `fenced`; and of the controlled shutdown, which only ever begins."""
+ENTERS_CONTROLLED_SHUTDOWN: Final = 1
+
+
+class Endpoint(NamedTuple):
+    """An advertised address of a node."""
+
+    host: str
+    port: int
+    security_protocol: int
+
+
+class Broker(NamedTuple):
+    """A broker's registration. Its epoch is the offset of the record that registered this incarnation."""
+
+    id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: Mapping[str, Endpoint]
+    """By listener name."""
+    features: Mapping[str, SupportedRange]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    directories: tuple[bytes, ...]
+    cordoned_directories: tuple[bytes, ...] | None
+
+    @classmethod
+    def of(cls, record: RegisterBrokerRecord) -> Broker:
+        cordoned = record.cordoned_log_dirs
+        return cls(
+            id=record.broker_id,
+            epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            endpoints={
+                point.name: Endpoint(point.host, point.port, point.security_protocol) for point in record.end_points
+            },
+            features={
+                feature.name: SupportedRange(feature.min_supported_version, feature.max_supported_version)
+                for feature in record.features
+            },
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            directories=tuple(record.log_dirs),
+            cordoned_directories=None if cordoned is None else tuple(cordoned),
+        )
+
+    def changed(self, record: BrokerRegistrationChangeRecord) -> Broker:
+        cordoned = record.cordoned_log_dirs
+        return self._replace(
+            fenced=self.fenced if record.fenced == UNCHANGED else record.fenced == FENCE,
+            in_controlled_shutdown=self.in_controlled_shutdown
+            or record.in_controlled_shutdown == ENTERS_CONTROLLED_SHUTDOWN,
+            directories=tuple(record.log_dirs) or self.directories,
+            cordoned_directories=self.cordoned_directories if cordoned is None else tuple(cordoned),
+        )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead and take new replicas."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def record(self) -> RegisterBrokerRecord:
+        cordoned = self.cordoned_directories
+        return RegisterBrokerRecord(
+            broker_id=self.id,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=self.epoch,
+            end_points=[
+                BrokerEndpoint(name=name, host=host, port=port, security_protocol=security)
+                for name, (host, port, security) in self.endpoints.items()
+            ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=first, max_supported_version=last)
+                for name, (first, last) in self.features.items()
+            ],
+            rack=self.rack,
+            fenced=self.fenced,
+            in_controlled_shutdown=self.in_controlled_shutdown,
+            log_dirs=list(self.directories),
+            cordoned_log_dirs=None if cordoned is None else list(cordoned),
+        )
+
+
+class ControllerNode(NamedTuple):
+    """A controller's registration."""
+
+    id: int
+    incarnation_id: bytes
+    endpoints: Mapping[str, Endpoint]
+    features: Mapping[str, SupportedRange]
+    zk_migration_ready: bool
+
+    @classmethod
+    def of(cls, record: RegisterControllerRecord) -> ControllerNode:
+        return cls(
+            id=record.controller_id,
+            incarnation_id=record.incarnation_id,
+            endpoints={
+                point.name: Endpoint(point.host, point.port, point.security_protocol) for point in record.end_points
+            },
+            features={
+                feature.name: SupportedRange(feature.min_supported_version, feature.max_supported_version)
+                for feature in record.features
+            },
+            zk_migration_ready=record.zk_migration_ready,
+        )
+
+    def record(self) -> RegisterControllerRecord:
+        return RegisterControllerRecord(
+            controller_id=self.id,
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=self.zk_migration_ready,
+            end_points=[
+                ControllerEndpoint(name=name, host=host, port=port, security_protocol=security)
+                for name, (host, port, security) in self.endpoints.items()
+            ],
+            features=[
+                ControllerFeature(name=name, min_supported_version=first, max_supported_version=last)
+                for name, (first, last) in self.features.items()
+            ],
+        )
+
+
+class ClusterImage(NamedTuple):
+    """All registered nodes by id; unregistered ones are absent."""
+
+    brokers: Mapping[int, Broker] = MappingProxyType({})
+    controllers: Mapping[int, ControllerNode] = MappingProxyType({})
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def snapshot_records(self) -> Iterator[object]:
+        for _, broker in sorted(self.brokers.items()):
+            yield broker.record()
+        for _, controller in sorted(self.controllers.items()):
+            yield controller.record()
+
+
+class ClusterDelta:
+    """What records did to the nodes; None is a node that is gone."""
+
+    __slots__ = ("brokers", "controllers", "image")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+        self.brokers: dict[int, Broker | None] = {}
+        self.controllers: dict[int, ControllerNode | None] = {}
+
+    def replay_register(self, record: RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = Broker.of(record)
+
+    def replay_unregister(self, broker_id: int) -> None:
+        self.brokers[broker_id] = None
+
+    def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self.brokers.get(record.broker_id) or self.image.brokers[record.broker_id]
+        assert broker.epoch == record.broker_epoch, f"a change of broker {broker.id} in epoch {record.broker_epoch}"
+        self.brokers[broker.id] = broker.changed(record)
+
+    def replay_controller(self, record: RegisterControllerRecord) -> None:
+        self.controllers[record.controller_id] = ControllerNode.of(record)
+
+    def apply(self) -> ClusterImage:
+        if not (self.brokers or self.controllers):
+            return self.image
+        brokers = {**self.image.brokers, **self.brokers}
+        controllers = {**self.image.controllers, **self.controllers}
+        return ClusterImage(
+            {node_id: broker for node_id, broker in brokers.items() if broker is not None},
+            {node_id: controller for node_id, controller in controllers.items() if controller is not None},
+        )

@@ -1,0 +1,77 @@
+"""The dynamic settings of the cluster: of topics, brokers, groups and client metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kraft.image.persistent_map import PersistentMap, place_of_text
+from protocol.records.metadata import ConfigRecord
+
+
+class ResourceType(IntEnum):
+    """What a setting belongs to, as the wire numbers it."""
+
+    TOPIC = 2
+    BROKER = 4
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """The empty name is the cluster-wide default of its type."""
+
+    type: int
+    name: str
+
+
+def place_of_resource(resource: ConfigResource) -> int:
+    return place_of_text(resource.name) + resource.type
+
+
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class ConfigsImage(NamedTuple):
+    """Settings by resource; a resource without settings is absent."""
+
+    by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = PersistentMap(place_of_resource)
+
+    def of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        return self.by_resource.get(ConfigResource(resource_type, name)) or NO_SETTINGS
+
+    def snapshot_records(self) -> Iterator[object]:
+        for resource, settings in self.by_resource.items():
+            for name, value in settings.items():
+                yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+
+
+class ConfigsDelta:
+    """What records did to settings; None is a setting that is gone."""
+
+    __slots__ = ("changed", "image")
+
+    def __init__(self, image: ConfigsImage) -> None:
+        self.image = image
+        self.changed: dict[ConfigResource, dict[str, str | None]] = {}
+
+    def replay(self, record: ConfigRecord) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        self.changed.setdefault(resource, {})[record.name] = record.value
+
+    def forget(self, resource: ConfigResource) -> None:
+        """The resource does not exist any more."""
+        names = [*(self.image.by_resource.get(resource) or ()), *self.changed.get(resource, ())]
+        if names:
+            self.changed[resource] = dict.fromkeys(names)
+
+    def apply(self) -> ConfigsImage:
+        if not self.changed:
+            return self.image
+        updates: dict[ConfigResource, Mapping[str, str] | None] = {}
+        for resource, changes in self.changed.items():
+            merged = {**(self.image.by_resource.get(resource) or {}), **changes}
+            updates[resource] = {name: value for name, value in merged.items() if value is not None} or None
+        return ConfigsImage(self.image.by_resource.updated(updates))

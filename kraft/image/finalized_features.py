@@ -1,0 +1,45 @@
+"""The feature levels that the cluster has finalized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from kraft.features import LATEST_METADATA_VERSION, METADATA_VERSION
+from protocol.records.metadata import FeatureLevelRecord
+
+
+class FeaturesImage(NamedTuple):
+    """Levels by name; a feature at level 0 is absent. kraft.version is not among them: it belongs to the quorum."""
+
+    levels: Mapping[str, int] = MappingProxyType({})
+
+    @property
+    def metadata_version(self) -> int:
+        """Before the first record has finalized it: the latest that we know."""
+        return self.levels.get(METADATA_VERSION, LATEST_METADATA_VERSION)
+
+    def snapshot_records(self) -> Iterator[object]:
+        """metadata.version first: it says how to read the rest."""
+        for name in sorted(self.levels, key=lambda name: (name != METADATA_VERSION, name)):
+            yield FeatureLevelRecord(name=name, feature_level=self.levels[name])
+
+
+class FeaturesDelta:
+    """What records did to the feature levels."""
+
+    __slots__ = ("changed", "image")
+
+    def __init__(self, image: FeaturesImage) -> None:
+        self.image = image
+        self.changed: dict[str, int] = {}
+
+    def replay(self, record: FeatureLevelRecord) -> None:
+        self.changed[record.name] = record.feature_level
+
+    def apply(self) -> FeaturesImage:
+        if not self.changed:
+            return self.image
+        levels = {**self.image.levels, **self.changed}
+        return FeaturesImage({name: level for name, level in levels.items() if level != 0})

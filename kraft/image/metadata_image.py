@@ -1,0 +1,122 @@
+"""The metadata of the cluster at one offset of the log, and what a run of records changes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kraft.image.cluster import FENCE, UNFENCE, ClusterDelta, ClusterImage
+from kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
+from kraft.image.finalized_features import FeaturesDelta, FeaturesImage
+from kraft.image.kept_records import KEPT, KeptDelta, KeptImage
+from kraft.image.topics import TopicsDelta, TopicsImage
+from protocol.records import metadata as records
+
+
+class Provenance(NamedTuple):
+    """How far the log has been read: its end offset, the epoch and the time of the last record."""
+
+    end_offset: int = 0
+    epoch: int = 0
+    timestamp_ms: int = 0
+
+
+class MetadataImage(NamedTuple):
+    """Everything that the metadata log says, as a value: whoever holds one sees no later change."""
+
+    provenance: Provenance = Provenance()
+    features: FeaturesImage = FeaturesImage()
+    cluster: ClusterImage = ClusterImage()
+    topics: TopicsImage = TopicsImage()
+    configs: ConfigsImage = ConfigsImage()
+    next_producer_id: int = 0
+    kept: KeptImage = KeptImage()
+
+    def snapshot_records(self) -> Iterator[object]:
+        """Records that make this image out of an empty one."""
+        yield from self.features.snapshot_records()
+        yield from self.cluster.snapshot_records()
+        yield from self.topics.snapshot_records()
+        yield from self.configs.snapshot_records()
+        if self.next_producer_id > 0:
+            yield records.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
+        yield from self.kept.snapshot_records()
+
+
+EMPTY_IMAGE = MetadataImage()
+
+
+class MetadataDelta:
+    """Replays records upon an image; `apply` gives the image they make. Each domain's delta says what changed."""
+
+    __slots__ = ("_replays", "cluster", "configs", "features", "image", "kept", "next_producer_id", "topics")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.features = FeaturesDelta(image.features)
+        self.cluster = ClusterDelta(image.cluster)
+        self.topics = TopicsDelta(image.topics)
+        self.configs = ConfigsDelta(image.configs)
+        self.next_producer_id = image.next_producer_id
+        self.kept = KeptDelta(image.kept)
+        self._replays = self._table()
+
+    def replay(self, record: object) -> None:
+        self._replays[type(record)](record)
+
+    def apply(self, provenance: Provenance) -> MetadataImage:
+        return MetadataImage(
+            provenance,
+            self.features.apply(),
+            self.cluster.apply(),
+            self.topics.apply(),
+            self.configs.apply(),
+            self.next_producer_id,
+            self.kept.apply(),
+        )
+
+    def _table(self) -> dict[type[object], Callable[..., None]]:
+        return {
+            records.FeatureLevelRecord: self.features.replay,
+            records.RegisterBrokerRecord: self.cluster.replay_register,
+            records.UnregisterBrokerRecord: self._replay_unregister,
+            records.BrokerRegistrationChangeRecord: self.cluster.replay_change,
+            records.FenceBrokerRecord: self._replay_fence,
+            records.UnfenceBrokerRecord: self._replay_unfence,
+            records.RegisterControllerRecord: self.cluster.replay_controller,
+            records.TopicRecord: self.topics.replay_topic,
+            records.PartitionRecord: self.topics.replay_partition,
+            records.PartitionChangeRecord: self.topics.replay_change,
+            records.RemoveTopicRecord: self._replay_remove_topic,
+            records.ClearElrRecord: self.topics.replay_clear_elr,
+            records.ConfigRecord: self.configs.replay,
+            records.ProducerIdsRecord: self._replay_producer_ids,
+            records.NoOpRecord: self._ignore,
+            # The ZooKeeper migration ended with 3.9; its record says nothing to a 4.x node.
+            records.ZkMigrationStateRecord: self._ignore,
+            **dict.fromkeys(KEPT, self.kept.replay),
+        }
+
+    def _replay_unregister(self, record: records.UnregisterBrokerRecord) -> None:
+        self.cluster.replay_unregister(record.broker_id)
+
+    def _replay_fence(self, record: records.FenceBrokerRecord) -> None:
+        """What 3.2 and earlier wrote for a registration change."""
+        self._change_fenced(record.id, record.epoch, FENCE)
+
+    def _replay_unfence(self, record: records.UnfenceBrokerRecord) -> None:
+        self._change_fenced(record.id, record.epoch, UNFENCE)
+
+    def _change_fenced(self, broker_id: int, epoch: int, fenced: int) -> None:
+        change = records.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=fenced)
+        self.cluster.replay_change(change)
+
+    def _replay_remove_topic(self, record: records.RemoveTopicRecord) -> None:
+        name = self.topics.replay_remove(record)
+        self.configs.forget(ConfigResource(ResourceType.TOPIC, name))
+
+    def _replay_producer_ids(self, record: records.ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _ignore(self, record: object) -> None:
+        """It changes nothing."""

@@ -1,0 +1,209 @@
+"""The topics of the cluster: their names, ids and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from kraft.image.persistent_map import PersistentMap, place_of_text, place_of_uuid
+from kraft.topic_names import may_collide, metric_name
+from protocol.records.metadata import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+NO_LEADER: Final = -1
+LEADER_UNCHANGED: Final = -2
+"""What a PartitionChangeRecord says when it leaves the leader, and so its epoch, as they are."""
+RECOVERY_STATE_UNCHANGED: Final = -1
+
+
+class Partition(NamedTuple):
+    """Where a partition lives and who leads it. Directories stand in the order of the replicas."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def preferred_leader(self) -> int:
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @classmethod
+    def of(cls, record: PartitionRecord) -> Partition:
+        return cls(
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            directories=tuple(record.directories),
+            removing_replicas=tuple(record.removing_replicas),
+            adding_replicas=tuple(record.adding_replicas),
+            leader_recovery_state=record.leader_recovery_state,
+            eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+            last_known_elr=tuple(record.last_known_elr or ()),
+        )
+
+    def changed(self, record: PartitionChangeRecord) -> Partition:
+        """Absent fields stay. Naming a leader, be it the same one, begins a new leader epoch."""
+        names_leader = record.leader != LEADER_UNCHANGED
+        keeps_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
+        return Partition(
+            replicas=_or(record.replicas, self.replicas),
+            isr=_or(record.isr, self.isr),
+            leader=record.leader if names_leader else self.leader,
+            leader_epoch=self.leader_epoch + names_leader,
+            partition_epoch=self.partition_epoch + 1,
+            directories=self.directories if record.directories is None else tuple(record.directories),
+            removing_replicas=_or(record.removing_replicas, self.removing_replicas),
+            adding_replicas=_or(record.adding_replicas, self.adding_replicas),
+            leader_recovery_state=self.leader_recovery_state if keeps_state else record.leader_recovery_state,
+            eligible_leader_replicas=_or(record.eligible_leader_replicas, self.eligible_leader_replicas),
+            last_known_elr=_or(record.last_known_elr, self.last_known_elr),
+        )
+
+    def record(self, topic_id: bytes, partition_id: int) -> PartitionRecord:
+        return PartitionRecord(
+            partition_id=partition_id,
+            topic_id=topic_id,
+            replicas=list(self.replicas),
+            isr=list(self.isr),
+            removing_replicas=list(self.removing_replicas),
+            adding_replicas=list(self.adding_replicas),
+            leader=self.leader,
+            leader_recovery_state=self.leader_recovery_state,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            directories=list(self.directories),
+            eligible_leader_replicas=list(self.eligible_leader_replicas) or None,
+            last_known_elr=list(self.last_known_elr) or None,
+        )
+
+
+def _or(changed: list[int] | None, unchanged: tuple[int, ...]) -> tuple[int, ...]:
+    return unchanged if changed is None else tuple(changed)
+
+
+class Topic(NamedTuple):
+    """A topic; its partitions are numbered from 0 without gaps."""
+
+    name: str
+    id: bytes
+    partitions: Mapping[int, Partition]
+
+
+class TopicsImage(NamedTuple):
+    """All topics, by id, and the id of each name."""
+
+    by_id: PersistentMap[bytes, Topic] = PersistentMap(place_of_uuid)
+    ids: PersistentMap[str, bytes] = PersistentMap(place_of_text)
+    metric_names: PersistentMap[str, str] = PersistentMap(place_of_text)
+    """The topic that holds a metric name, where that may be the metric name of another topic too."""
+
+    def by_name(self, name: str) -> Topic | None:
+        topic_id = self.ids.get(name)
+        return None if topic_id is None else self.by_id[topic_id]
+
+    def partition(self, name: str, partition_id: int) -> Partition | None:
+        topic = self.by_name(name)
+        return None if topic is None else topic.partitions.get(partition_id)
+
+    def partitions(self) -> Iterator[tuple[Topic, int, Partition]]:
+        for topic in self.by_id.values():
+            for partition_id, partition in topic.partitions.items():
+                yield topic, partition_id, partition
+
+    def snapshot_records(self) -> Iterator[object]:
+        for topic in self.by_id.values():
+            yield TopicRecord(name=topic.name, topic_id=topic.id)
+            for partition_id, partition in sorted(topic.partitions.items()):
+                yield partition.record(topic.id, partition_id)
+
+
+class TopicsDelta:
+    """What records did to the topics: `changed` holds the touched partitions of topics, new topics among them."""
+
+    __slots__ = ("changed", "created", "deleted", "image")
+
+    def __init__(self, image: TopicsImage) -> None:
+        self.image = image
+        self.changed: dict[bytes, dict[int, Partition]] = {}
+        self.created: dict[bytes, str] = {}
+        """Names of the topics that the image does not have."""
+        self.deleted: dict[bytes, Topic] = {}
+        """Topics of the image that are gone."""
+
+    def replay_topic(self, record: TopicRecord) -> None:
+        self.created[record.topic_id] = record.name
+        self.changed[record.topic_id] = {}
+
+    def replay_partition(self, record: PartitionRecord) -> None:
+        self._touched(record.topic_id)[record.partition_id] = Partition.of(record)
+
+    def replay_change(self, record: PartitionChangeRecord) -> None:
+        touched = self._touched(record.topic_id)
+        before = touched.get(record.partition_id)
+        if before is None:
+            before = self.image.by_id[record.topic_id].partitions[record.partition_id]
+        touched[record.partition_id] = before.changed(record)
+
+    def replay_remove(self, record: RemoveTopicRecord) -> str:
+        """The name of the topic, whose configuration goes with it."""
+        self.changed.pop(record.topic_id, None)
+        name = self.created.pop(record.topic_id, None)
+        if name is None:
+            topic = self.deleted[record.topic_id] = self.image.by_id[record.topic_id]
+            return topic.name
+        return name
+
+    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        """An empty name means every topic."""
+        named = self.image.by_name(record.topic_name)
+        topics = list(self.image.by_id.values()) if not record.topic_name else [named] if named else []
+        for topic in topics:
+            touched = self._touched(topic.id)
+            for partition_id, unchanged in topic.partitions.items():
+                partition = touched.get(partition_id, unchanged)
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    touched[partition_id] = partition._replace(
+                        eligible_leader_replicas=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+                    )
+
+    def apply(self) -> TopicsImage:
+        if not (self.changed or self.deleted):
+            return self.image
+        topics: dict[bytes, Topic | None] = dict.fromkeys(self.deleted)
+        ids: dict[str, bytes | None] = {topic.name: None for topic in self.deleted.values()}
+        metric_names: dict[str, str | None] = {metric_name(name): None for name in ids if may_collide(name)}
+        for topic_id, touched in self.changed.items():
+            if topic_id not in self.created:
+                topic = self.image.by_id[topic_id]
+                name, partitions = topic.name, {**topic.partitions, **touched}
+            else:
+                name, partitions = self.created[topic_id], touched
+                ids[name] = topic_id
+                if may_collide(name):
+                    metric_names[metric_name(name)] = name
+            topics[topic_id] = Topic(name, topic_id, partitions)
+        return TopicsImage(
+            self.image.by_id.updated(topics), self.image.ids.updated(ids), self.image.metric_names.updated(metric_names)
+        )
+
+    def _touched(self, topic_id: bytes) -> dict[int, Partition]:
+        touched = self.changed.get(topic_id)
+        if touched is None:
+            assert topic_id in self.image.by_id, f"a partition of a topic that does not exist: {topic_id.hex()}"
+            touched = self.changed[topic_id] = {}
+        return touched
