@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import binascii
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -106,6 +104,9 @@ def _check_quorum(config: Config, *, is_standalone: bool) -> None:
 
 
 def _check_cluster_id(cluster_id: str) -> None:
+    import base64
+    import binascii
+
     try:
         size = len(base64.b64decode(cluster_id + "==", altchars=b"-_", validate=True))
     except (binascii.Error, ValueError):
@@ -118,7 +119,9 @@ def _check_cluster_id(cluster_id: str) -> None:
 
 def _fresh_cluster_id(entropy: Callable[[int], bytes]) -> str:
     """An id that a shell does not take for an option: like Apache Kafka's, it never begins with a dash."""
+    from base64 import urlsafe_b64encode
+
     while True:
-        cluster_id = base64.urlsafe_b64encode(entropy(16)).decode("ascii").rstrip("=")
+        cluster_id = urlsafe_b64encode(entropy(16)).decode("ascii").rstrip("=")
         if not cluster_id.startswith("-"):
             return cluster_id

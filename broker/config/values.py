@@ -9,12 +9,11 @@ from typing import Final
 from broker.config.setting import Setting, Value, ValueType
 
 _INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
-_COMMA: Final = re.compile(r"\s*,\s*")
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
-_VOTER: Final = re.compile(r"[0-9]+@.+:[0-9]+")
-_HOST_PORT: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\[?([0-9A-Za-z\-._%:]*)\]?:([0-9]+)")
-_DURATION: Final = re.compile(r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?")
+# Patterns are compiled when first used: most of them never are.
+_DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)"
+_VOTER: Final = r"[0-9]+@.+:[0-9]+"
+_HOST_PORT: Final = r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\[?([0-9A-Za-z\-._%:]*)\]?:([0-9]+)"
+_DURATION: Final = r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?"
 
 
 class InvalidValue(Exception):
@@ -43,11 +42,11 @@ def parse_type(name: str, kind: ValueType, text: str) -> Value:
             raise _refusal(name, text, "Expected value to be either true or false")
         return trimmed.lower() == "true"
     if kind is ValueType.DOUBLE:
-        if not _DOUBLE.fullmatch(trimmed):
+        if not re.fullmatch(_DOUBLE, trimmed):
             raise _refusal(name, text, "Not a number of type DOUBLE")
         return float(trimmed.rstrip("fFdD")) if trimmed[-1:] in "fFdD" else float(trimmed)
     if kind is ValueType.LIST:
-        return tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()
+        return tuple(dict.fromkeys(each.strip() for each in trimmed.split(","))) if trimmed else ()
     return text if kind is ValueType.PASSWORD else trimmed
 
 
@@ -89,7 +88,8 @@ def allowed_text(setting: Setting) -> str:
 
 def _parse_integer(name: str, kind: ValueType, text: str, trimmed: str) -> int:
     limit = 1 << (_INTEGER_BITS[kind] - 1)
-    if _INTEGER.fullmatch(trimmed) and -limit <= int(trimmed) < limit:
+    digits = trimmed[1:] if trimmed[:1] in ("+", "-") else trimmed
+    if digits.isascii() and digits.isdigit() and -limit <= int(trimmed) < limit:
         return int(trimmed)
     raise _refusal(name, text, f"Not a number of type {kind.name}")
 
@@ -139,13 +139,13 @@ def _check_list(name: str, value: tuple[str, ...], choices: list[str], *, may_be
 
 def _check_shape(name: str, value: Value, rule: str) -> None:
     entries: Iterable[str] = value if isinstance(value, tuple) else ()
-    if rule == "voters" and not all(_VOTER.fullmatch(entry) for entry in entries):
+    if rule == "voters" and not all(re.fullmatch(_VOTER, entry) for entry in entries):
         raise InvalidValue(
             f"Invalid configuration value for {name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
         )
     if rule == "host-ports":
         for entry in entries:
-            if not _HOST_PORT.fullmatch(entry):
+            if not re.fullmatch(_HOST_PORT, entry):
                 raise InvalidValue(
                     f"Failed to parse host name from {entry} for the configuration {name}. "
                     'Each entry should be in the form "{host}:{port}"'
@@ -157,7 +157,7 @@ def _check_shape(name: str, value: Value, rule: str) -> None:
             f"{name} must be the literal '*' or a list of replicas in the following format: "
             "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
         )
-    if rule == "offset-reset" and value not in ("earliest", "latest") and not _DURATION.fullmatch(str(value)):
+    if rule == "offset-reset" and value not in ("earliest", "latest") and not re.fullmatch(_DURATION, str(value)):
         raise _refusal(
             name,
             str(value),
