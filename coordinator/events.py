@@ -90,6 +90,11 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Unloaded:
+    """The partition is not ours any more: whoever waits is sent to look for the new coordinator. Nothing follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A deadline may have passed. Takes care of one: ask `next_deadline_ms` again."""
 
@@ -126,6 +131,7 @@ Event: TypeAlias = (
     | DeleteGroups
     | TopicsDeleted
     | Loaded
+    | Unloaded
     | Tick
     | Appended
     | AppendRefused

@@ -1,13 +1,15 @@
-"""A group as its last record describes it, and its return to life after loading."""
+"""A group as its last record describes it: how it comes to life after loading, and how it goes with its partition."""
 
 from __future__ import annotations
 
+from coordinator.assignment import share_refusal
 from coordinator.group import Group
 from coordinator.group_state import EMPTY, STABLE
 from coordinator.member import Member
-from coordinator.rebalance import prepare_rebalance
+from coordinator.rebalance import prepare_rebalance, refuse_join
 from coordinator.sessions import expect_heartbeat
 from coordinator.turn import Turn
+from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequestProtocol
 from protocol.records.offsets import GroupMetadataValue, MemberMetadata
 
@@ -49,3 +51,10 @@ def take_up(turn: Turn, group: Group) -> None:
         expect_heartbeat(turn, group, member)
     if len(group.members) > turn.config.max_size:
         prepare_rebalance(turn, group)
+
+
+def give_up(turn: Turn, group: Group) -> None:
+    """Send all who wait to look for the new coordinator."""
+    for member in group.members.values():
+        refuse_join(turn, group, member, ErrorCode.NOT_COORDINATOR, "")
+        share_refusal(turn, group, ErrorCode.NOT_COORDINATOR, member)

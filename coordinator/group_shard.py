@@ -19,7 +19,7 @@ from coordinator.description import describe, describe_absent, is_listed, list_e
 from coordinator.effects import Effects
 from coordinator.group import Group
 from coordinator.group_config import GroupConfig
-from coordinator.group_loading import restore, take_up
+from coordinator.group_loading import give_up, restore, take_up
 from coordinator.group_state import DEAD, FORMER_STATES
 from coordinator.heartbeat import heartbeat, session_is_over
 from coordinator.join import join
@@ -30,7 +30,7 @@ from coordinator.offset_expiry import expire
 from coordinator.offset_fetch import fetch_stable_offsets, offsets_of
 from coordinator.offset_store import OffsetStore
 from coordinator.rebalance import join_time_is_up, sync_time_is_up
-from coordinator.records import GroupChange, OffsetChange, change_of
+from coordinator.records import Change, GroupChange, OffsetChange, change_of
 from coordinator.sync import sync
 from coordinator.timers import TimerKey, TimerKind, Timers
 from coordinator.turn import Outcome, Turn
@@ -63,21 +63,16 @@ class GroupShard:
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore()
         self._timers = Timers()
-        self._end_offset = 0
         self._committed_end_offset = committed_end_offset
         self._unappended: Write | None = None
         self._uncommitted: deque[Write] = deque()
 
     # Loading
 
-    def replay(self, record: Record, end_offset: int) -> None:
-        """A record of the log, whose batch ends at `end_offset`: the only way in which what is stored changes.
-
-        Raises `MalformedMessage` for a record that cannot be read.
-        """
-        self._end_offset = max(self._end_offset, end_offset)
-        match change_of(record):
-            case OffsetChange() as change:
+    def replay(self, change: Change, end_offset: int) -> None:
+        """A record of the log, whose batch ends at `end_offset`: the only way in which what is stored changes."""
+        match change:
+            case OffsetChange():
                 if change.value is not None and change.group_id not in self._groups:
                     self._groups[change.group_id] = Group(change.group_id, None)
                 self._offsets.replay(change, end_offset)
@@ -162,6 +157,8 @@ class GroupShard:
                 self._refused(turn, error)
             case events.Loaded():
                 self._loaded(turn)
+            case events.Unloaded():
+                self._unloaded(turn)
 
     def _keep(self, turn: Turn) -> None:
         """Hold what a step wrote, and what it promised, until the log has spoken."""
@@ -204,7 +201,9 @@ class GroupShard:
         assert write is not None, "something was appended that nobody wrote"
         self._unappended = None
         for record in write.records:
-            self.replay(record, end_offset)
+            change = change_of(record)
+            assert change is not None, "we write no records of other kinds"
+            self.replay(change, end_offset)
         write.end_offset = end_offset
         write.records = []
         self._uncommitted.append(write)
@@ -232,6 +231,14 @@ class GroupShard:
         self._timers.schedule(EXPIRY_KEY, turn.now_ms + self.config.offsets_retention_check_interval_ms)
         for group in self._groups.values():
             take_up(turn, group)
+
+    def _unloaded(self, turn: Turn) -> None:
+        groups = list(self._groups.values())
+        self._groups.clear()
+        for group in groups:
+            give_up(turn, group)
+        while self._uncommitted:
+            self._fail(turn, self._uncommitted.popleft(), ErrorCode.NOT_COORDINATOR)
 
     # Reading
 

@@ -6,7 +6,7 @@ Commands (an option that is left out has the default of `REQUEST_DEFAULTS`):
     sync g member= generation= [plan=a-1:t0,b-2:t1 instance=]      heartbeat g member= generation= [instance=]
     leave g members=a-1,b-2 [instances=x v=]                       commit g t-0=5 [member= generation= retention= v=]
     fetch g [topics=t-0,t-1 stable=1]     delete-offsets g topics=t-0     delete g      topic-deleted t
-    describe g      list      wait MS      hold / release      refuse ERROR      reload
+    describe g      list      wait MS      hold      release      refuse ERROR      reload      unload
 
 The log is a list. Records are committed as soon as they are appended, unless `hold` says that they wait for `release`.
 """
@@ -254,11 +254,16 @@ class GroupScribe:
         self.refusal = ErrorCode[command.arguments[0]]
         yield from ()
 
+    def do_unload(self, command: Command) -> Iterator[str]:
+        return self.step(events.Unloaded())
+
     def do_reload(self, command: Command) -> Iterator[str]:
         """The partition moved away and came back, or the broker was restarted."""
         self.shard = GroupShard(self.config, self.committed_end_offset)
         for record, end_offset in self.log:
-            self.shard.replay(record, end_offset)
+            change = change_of(record)
+            assert change is not None
+            self.shard.replay(change, end_offset)
         return self.step(events.Loaded())
 
 

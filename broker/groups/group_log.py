@@ -1,0 +1,74 @@
+"""What a shard's shell needs of the `__consumer_offsets` partition behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from protocol.errors import ErrorCode
+from replication.partition import Partition
+from storage.open_file import FileSlice
+
+
+class GroupLog(Protocol):
+    """One partition that this broker leads."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    def append(self, batch: bytes, wall_ms: int) -> ErrorCode:
+        """Append one batch, all or nothing. May call the watcher before it returns."""
+
+    def watch(self, moved: Callable[[], None]) -> None:
+        """Call at every move of the high watermark, until `unwatch`."""
+
+    def unwatch(self, moved: Callable[[], None]) -> None: ...
+
+    def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
+        """Stored batches from the one that holds an offset, at least one whole; None where the log cannot be read."""
+
+
+class PartitionGroupLog:
+    """The log of a `replication.partition.Partition`."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    @property
+    def index(self) -> int:
+        return self._partition.index
+
+    @property
+    def start_offset(self) -> int:
+        return self._partition.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._partition.log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._partition.high_watermark
+
+    def append(self, batch: bytes, wall_ms: int) -> ErrorCode:
+        return self._partition.append_internal(batch, wall_ms).error
+
+    def watch(self, moved: Callable[[], None]) -> None:
+        self._partition.wait(moved)
+
+    def unwatch(self, moved: Callable[[], None]) -> None:
+        self._partition.forget(moved)
+
+    def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
+        log = self._partition.log
+        read = log.read(offset, size_max, end_offset=log.end_offset, at_least_one=True)
+        return None if isinstance(read, ErrorCode) else read.slice
