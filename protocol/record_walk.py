@@ -46,7 +46,7 @@ def walk_records(buffer: BytesLike, position: int, end: int, count: int) -> tupl
 def walk(buffer: BytesLike, position: i64, end: i64, count: i64) -> tuple[int, int, int]:
     flags: i64 = 0
     low: i64 = 0x7FFFFFFFFFFFFFFF
-    high: i64 = -0x7FFFFFFFFFFFFFFF
+    high: i64 = -0x7FFFFFFFFFFFFFFF - 1
     base: i64 = position  # where the window begins in the buffer
     window = bytes(buffer[base : min(base + WINDOW_SIZE, end)])
     limit: i64 = len(window)
@@ -186,15 +186,22 @@ def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
     _, at = read_raw_varint(head, at)
     framing = bytearray(head[:at])
     size, at = read_raw_varint(head, at)
-    framing.append(size & 1)
     position += at
-    if size & 1 == 0:
-        position += size >> 1
+    position += append_emptied(framing, size)
     head = bytes(buffer[position : min(position + VARINT_SIZE_MAX, end)])
     size, at = read_raw_varint(head, 0)
-    framing.append(size & 1)
     position += at
-    if size & 1 == 0:
-        position += size >> 1
+    position += append_emptied(framing, size)
     framing += buffer[position:end]
     return bytes(framing)
+
+
+def append_emptied(framing: bytearray, raw_size: i64) -> i64:
+    """Append the size of a key or a value as null or empty; the bytes to skip."""
+    if raw_size & 1 == 0:
+        framing.append(0)
+        return raw_size >> 1
+    if raw_size != 1:
+        raise MalformedMessage("a large record has a key or a value of a negative size")
+    framing.append(1)
+    return 0
