@@ -28,7 +28,7 @@ $(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed
 install: $(VENV)/.installed ## the environment alone
 
 kernel: ## compile the hot loop where a C compiler is there
-	@true
+	@$(BIN)/python -m protocol.compile_kernel
 
 run: install ## start a broker on 127.0.0.1:9092, data in ./data
 	@echo "Try next, in another terminal:  $(BIN)/moldau --help"

@@ -39,11 +39,15 @@ class MetadataFollower:
             partition = Partition(key[0], topic_id, key[1], logs[key], broker.logs.high_watermark(logs[key]))
             self._lead(partition, assigned)
             broker.replicas.add(partition)
+            broker.partition_gained(partition)
         broker.quorum.subscribe(self._changed)
 
     def _changed(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        for topic in delta.topics.deleted.values():
-            self._delete(topic.name)
+        deleted = [topic.name for topic in delta.topics.deleted.values()]
+        for name in deleted:
+            self._delete(name)
+        if deleted:
+            self._broker.groups.topics_deleted(deleted)
         for topic_id, touched in delta.topics.changed.items():
             name = image.topics.by_id[topic_id].name
             for index, assigned in touched.items():

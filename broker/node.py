@@ -13,7 +13,10 @@ from broker.config.config import Config
 from broker.connection import RECEIVE_BUFFER_SIZE
 from broker.environment import Environment
 from broker.flusher import Flusher
-from broker.internal_topics import INTERNAL_TOPICS
+from broker.group_settings import group_config
+from broker.groups.group_log import PartitionGroupLog
+from broker.groups.groups import Groups
+from broker.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
 from broker.listener import Listener
 from broker.local_logs import LocalLogs, read_properties
 from broker.log_jobs import LogJobs
@@ -35,6 +38,7 @@ from protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from replication.fetch_session import FetchSessions
+from replication.partition import Partition
 from storage.log import Log
 
 log = logging.getLogger("moldau.broker")
@@ -85,6 +89,13 @@ class Broker:
         self.follower = MetadataFollower(self)
         self.registration: Registration
         self.producer_ids: ProducerIds
+        self.groups = Groups(
+            group_config(config),
+            environment,
+            loop,
+            self.tasks.spawn,
+            lambda: self._partition_count(GROUP_METADATA_TOPIC),
+        )
         self._topics_being_created: dict[str, None] = {}
 
     # What handlers ask
@@ -145,6 +156,20 @@ class Broker:
         )
         self.quorum.submit(CreateTopicsRequest(topics=[topic]), created)
 
+    def create_internal_topic(self, name: str) -> None:
+        """Have a topic created that brokers write themselves, with the settings that its writers need."""
+        partitions, replication_factor, configs = internal_topic(self.config, name)
+        self.create_topic(name, partitions, replication_factor, configs)
+
+    def partition_gained(self, partition: Partition) -> None:
+        """This broker leads a partition that it did not lead before."""
+        if partition.topic == GROUP_METADATA_TOPIC:
+            self.groups.gained(PartitionGroupLog(partition))
+
+    def partition_lost(self, partition: Partition) -> None:
+        if partition.topic == GROUP_METADATA_TOPIC:
+            self.groups.lost(partition.index)
+
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run a coroutine under supervision."""
         self.tasks.spawn(work)
@@ -190,9 +215,15 @@ class Broker:
         await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
         for listener in self.listeners:
             await listener.stop()
+        self.groups.close()
         await self.tasks.stop()
         await self.quorum.stop()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
+
+    def _partition_count(self, internal: str) -> int:
+        """Of an internal topic that may not have been made yet."""
+        topic = self.image.topics.by_name(internal)
+        return len(topic.partitions) if topic is not None else internal_topic(self.config, internal).partitions
 
     def _identity(self) -> Identity:
         return Identity(

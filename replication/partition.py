@@ -14,7 +14,7 @@ from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
-from storage.append_result import AppendResult
+from storage.append_result import AppendOrigin, AppendResult
 from storage.log import Log
 
 ACKS_ALL: Final = -1
@@ -68,11 +68,20 @@ class Partition:
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    def append(self, records: BytesLike, required_acks: int, now_ms: int) -> AppendResult:
+    def append(self, records: BytesLike, required_acks: int, now_ms: int, produce_version: int) -> AppendResult:
         """Append a client's batch. A refusal is in the result's error; nothing is then written."""
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
-        result = self.log.append_as_leader(records, self.leader_epoch, now_ms)
+        result = self.log.append_as_leader(records, self.leader_epoch, now_ms, produce_version=produce_version)
+        if result.error is ErrorCode.NONE:
+            self._advance()
+        return result
+
+    def append_internal(self, batch: BytesLike, now_ms: int) -> AppendResult:
+        """Append a batch that a coordinator of this process made, under acks=all."""
+        if len(self.isr) < self.min_insync_replicas:
+            return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
+        result = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin=AppendOrigin.COORDINATOR)
         if result.error is ErrorCode.NONE:
             self._advance()
         return result
@@ -94,6 +103,5 @@ class Partition:
         end_offset = self.log.end_offset
         if end_offset > self.high_watermark:
             self.high_watermark = end_offset
-            self.log.on_high_watermark(end_offset)
             if self._waiters:
                 self.wake()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraft.controller.topic_names import is_valid_topic_name
-
 from broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from broker.config.describing import (
     Described,
@@ -19,6 +17,7 @@ from broker.config.topics import topic_defaults
 from broker.handlers.list_config_resources import BROKER_LOGGER
 from broker.log_levels import LOGGERS, describe_loggers
 from kraft.image.configs import ResourceType
+from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -104,8 +103,9 @@ def _describe(broker: Broker, resource: DescribeConfigsResource) -> list[Describ
 
 
 def _topic(broker: Broker, name: str) -> list[Described] | Refusal:
-    if not is_valid_topic_name(name):
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
+    invalid = refusal_of_name(name)
+    if invalid is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if broker.image.topics.by_name(name) is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     settings = broker.settings

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft.controller.topic_names import is_valid_topic_name
-
 from broker.authorized_operations import TOPIC_OPERATIONS
 from broker.internal_topics import INTERNAL_TOPICS
 from kraft.image.topics import Partition, Topic
+from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -52,7 +51,7 @@ def handle(
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    is_valid = is_valid_topic_name(name)
+    is_valid = refusal_of_name(name) is None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,

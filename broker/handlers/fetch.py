@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.connection import RequestContext
     from broker.node import Broker
     from replication.partition import Partition
-    from storage.log import LogRead
+    from storage.log_read import LogRead
     from storage.open_file import FileSlice
 
 READ_COMMITTED = 1

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kraft.controller.topic_names import is_valid_topic_name
-
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.internal_topics import INTERNAL_TOPICS
 from kraft.image.topics import NO_LEADER, Partition, Topic
+from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -99,7 +98,7 @@ def _missing(broker: Broker, wish: MetadataRequestTopic, may_create: bool) -> Me
     if wish.name is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wish.topic_id)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not is_valid_topic_name(wish.name):
+    if refusal_of_name(wish.name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif may_create and broker.auto_creates_topics:
         # The answer does not wait for the topic: clients ask again, as they do of Apache Kafka.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.pending import Pending
-from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -15,7 +14,6 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.record_batch import HEADER_SIZE
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
@@ -25,11 +23,6 @@ if TYPE_CHECKING:
 
 TOPIC_ID_VERSION: Final = 13
 """From this version on topics travel by id."""
-ZSTD_VERSION: Final = 7
-"""Clients that speak less do not know zstd: Kafka refuses it from them."""
-CODEC_POSITION: Final = 22
-"""The low byte of a batch's attributes, whose three low bits name the codec."""
-CODEC_MASK: Final = 7
 
 
 def handle(
@@ -81,10 +74,7 @@ def _append(
     records = data.records
     if records is None:
         return PartitionProduceResponse(index=data.index, error_code=ErrorCode.INVALID_RECORD, base_offset=-1)
-    if version < ZSTD_VERSION and len(records) >= HEADER_SIZE and records[CODEC_POSITION] & CODEC_MASK == Codec.ZSTD:
-        error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        return PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-    result = partition.append(records, acks, now_ms)
+    result = partition.append(records, acks, now_ms, version)
     if result.error is ErrorCode.NONE:
         return PartitionProduceResponse(
             index=data.index,

@@ -1,0 +1,30 @@
+"""SyncGroup: hand out and receive a generation's assignment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.pending import Pending
+from coordinator.assignment import sync_refusal
+from coordinator.effects import Waiter
+from coordinator.events import Sync
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | Pending[SyncGroupResponse]:
+    runner = broker.groups.runner_of(request.group_id)
+    if runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # What the member waits for is lost: it has to join again, and is told so in a word that all clients know.
+        return sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS)
+    if isinstance(runner, ErrorCode):
+        return sync_refusal(runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
+    reply: Pending[SyncGroupResponse] = Pending()
+    runner.submit(Sync(Waiter(reply, context.version), request))
+    return reply
