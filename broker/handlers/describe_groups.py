@@ -25,7 +25,5 @@ def handle(broker: Broker, context: RequestContext, request: DescribeGroupsReque
 def describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
     runner = broker.groups.runner_of(group_id)
     if isinstance(runner, ErrorCode):
-        return DescribedGroup(
-            error_code=runner, group_id=group_id, group_state="", protocol_type="", protocol_data=""
-        )
+        return DescribedGroup(error_code=runner, group_id=group_id, group_state="", protocol_type="", protocol_data="")
     return runner.shard.describe(group_id, version)

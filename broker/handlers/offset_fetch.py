@@ -56,7 +56,12 @@ class GroupReply:
     """The token of one group of a request, which knows what the coordinator was not asked about."""
 
     def __init__(
-        self, broker: Broker, gathered: GatheredReply, place: int, unknown: list[OffsetFetchResponseTopics], version: int
+        self,
+        broker: Broker,
+        gathered: GatheredReply,
+        place: int,
+        unknown: list[OffsetFetchResponseTopics],
+        version: int,
     ) -> None:
         self._broker = broker
         self._gathered = gathered
