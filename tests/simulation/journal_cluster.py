@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum, auto
 from zlib import crc32
 
 from tests.support.simulation.loop import NANOSECONDS
@@ -33,6 +33,14 @@ def read_numbers(content: bytes) -> list[int]:
             break
         numbers.append(number)
     return numbers
+
+
+class Mistake(Enum):
+    """What a journal can be told to do wrong, so that the check can be checked."""
+
+    NO_SYNC = auto()  # answers at once
+    TRUSTED_CACHE = auto()  # starts from what the page cache shows, which a failed sync has left behind
+    CONCURRENT_SYNCS = auto()  # one fails, the next says success although the pages are gone, and is answered
 
 
 class JournalConnection(asyncio.BufferedProtocol):
@@ -66,48 +74,62 @@ class JournalConnection(asyncio.BufferedProtocol):
 
 
 class Journal:
-    def __init__(self, environment: SimulatedEnvironment, *, forgets_to_sync: bool) -> None:
+    def __init__(self, environment: SimulatedEnvironment, mistake: Mistake | None) -> None:
         self.environment = environment
-        self.forgets_to_sync = forgets_to_sync
+        self.mistake = mistake
         self.tasks: set[asyncio.Task[None]] = set()
+        self.unsynced: list[tuple[int, JournalConnection]] = []
+        self.appended = asyncio.Event()
         fs = environment.fs
         fs.make_directories("/data")
         self.file = fs.open(LOG, create=True)
+        if mistake is not Mistake.TRUSTED_CACHE:
+            self.file.evict()
         self.file.truncate(len(read_numbers(fs.read(LOG))) * RECORD.size)
 
     async def main(self) -> None:
-        def make_durable() -> None:
-            self.file.sync()
-            self.environment.fs.sync_directory("/")
-            self.environment.fs.sync_directory("/data")
+        await self.offload(self.make_names_durable)
+        await self.offload(self.file.sync)
+        await asyncio.get_running_loop().create_server(lambda: JournalConnection(self), None, PORT)
+        while True:
+            await self.appended.wait()
+            self.appended.clear()
+            batch, self.unsynced = self.unsynced, []
+            await self.offload(self.file.sync)
+            for number, connection in batch:
+                connection.answer(number)
 
+    def make_names_durable(self) -> None:
+        self.environment.fs.sync_directory("/")
+        self.environment.fs.sync_directory("/data")
+
+    async def offload(self, work: Callable[[], None]) -> None:
         try:
-            await self.environment.offload(make_durable)
+            await self.environment.offload(work)
         except OSError as error:
             self.environment.halt(f"the disk failed: {error}")
-        loop = asyncio.get_running_loop()
-        await loop.create_server(lambda: JournalConnection(self), None, PORT)
-        while True:
-            await asyncio.sleep(0.5)
-            for task in self.tasks:  # a set: its order must not depend on the process
-                task.get_name()
-                self.environment.random.random()
 
     def receive(self, number: int, connection: JournalConnection) -> None:
         try:
             self.file.append([RECORD.pack(number, crc32(number.to_bytes(4)))])
         except OSError as error:
             self.environment.halt(f"the disk failed: {error}")
-        task = asyncio.create_task(self.answer_when_durable(number, connection))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        match self.mistake:
+            case None | Mistake.TRUSTED_CACHE:
+                self.unsynced.append((number, connection))
+                self.appended.set()
+            case Mistake.NO_SYNC:
+                connection.answer(number)
+            case Mistake.CONCURRENT_SYNCS:
+                task = asyncio.create_task(self.sync_and_answer(number, connection))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
 
-    async def answer_when_durable(self, number: int, connection: JournalConnection) -> None:
-        if not self.forgets_to_sync:
-            try:
-                await self.environment.offload(self.file.sync)
-            except OSError as error:
-                self.environment.halt(f"the disk failed: {error}")
+    async def sync_and_answer(self, number: int, connection: JournalConnection) -> None:
+        await self.offload(self.file.sync)
+        for task in self.tasks:  # a set: its order must not depend on the process
+            if self.environment.random.random() < 0.1:
+                task.set_name(f"seen by {number}")
         connection.answer(number)
 
 
@@ -145,20 +167,28 @@ class Client:
         transport, connection = await loop.create_connection(ClientConnection, self.journal, PORT)
         try:
             while not self.stopped:
-                self.sent += 1
-                transport.write(self.sent.to_bytes(4))
-                while len(connection.received) < 4:
-                    connection.arrived.clear()
+                count = 1 + int(environment.random.random() * 4)
+                for _ in range(count):
+                    self.sent += 1
+                    transport.write(self.sent.to_bytes(4))
+                while count:
                     await connection.arrived.wait()
+                    connection.arrived.clear()
+                    count -= self.count_answers(connection.received)
                     if transport.is_closing():
                         return
-                number = int.from_bytes(connection.received[:4])
-                del connection.received[:4]
-                self.acknowledged.append(number)
-                self.world.event("ack", self.journal, number)
                 await asyncio.sleep(environment.random.random() * 0.01)
         finally:
             transport.abort()
+
+    def count_answers(self, received: bytearray) -> int:
+        count = len(received) // 4
+        for position in range(0, 4 * count, 4):
+            number = int.from_bytes(received[position : position + 4])
+            self.acknowledged.append(number)
+            self.world.event("ack", self.journal, number)
+        del received[: 4 * count]
+        return count
 
 
 async def nemesis(world: World, boot: Callable[[str], None], *, faults: int) -> None:
@@ -192,16 +222,17 @@ async def nemesis(world: World, boot: Callable[[str], None], *, faults: int) -> 
         host.resume()
         host.disk.faults.sync_error = 0.0
         host.disk.faults.slow_factor = 1
+        host.disk.crash_at_step = None
         if not host.is_up:
             boot(name)
 
 
-async def scenario(world: World, *, forgets_to_sync: bool, faults: int) -> list[str]:
+async def scenario(world: World, *, mistake: Mistake | None, faults: int) -> list[str]:
     """Run the cluster under faults: what was acknowledged and is lost, as sentences."""
 
     def boot(name: str) -> None:
-        def main(environment: SimulatedEnvironment) -> Coroutine[Any, Any, None]:
-            return Journal(environment, forgets_to_sync=forgets_to_sync).main()
+        async def main(environment: SimulatedEnvironment) -> None:
+            await Journal(environment, mistake).main()
 
         world.hosts[name].boot(main)
 
@@ -235,10 +266,10 @@ def check(host: Host, acknowledged: list[int]) -> list[str]:
 
 
 def run(
-    seed: int, *, faults: int = 8, forgets_to_sync: bool = False, keep_trace: bool = False
+    seed: int, *, faults: int = 8, mistake: Mistake | None = None, keep_trace: bool = False
 ) -> tuple[World, list[str]]:
     with World(seed, keep_trace=keep_trace) as world:
-        return world, world.run(scenario(world, forgets_to_sync=forgets_to_sync, faults=faults), limit_s=600)
+        return world, world.run(scenario(world, mistake=mistake, faults=faults), limit_s=600)
 
 
 if __name__ == "__main__":

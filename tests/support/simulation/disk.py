@@ -161,6 +161,10 @@ class SimulatedFile:
             raise
         self._inode.sync()
 
+    def evict(self) -> None:
+        self._enter()
+        self._inode.evict()
+
     def fileno(self) -> int | None:
         return None
 

@@ -79,9 +79,19 @@ class Inode:
     def sync_failed(self, random: Random) -> None:
         self._apply([write for write in self.pending if write.end is None or random.random() < 0.25])
         self.pending.clear()
-        if random.random() < 0.5:  # evicted: from now on the platter answers
-            size = len(self.cache)
-            self.cache = self.durable + bytes(max(0, size - len(self.durable)))
+        if random.random() < 0.5:
+            self.evict()
+
+    def evict(self) -> None:
+        """What is clean is read from the platter again; it may be less than the cache had, but never shorter."""
+        cache = self.durable + bytes(max(0, len(self.cache) - len(self.durable)))
+        for write in self.pending:
+            if write.end is None:
+                del cache[write.start :]
+            else:
+                cache.extend(bytes(max(0, write.start - len(cache))))
+                cache[write.start : write.end] = self._bytes_of(write)
+        self.cache = cache
 
     def crash(self, random: Random) -> None:
         """The shape of the loss is drawn first, so that each of the typical ones is frequent."""

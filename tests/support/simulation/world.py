@@ -169,7 +169,8 @@ class Host:
         self.environment = SimulatedEnvironment(self, life)
         self.world.event("boot", self.name, self.lives)
         context = life.context()
-        task = context.run(self.world.loop.create_task, main(self.environment), name=self.name, context=context)
+        process = _process(main, self.environment)
+        task = context.run(self.world.loop.create_task, process, name=self.name, context=context)
         task.add_done_callback(self._main_ended, context=context)
         return task
 
@@ -220,6 +221,11 @@ class Host:
             self.world.event("resume", self.name)
             self._paused = False
             self.world.loop.unhold(self.life)
+
+
+async def _process(main: Main, environment: SimulatedEnvironment) -> object:
+    """Also what `main` does before its first await belongs to the host, not to whoever boots it."""
+    return await main(environment)
 
 
 class World:

@@ -197,6 +197,28 @@ def test_a_failed_sync_loses_the_pages_and_the_next_one_says_success() -> None:
     assert lost > len(SEEDS) // 2
 
 
+def test_the_page_cache_may_hide_a_failed_sync_until_it_is_evicted() -> None:
+    hidden = 0
+    for seed in SEEDS:
+        disk = disk_with_log(seed, b"base")
+        disk.open("/data/log").append([b"gone"])
+        disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
+        with pytest.raises(OSError):
+            disk.open("/data/log").sync()
+        disk.end_process()
+        file = disk.open("/data/log")
+        file.append([b"+new"])
+        before = disk.read("/data/log")
+        file.evict()
+        shown = disk.read("/data/log")
+        hidden += before != shown
+        assert shown in (b"basegone+new", b"base\0\0\0\0+new")
+        file.sync()
+        disk.crash()
+        assert disk.read("/data/log") == shown
+    assert hidden > 5
+
+
 def test_a_full_disk_takes_a_part_and_the_append_is_cut_back() -> None:
     disk = disk_with_log(1, b"base")
     disk.faults.capacity_bytes = 10
