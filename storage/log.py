@@ -210,13 +210,10 @@ class Log:
         return self.epochs.end_offset_for(leader_epoch, self.end_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where a read-committed reader must stop; `on_high_watermark` goes before it."""
+        """Where a read-committed reader must stop. High watermarks never go back: what is decided is forgotten."""
+        self.producers.on_high_watermark(high_watermark)
         unstable = self.producers.first_unstable_offset()
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
-
-    def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions that ended before the high watermark are decided."""
-        self.producers.on_high_watermark(high_watermark)
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those that overlap a range of offsets."""

@@ -206,6 +206,7 @@ def recover(
                 remove_segments(request, segments[number:])
                 del segments[number:]
                 break
+            snapshots.write(producers)
     if tail.next_offset < request.recovery_point and segments[-1].size:
         ends = f"ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
         request.report(f"{directory}: {ends}")

@@ -14,9 +14,9 @@ _OFFSET, _POSITION = 0, 1
 class OffsetIndex:
     __slots__ = ("_base_offset", "entries")
 
-    def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, read_only: bool = False) -> None:
         self._base_offset = base_offset
-        self.entries = SparseIndex(fs, path, ENTRY)
+        self.entries = SparseIndex(fs, path, ENTRY, read_only=read_only)
 
     def append(self, last_offset: int, position: int) -> None:
         self.entries.append((last_offset - self._base_offset, position))

@@ -83,7 +83,7 @@ class SnapshotFiles:
     def write(self, states: ProducerStates) -> bool:
         """Write the state as it is; False where its offset has one already. A torn one is found by its checksum."""
         offset = states.map_end_offset
-        if self.offsets and self.offsets[-1] >= offset:
+        if offset <= (self.offsets[-1] if self.offsets else 0):
             return False
         path = self.path(offset)
         file = self._fs.open(path, create=True)

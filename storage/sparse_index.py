@@ -27,12 +27,13 @@ Entry = tuple[int, ...]
 
 
 class SparseIndex:
-    __slots__ = ("_count", "_entry", "_fs", "_open_file", "_path", "_recent", "_written_count")
+    __slots__ = ("_count", "_entry", "_fs", "_open_file", "_path", "_read_only", "_recent", "_written_count")
 
-    def __init__(self, fs: FileSystem, path: str, entry: Struct) -> None:
+    def __init__(self, fs: FileSystem, path: str, entry: Struct, *, read_only: bool = False) -> None:
         self._fs = fs
         self._path = path
         self._entry = entry
+        self._read_only = read_only
         self._open_file: OpenFile | None = None
         self._count = -1  # not looked at yet
         self._written_count = 0
@@ -128,7 +129,7 @@ class SparseIndex:
 
     def open_file(self) -> OpenFile:
         if self._open_file is None:
-            self._open_file = OpenFile(self._fs.open(self._path))
+            self._open_file = OpenFile(self._fs.open(self._path, read_only=self._read_only))
         return self._open_file
 
     def file(self) -> File:

@@ -14,7 +14,12 @@ def format_checkpoint(lines: list[str]) -> bytes:
 
 
 def parse_checkpoint(data: bytes, path: str) -> list[str]:
-    """The lines of a checkpoint. Raises `CorruptCheckpoint` where the frame does not hold."""
+    """The lines of a checkpoint. Raises `CorruptCheckpoint` where the frame does not hold.
+
+    An empty file has none: Apache Kafka makes its checkpoints so before it first writes them.
+    """
+    if not data:
+        return []
     try:
         version, count, *lines = data.decode().splitlines()
     except (UnicodeDecodeError, ValueError):

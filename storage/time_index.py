@@ -16,9 +16,9 @@ NO_TIMESTAMP = -1
 class TimeIndex:
     __slots__ = ("_base_offset", "entries")
 
-    def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, read_only: bool = False) -> None:
         self._base_offset = base_offset
-        self.entries = SparseIndex(fs, path, ENTRY)
+        self.entries = SparseIndex(fs, path, ENTRY, read_only=read_only)
 
     def append_if_later(self, timestamp: int, last_offset: int) -> None:
         """Timestamps in the index strictly increase."""
