@@ -232,7 +232,7 @@ def fields_in(cls: type[object], version: int) -> tuple[list[Field], list[Field]
 
 
 def default_struct(cls: type[T]) -> T:
-    """A struct with every field at its default, a tagged struct that may be null included."""
+    """A struct with every field at its default; structs inside it are None."""
     result = cls.__new__(cls)
     for field in fields_of(cls):
         setattr(result, field.name, [] if field.default is EMPTY else field.default)
