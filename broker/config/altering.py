@@ -1,46 +1,15 @@
-"""Altering: what IncrementalAlterConfigs and AlterConfigs may change, and what Apache Kafka says where they may not."""
+"""Altering: which of a broker's settings change at run time, and what Apache Kafka says of those that may not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Mapping
 
-from broker.config.catalogue import base_name
 from broker.config.config import Config, ConfigError
 from broker.config.layers import NOT_AT_RUN_TIME, BrokerLayers, is_dynamic, known_setting
 from broker.config.loading import overlaid
 from broker.config.reasons import REASONS
-from broker.config.setting import Catalogue, Stance, ValueType
+from broker.config.setting import Stance
 from broker.config.values import InvalidValue, default_value, parse
-from protocol.errors import ErrorCode
-
-
-class AlterOperation(IntEnum):
-    """What IncrementalAlterConfigs does with one name."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a change is not made."""
-
-    error: ErrorCode
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Alteration:
-    """One change of one name."""
-
-    name: str
-    operation: AlterOperation
-    value: str | None
-
 
 # Security settings that Apache Kafka changes only behind a listener's prefix.
 _ONLY_PER_LISTENER = frozenset(
@@ -60,53 +29,11 @@ _ONLY_PER_LISTENER = frozenset(
 )
 
 
-def altered(
-    catalogue: Catalogue, current: Mapping[str, str], changes: Iterable[Alteration]
-) -> dict[str, str] | Refusal:
-    """The texts after changes were applied to the current ones; whether the result is valid is another question."""
-    after = dict(current)
-    for change in changes:
-        if change.operation is AlterOperation.DELETE:
-            after.pop(change.name, None)
-        elif change.value is None:
-            return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
-        elif change.operation is AlterOperation.SET:
-            after[change.name] = change.value
-        else:
-            refusal = _alter_list(catalogue, after, change.name, change.operation, change.value)
-            if refusal is not None:
-                return refusal
-    return after
+def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_default_level: bool) -> str | None:
+    """Why a broker's dynamic settings may not become `changed` (INVALID_REQUEST); None where they may.
 
-
-def _alter_list(
-    catalogue: Catalogue, after: dict[str, str], name: str, operation: AlterOperation, value: str
-) -> Refusal | None:
-    setting = catalogue.get(base_name(name))
-    if setting is None or setting.type is not ValueType.LIST:
-        why = f"Can't {operation.name} to key {name} because its type is not LIST."
-        return Refusal(ErrorCode.INVALID_CONFIG, why)
-    present = default_value(setting) if name not in after else tuple(_entries(after[name]))
-    entries = list(present) if isinstance(present, tuple) else []
-    before = list(entries)
-    for entry in _entries(value):
-        if operation is AlterOperation.APPEND and entry not in entries:
-            entries.append(entry)
-        elif operation is AlterOperation.SUBTRACT and entry in entries:
-            entries.remove(entry)
-    if entries != before:
-        after[name] = ",".join(entries)
-    return None
-
-
-def _entries(text: str) -> list[str]:
-    return [entry.strip() for entry in text.split(",") if entry.strip()]
-
-
-def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_default_level: bool) -> Refusal | None:
-    """Why a broker's dynamic settings may not become `changed` (all of one level); None where they may.
-
-    `layers` are those in force. Names that nobody knows are taken, as Apache Kafka takes them.
+    `layers` are those in force; `changed` is all of one level, as it would be. Names that nobody knows are taken, as
+    Apache Kafka takes them.
     """
     previous = layers.dynamic_default if at_default_level else layers.dynamic_broker
     fresh = {name: text for name, text in changed.items() if previous.get(name) != text}
@@ -123,7 +50,7 @@ def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_defau
             ),
             layers,
         )
-    return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
+    return message
 
 
 def _scope_problem(changed: Mapping[str, str], *, at_default_level: bool) -> str | None:

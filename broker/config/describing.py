@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.config.catalogue import base_name, broker_catalogue, topic_catalogue
@@ -93,21 +93,24 @@ def describe_topic(
 
 
 def describe_resource(
-    catalogue: Catalogue, overrides: Mapping[str, str], source: ConfigSource, names: Iterable[str] | None = None
+    catalogue: Catalogue, overrides: Mapping[str, str], source: ConfigSource, layers: BrokerLayers | None = None
 ) -> list[Described]:
-    """Every setting of a group or a client metrics subscription."""
+    """Every setting of a group or a client metrics subscription; without layers the broker has its defaults."""
+    below = layers or BrokerLayers({})
     entries = []
-    for name in names if names is not None else sorted(catalogue):
+    for name in sorted(catalogue):
         setting = catalogue[name]
-        is_set = name in overrides
-        synonyms = [Synonym(name, overrides[name], source)] if is_set else []
-        if setting.default_text is not None:
+        synonyms = [Synonym(name, overrides[name], source)] if name in overrides else []
+        if setting.defaults_from:
+            synonyms += below.synonyms(setting.defaults_from[0], setting.defaults_from)
+        elif setting.default_text is not None and source is not ConfigSource.CLIENT_METRICS:
             synonyms.append(Synonym(name, setting.default_text, ConfigSource.DEFAULT))
+        value = synonyms[0].value if synonyms else setting.default_text
         entries.append(
             Described(
                 name=name,
-                value=overrides.get(name, setting.default_text),
-                source=source if is_set else ConfigSource.DEFAULT,
+                value=None if value is None else _text_as_kafka_writes_it(catalogue, name, value),
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
                 is_sensitive=False,
                 is_read_only=False,
                 type=setting.type,

@@ -13,7 +13,6 @@ REASONS: Final = {
     "limits": "This limit is not enforced in this version.",
     "linger": "The coordinator writes the records of one turn of the event loop together.",
     "listener": "Settings of a single listener have no effect in this version.",
-    "loading": "Offsets are loaded in pieces of a size of their own.",
     "metrics": "Metrics are kept in windows of their own.",
     "nothing-unstable": "There is nothing unreleased here that it could offer.",
     "one-process": "Broker and controller are one process here.",
@@ -34,5 +33,4 @@ REASONS: Final = {
     "tls": "TLS listeners are refused in this version, so nothing reads it.",
     "tokens": "Delegation tokens are not part of this version.",
     "transactions": "Transactions are not served in this version and their APIs are not offered.",
-    "uncompressed": "Offset records are written without compression.",
 }

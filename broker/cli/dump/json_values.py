@@ -10,13 +10,16 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def shown_bytes(data: bytes | None) -> Json:
-    """Text where it is text, else {"base64": …}."""
+    """Text where a person could have written it, else {"base64": …}."""
     if data is None:
         return None
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode("ascii")}
+        text = "\0"
+    if all(character.isprintable() or character in "\t\n\r" for character in text):
+        return text
+    return {"base64": base64.b64encode(data).decode("ascii")}
 
 
 def shown_id(data: bytes) -> str:

@@ -25,9 +25,9 @@ group.coordinator.cached.buffer.max.bytes  int  1048588  524288..  accepted:ling
     Largest buffer that the coordinator keeps for reuse.
 offset.metadata.max.bytes  int  4096  any  honoured  read-only
     Largest metadata string of a committed offset.
-offsets.commit.timeout.ms  int  5000  1..  accepted:single  read-only
+offsets.commit.timeout.ms  int  5000  1..  honoured  read-only
     Longest wait for the replicas of a commit.
-offsets.load.buffer.size  int  5242880  1..  accepted:loading  read-only
+offsets.load.buffer.size  int  5242880  1..  honoured  read-only
     Bytes read at a time while offsets are loaded.
 offsets.retention.minutes  int  10080  1..  honoured  read-only
     How long offsets are kept after a group has become empty.
@@ -39,7 +39,7 @@ offsets.topic.replication.factor  short  3  1..  honoured  read-only
     Replicas of __consumer_offsets.
 offsets.topic.segment.bytes  int  104857600  1..  honoured  read-only
     Segment size of __consumer_offsets.
-offsets.topic.compression.codec  int  0  any  accepted:uncompressed  read-only
+offsets.topic.compression.codec  int  0  any  honoured  read-only
     Codec of __consumer_offsets, by number.
 group.consumer.assignors  list  uniform,range  non-empty-list  accepted:kip848  read-only
     Assignors on the server for consumer groups.

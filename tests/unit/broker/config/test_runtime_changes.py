@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.config import Config
-from broker.config.altering import Alteration, AlterOperation, Refusal, altered, broker_refusal, effective
-from broker.config.catalogue import broker_catalogue, group_catalogue, topic_catalogue
+from broker.config.altering import broker_refusal, effective
+from broker.config.catalogue import broker_catalogue, group_catalogue
 from broker.config.describing import (
     Described,
     describe_broker,
@@ -17,7 +17,6 @@ from broker.config.describing import (
 from broker.config.layers import BrokerLayers, ConfigSource, Synonym
 from broker.config.topics import log_config, topic_defaults, topic_refusal, topic_warnings
 from protocol.compression import Codec
-from protocol.errors import ErrorCode
 from protocol.record_batch import TimestampType
 
 STATIC = {
@@ -221,30 +220,6 @@ def test_an_override_without_effect_is_told() -> None:
 # --- what may be altered ---
 
 
-def test_a_list_is_appended_to_and_subtracted_from() -> None:
-    catalogue = topic_catalogue()
-
-    def change(current: dict[str, str], operation: AlterOperation, value: str) -> dict[str, str] | Refusal:
-        return altered(catalogue, current, [Alteration("cleanup.policy", operation, value)])
-
-    assert change({}, AlterOperation.APPEND, "compact") == {"cleanup.policy": "delete,compact"}
-    assert change({}, AlterOperation.APPEND, "delete") == {}
-    assert change({"cleanup.policy": "delete,compact"}, AlterOperation.SUBTRACT, "compact") == {
-        "cleanup.policy": "delete"
-    }
-    assert change({"cleanup.policy": "compact"}, AlterOperation.SET, "delete") == {"cleanup.policy": "delete"}
-    assert change({"cleanup.policy": "compact"}, AlterOperation.DELETE, "") == {}
-
-
-def test_only_lists_are_appended_to() -> None:
-    refusal = altered(topic_catalogue(), {}, [Alteration("segment.bytes", AlterOperation.APPEND, "5")])
-    assert refusal == Refusal(
-        ErrorCode.INVALID_CONFIG, "Can't APPEND to key segment.bytes because its type is not LIST."
-    )
-    nothing = altered(topic_catalogue(), {}, [Alteration("segment.bytes", AlterOperation.SET, None)])
-    assert nothing == Refusal(ErrorCode.INVALID_REQUEST, "Null value not supported for : segment.bytes")
-
-
 @pytest.mark.parametrize(
     ("name", "value", "of_one", "of_all"),
     [
@@ -295,13 +270,13 @@ def test_a_brokers_setting_changes_at_run_time_where_apache_kafkas_does(
 ) -> None:
     for at_default_level, message in ((False, of_one), (True, of_one if of_all == "=" else of_all)):
         refusal = broker_refusal(LAYERS, {name: value}, at_default_level=at_default_level)
-        assert refusal == (None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message))
+        assert refusal == message
 
 
 def test_what_this_version_cannot_change_at_run_time_is_refused() -> None:
     for name, value in (("listeners", "PLAINTEXT://:1,CONTROLLER://:2"), ("metric.reporters", "a.B")):
         refusal = broker_refusal(LAYERS, {name: value}, at_default_level=False)
-        assert refusal is not None and refusal.error is ErrorCode.INVALID_REQUEST
+        assert refusal is not None and name in refusal
 
 
 def test_a_dynamic_text_that_cannot_be_read_counts_as_not_set() -> None:

@@ -1,0 +1,190 @@
+"""What the controller asks of the catalogue before it writes a changed setting into the metadata log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from broker.config.altering import broker_refusal
+from broker.config.catalogue import (
+    base_name,
+    broker_catalogue,
+    client_metrics_catalogue,
+    group_catalogue,
+    topic_catalogue,
+)
+from broker.config.config import Config
+from broker.config.describing import describe_topic
+from broker.config.layers import BrokerLayers
+from broker.config.setting import Catalogue, Value, ValueType
+from broker.config.topics import topic_defaults, topic_refusal
+from broker.config.values import InvalidValue, parse
+from kraft.controller.decision import Refusal
+from kraft.image.configs import ConfigResource, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopicConfigs
+
+CLIENT_METRICS_INTERVAL_MS_MIN: Final = 100
+CLIENT_METRICS_INTERVAL_MS_MAX: Final = 3_600_000
+_CLIENT_PROPERTIES: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
+class SettingsInForce(Protocol):
+    """The settings of the node that the controller runs on."""
+
+    @property
+    def config(self) -> Config:
+        """As they are now."""
+
+    @property
+    def layers(self) -> BrokerLayers:
+        """Where they come from."""
+
+
+class CatalogueRules:
+    """The controller's `ConfigRules`."""
+
+    def __init__(self, in_force: SettingsInForce) -> None:
+        self._in_force = in_force
+
+    def refusal(
+        self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
+    ) -> Refusal | None:
+        """Why the resource cannot have `settings` in place of `existing`."""
+        match resource.type:
+            case ResourceType.TOPIC:
+                message = topic_refusal(self._in_force.config, dict(settings))
+                return None if message is None else Refusal(ErrorCode.INVALID_CONFIG, message)
+            case ResourceType.BROKER:
+                return self._broker_refusal(resource.name, settings, existing)
+            case ResourceType.GROUP:
+                message = group_refusal(self._in_force.config, settings)
+                return None if message is None else Refusal(ErrorCode.INVALID_CONFIG, message)
+            case ResourceType.CLIENT_METRICS:
+                return client_metrics_refusal(settings)
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+
+    def _broker_refusal(self, name: str, settings: Mapping[str, str], existing: Mapping[str, str]) -> Refusal | None:
+        if name and not re.fullmatch(r"[0-9]{1,10}", name):
+            return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+        layers = self._in_force.layers
+        before = (
+            BrokerLayers(layers.static, layers.dynamic_default, existing)
+            if name
+            else BrokerLayers(layers.static, existing, layers.dynamic_broker)
+        )
+        message = broker_refusal(before, settings, at_default_level=not name)
+        return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
+
+    def is_list(self, resource_type: int, name: str) -> bool:
+        """Whether APPEND and SUBTRACT are defined for the setting."""
+        setting = _catalogue(resource_type).get(_looked_up(resource_type, name))
+        return setting is not None and setting.type is ValueType.LIST
+
+    def default_of(self, resource: ConfigResource, name: str) -> str:
+        """What APPEND and SUBTRACT start from where the resource does not override the setting: Apache Kafka's default,
+        whatever the broker has."""
+        setting = _catalogue(resource.type).get(_looked_up(resource.type, name))
+        return "" if setting is None else setting.default_text or ""
+
+    def describe_topic(self, settings: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
+        """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""
+        described = describe_topic(topic_defaults(self._in_force.config), self._in_force.layers, settings)
+        return [
+            CreatableTopicConfigs(
+                name=each.name,
+                value=each.value,
+                read_only=each.is_read_only,
+                config_source=each.source,
+                is_sensitive=each.is_sensitive,
+            )
+            for each in described
+        ]
+
+
+def group_refusal(config: Config, settings: Mapping[str, str]) -> str | None:
+    """Why the settings of a group are not taken (INVALID_CONFIG), in Apache Kafka's words; None where they are."""
+    catalogue = group_catalogue()
+    for name in settings:
+        if name not in catalogue:
+            return f"Unknown group config name: {name}"
+    values: dict[str, Value] = {}
+    for name, text in settings.items():
+        try:
+            values[name] = parse(catalogue[name], text)
+        except InvalidValue as problem:
+            return str(problem)
+    for name, value in values.items():
+        message = _out_of_bounds(config, name, value)
+        if message is not None:
+            return message
+    return None
+
+
+def _out_of_bounds(config: Config, name: str, value: Value) -> str | None:
+    """A group's setting lies between the two settings of the broker that are named after it."""
+    kind, _, rest = name.partition(".")
+    lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
+    if not isinstance(value, int):
+        return None
+    if lowest in broker_catalogue() and value < config.integer(lowest):
+        return f"{name} must be greater than or equal to {lowest}"
+    if highest in broker_catalogue() and value > config.integer(highest):
+        return f"{name} must be less than or equal to {highest}"
+    return None
+
+
+def client_metrics_refusal(settings: Mapping[str, str]) -> Refusal | None:
+    """Why the settings of a client metrics subscription are not taken, in Apache Kafka's words; None where they are."""
+    catalogue = client_metrics_catalogue()
+    for name in settings:
+        if name not in catalogue:
+            return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
+    for name, text in settings.items():
+        try:
+            value = parse(catalogue[name], text)
+        except InvalidValue as problem:
+            return Refusal(ErrorCode.INVALID_CONFIG, str(problem))
+        if isinstance(value, int) and not CLIENT_METRICS_INTERVAL_MS_MIN <= value <= CLIENT_METRICS_INTERVAL_MS_MAX:
+            return Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid value {text} for {name}, interval must be between 100 and 3600000 (1 hour)",
+            )
+        if name == "match" and isinstance(value, tuple):
+            for pattern in value:
+                if not _is_client_pattern(pattern):
+                    return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+    return None
+
+
+def _is_client_pattern(pattern: str) -> bool:
+    name, equals, expression = pattern.partition("=")
+    if not equals or "=" in expression or name.strip() not in _CLIENT_PROPERTIES:
+        return False
+    try:
+        re.compile(expression.strip())
+    except re.error:
+        return False
+    return True
+
+
+def _catalogue(resource_type: int) -> Catalogue:
+    by_type = {
+        ResourceType.TOPIC: topic_catalogue,
+        ResourceType.BROKER: broker_catalogue,
+        ResourceType.GROUP: group_catalogue,
+        ResourceType.CLIENT_METRICS: client_metrics_catalogue,
+    }
+    return by_type[ResourceType(resource_type)]()
+
+
+def _looked_up(resource_type: int, name: str) -> str:
+    return base_name(name) if resource_type == ResourceType.BROKER else name

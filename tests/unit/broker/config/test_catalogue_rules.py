@@ -1,0 +1,146 @@
+"""The controller takes and refuses changed settings as Apache Kafka 4.3.1 does."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config import Config
+from broker.config.altering import effective
+from broker.config.catalogue import client_metrics_catalogue, group_catalogue
+from broker.config.catalogue_rules import CatalogueRules
+from broker.config.describing import describe_resource
+from broker.config.layers import BrokerLayers, ConfigSource, Synonym
+from broker.config.sources import single_node_defaults
+from kraft.controller.decision import Refusal
+from kraft.image.configs import ConfigResource, ResourceType
+from protocol.errors import ErrorCode
+
+
+class InForce:
+    """The settings of a node without a file, and what was changed for all brokers."""
+
+    def __init__(self, dynamic_default: dict[str, str] | None = None) -> None:
+        started_with = Config.load(single_node_defaults("./data"))
+        self.layers = BrokerLayers.of(started_with, dynamic_default)
+        self.config = effective(self.layers)
+
+
+RULES = CatalogueRules(InForce())
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+EVERY_BROKER = ConfigResource(ResourceType.BROKER, "")
+GROUP = ConfigResource(ResourceType.GROUP, "g")
+SUBSCRIPTION = ConfigResource(ResourceType.CLIENT_METRICS, "m")
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "text", "error", "message"),
+    [
+        (TOPIC, "segment.bytes", "4000000", None, ""),
+        (TOPIC, "foo", "1", ErrorCode.INVALID_CONFIG, "Unknown topic config name: foo"),
+        (BROKER, "log.segment.bytes", "2000000", None, ""),
+        (BROKER, "unknown.thing", "5", None, ""),
+        (BROKER, "node.id", "5", ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: [node.id]"),
+        (
+            EVERY_BROKER,
+            "sasl.jaas.config",
+            "x",
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: [sasl.jaas.config]",
+        ),
+        (GROUP, "consumer.session.timeout.ms", "50000", None, ""),
+        (GROUP, "foo", "1", ErrorCode.INVALID_CONFIG, "Unknown group config name: foo"),
+        (
+            GROUP,
+            "consumer.session.timeout.ms",
+            "44000",
+            ErrorCode.INVALID_CONFIG,
+            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            GROUP,
+            "streams.num.standby.replicas",
+            "3",
+            ErrorCode.INVALID_CONFIG,
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+        (
+            GROUP,
+            "share.auto.offset.reset",
+            "x",
+            ErrorCode.INVALID_CONFIG,
+            "Invalid value x for configuration share.auto.offset.reset: Invalid value `x` for configuration "
+            "share.auto.offset.reset. The value must be either 'earliest', 'latest' or of the format "
+            "'by_duration:<PnDTnHnMn.nS>'.",
+        ),
+        (SUBSCRIPTION, "interval.ms", "100", None, ""),
+        (SUBSCRIPTION, "match", "client_software_name=x,client_id=a.*", None, ""),
+        (SUBSCRIPTION, "foo", "1", ErrorCode.INVALID_REQUEST, "Unknown client metrics configuration: foo"),
+        (
+            SUBSCRIPTION,
+            "interval.ms",
+            "9999999",
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 9999999 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        (SUBSCRIPTION, "match", "foo=bar", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: foo=bar"),
+        (
+            SUBSCRIPTION,
+            "match",
+            "client_id=[",
+            ErrorCode.INVALID_CONFIG,
+            "Illegal client matching pattern: client_id=[",
+        ),
+        (SUBSCRIPTION, "match", "client_id=a,foo", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: foo"),
+    ],
+)
+def test_a_change_is_taken_or_refused(
+    resource: ConfigResource, name: str, text: str, error: ErrorCode | None, message: str
+) -> None:
+    assert RULES.refusal(resource, {name: text}, {}) == (None if error is None else Refusal(error, message))
+
+
+def test_what_was_there_before_does_not_stand_in_the_way_of_a_change() -> None:
+    existing = {"node.id": "7", "log.retention.ms": "0"}
+    assert RULES.refusal(BROKER, {**existing, "log.segment.bytes": "2000000"}, existing) is None
+
+
+def test_only_a_list_can_be_appended_to_and_it_begins_with_apache_kafkas_default() -> None:
+    rules = CatalogueRules(InForce({"log.cleanup.policy": "compact"}))
+    assert rules.is_list(ResourceType.TOPIC, "cleanup.policy")
+    assert not rules.is_list(ResourceType.TOPIC, "segment.bytes")
+    assert not rules.is_list(ResourceType.TOPIC, "unknown")
+    assert rules.default_of(TOPIC, "cleanup.policy") == "delete"
+    assert rules.default_of(TOPIC, "unknown") == ""
+
+
+def test_a_new_topics_settings_name_their_source() -> None:
+    rules = CatalogueRules(InForce({"log.retention.ms": "7"}))
+    entries = {each.name: each for each in rules.describe_topic({"segment.bytes": "4000000"})}
+    assert (entries["segment.bytes"].value, entries["segment.bytes"].config_source) == ("4000000", 1)
+    assert (entries["retention.ms"].value, entries["retention.ms"].config_source) == ("7", 3)
+    assert (entries["max.message.bytes"].value, entries["max.message.bytes"].config_source) == ("1048588", 5)
+
+
+def test_a_group_is_described_with_what_the_broker_gives_it() -> None:
+    layers = BrokerLayers({"group.consumer.session.timeout.ms": "50000"})
+    overrides = {"consumer.heartbeat.interval.ms": "6000"}
+    described = describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, layers)
+    entries = {each.name: each for each in described}
+    assert entries["consumer.session.timeout.ms"].value == "50000"
+    assert entries["consumer.heartbeat.interval.ms"].synonyms == (
+        Synonym("consumer.heartbeat.interval.ms", "6000", ConfigSource.GROUP),
+        Synonym("group.consumer.heartbeat.interval.ms", "5000", ConfigSource.DEFAULT),
+    )
+    assert entries["share.isolation.level"].synonyms == (
+        Synonym("share.isolation.level", "read_uncommitted", ConfigSource.DEFAULT),
+    )
+
+
+def test_a_subscription_shows_no_synonym_of_a_default() -> None:
+    entries = describe_resource(client_metrics_catalogue(), {"metrics": "a,b"}, ConfigSource.CLIENT_METRICS)
+    assert [(each.name, each.value, len(each.synonyms)) for each in entries] == [
+        ("interval.ms", "300000", 0),
+        ("match", "", 0),
+        ("metrics", "a,b", 1),
+    ]
