@@ -8,28 +8,27 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from tests.conformance.brokers import Apache, Broker, Moldau, Ports, Running
-from tests.conformance.catalogue import CLIENT_SCENARIOS
-from tests.conformance.clients import CLIENTS
 from tests.conformance.comparison import Cell, Judgement, judge, known_divergences, record, recorded
 from tests.conformance.matrix import remarks, table
-from tests.conformance.outcome import Outcome
-from tests.conformance.runner import run_clients
+from tests.conformance.outcome import Failed, Outcome
+from tests.conformance.plan import COLUMNS, Plan
+from tests.conformance.runner import run_clients, run_directories, run_tools
 from tests.conformance.toolchain import Missing, Toolchain
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("--broker", default="both", help="moldau, apache, both, or HOST:PORT of a running one (both)")
-    parser.add_argument("--client", nargs="+", choices=[kind.name for kind in CLIENTS], help="only these clients")
+    parser.add_argument("--client", nargs="+", choices=COLUMNS, help="only these columns")
     parser.add_argument("--scenario", nargs="+", help="only scenarios whose name begins so")
     parser.add_argument("--bounded", action="store_true", help="against Moldau alone, with what is already installed")
-    parser.add_argument("--side-by-side", type=int, default=2, metavar="N", help="clients at the same time (2)")
+    parser.add_argument("--side-by-side", type=int, default=2, metavar="N", help="columns at the same time (2)")
     parser.add_argument("--record", action="store_true", help="keep what Apache Kafka does for runs without it")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every outcome as JSON")
     parser.add_argument("--keep", action="store_true", help="keep the brokers' directories and the clients' logs")
@@ -37,8 +36,11 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def brokers(choice: str, directory: Path, toolchain: Toolchain) -> list[Broker | Running]:
-    ports = Ports()
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def brokers(choice: str, directory: Path, ports: Ports, toolchain: Toolchain) -> list[Broker | Running]:
     if choice not in ("moldau", "apache", "both"):
         return [Running(choice)]
     chosen: list[Broker | Running] = []
@@ -49,8 +51,18 @@ def brokers(choice: str, directory: Path, toolchain: Toolchain) -> list[Broker |
     return chosen
 
 
-def say(line: str) -> None:
-    print(line, flush=True)
+def observe(
+    broker: Broker | Running, plan: Plan, toolchain: Toolchain, directory: Path, width: int
+) -> dict[Cell, Outcome]:
+    """Every column against one broker, which is started for it and stopped afterwards."""
+    with ExitStack() as stack:
+        if isinstance(broker, Broker):
+            stack.callback(broker.stop)
+            broker.format()
+            broker.start()
+        cells = run_clients(broker, plan.clients, plan.scenarios, toolchain, directory, side_by_side=width, report=say)
+        tools = run_tools(broker, plan.tools, toolchain, directory, side_by_side=width, report=say)
+        return {**cells, **tools}
 
 
 def judged(outcomes: Mapping[str, Mapping[Cell, Outcome]]) -> dict[Cell, Judgement]:
@@ -70,50 +82,48 @@ def write_json(path: Path, outcomes: Mapping[str, Mapping[Cell, Outcome]]) -> No
     path.write_text(json.dumps(rows, indent=1))
 
 
-def main() -> int:
-    options = arguments()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # stop the brokers on the way out
-    wanted = tuple(options.scenario or ("",))
-    scenarios = [scenario for scenario in CLIENT_SCENARIOS if scenario.name.startswith(wanted)]
-    if options.list:
-        say("\n".join(f"{scenario.name:26} {scenario.demands}" for scenario in scenarios))
-        return 0
-    kinds = [kind for kind in CLIENTS if not options.client or kind.name in options.client]
-    toolchain = Toolchain(fetch=not options.bounded)
-    directory = Path(tempfile.mkdtemp(prefix="moldau-conformance-"))
-    outcomes: dict[str, dict[Cell, Outcome]] = {}
-    with ExitStack() as stack:
-        if not options.keep:
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        try:
-            chosen = brokers("moldau" if options.bounded else options.broker, directory, toolchain)
-        except Missing as missing:
-            say(f"no Apache Kafka: {missing}")
-            return 2
-        for broker in chosen:
-            if isinstance(broker, Broker):
-                stack.callback(broker.stop)
-                broker.format()
-                broker.start()
-            outcomes[broker.name] = run_clients(
-                broker, kinds, scenarios, toolchain, directory, side_by_side=options.side_by_side, report=say
-            )
-        return conclude(options, outcomes, [kind.name for kind in kinds], [scenario.name for scenario in scenarios])
-
-
-def conclude(
-    options: argparse.Namespace,
-    outcomes: dict[str, dict[Cell, Outcome]],
-    clients: Sequence[str],
-    scenarios: Sequence[str],
-) -> int:
+def conclude(options: argparse.Namespace, outcomes: dict[str, dict[Cell, Outcome]]) -> int:
     verdicts = judged(outcomes)
-    say("\n" + table(clients, scenarios, verdicts) + "\n\n" + remarks(verdicts))
+    say("\n" + table(verdicts) + "\n\n" + remarks(verdicts))
     if options.json is not None:
         write_json(options.json, outcomes)
     if options.record and "apache" in outcomes:
         record(outcomes["apache"])
-    return 1 if any(judgement.verdict.is_bad for judgement in verdicts.values()) else 0
+    bad = [cell for cell, judgement in verdicts.items() if judgement.verdict.is_bad]
+    say(f"\n{len(verdicts)} cells, {len(bad)} to mend")
+    return 1 if bad else 0
+
+
+def run(options: argparse.Namespace, plan: Plan, directory: Path) -> int:
+    toolchain, ports = Toolchain(fetch=not options.bounded), Ports()
+    outcomes: dict[str, dict[Cell, Outcome]] = {}
+    try:
+        for broker in brokers("moldau" if options.bounded else options.broker, directory, ports, toolchain):
+            outcomes[broker.name] = observe(broker, plan, toolchain, directory, options.side_by_side)
+    except (Missing, Failed) as failed:
+        say(f"no broker: {failed}")
+        return 2
+    if options.broker in ("both", "apache") and not options.bounded:
+        for name, cells in run_directories(plan.directories, toolchain, ports, directory, report=say).items():
+            outcomes.setdefault(name, {}).update(cells)
+    return conclude(options, outcomes)
+
+
+def main() -> int:
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # stop the brokers on the way out
+    plan = Plan.of(options.client, options.scenario, bounded=options.bounded)
+    if options.list:
+        say("\n".join(plan.lines()))
+        return 0
+    directory = Path(tempfile.mkdtemp(prefix="moldau-conformance-"))
+    try:
+        return run(options, plan, directory)
+    finally:
+        if options.keep:
+            say(f"kept: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import selectors
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, cast
@@ -18,6 +19,7 @@ from tests.conformance.outcome import Failed, Refused, Unavailable
 from tests.conformance.record import Json, Record, from_wire, to_wire
 
 Pair = tuple[str, int]
+NOT_YET = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "GROUP_LOAD_IN_PROGRESS")
 
 
 class Client:
@@ -49,6 +51,17 @@ class Client:
         self._log.close()
 
     def call(self, op: str, **args: Json) -> Json:
+        """Asks again while the broker says "not yet": a client's patience differs, what we ask for does not."""
+        deadline = time.monotonic() + 15
+        while True:
+            try:
+                return self._call(op, args)
+            except Refused as refused:
+                if refused.error not in NOT_YET or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def _call(self, op: str, args: dict[str, Json]) -> Json:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"op": op, "args": args}).encode() + b"\n")

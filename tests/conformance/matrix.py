@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tests.conformance.comparison import Cell, Judgement, Verdict
 
@@ -21,7 +21,9 @@ def coloured(verdict: Verdict, text: str) -> str:
     return f"\033[{COLOURS[verdict]}m{text}\033[0m" if sys.stdout.isatty() else text
 
 
-def table(clients: Sequence[str], scenarios: Sequence[str], judged: Mapping[Cell, Judgement]) -> str:
+def table(judged: Mapping[Cell, Judgement]) -> str:
+    clients = list(dict.fromkeys(client for client, _ in judged))
+    scenarios = list(dict.fromkeys(scenario for _, scenario in judged))
     first = max(len(name) for name in scenarios)
     widths = [max(len(name), 9) for name in clients]
     heading = " ".join(name.ljust(width) for name, width in zip(clients, widths, strict=True))

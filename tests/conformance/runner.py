@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.conformance.brokers import Broker, Running
+from tests.conformance.brokers import Broker, Ports, Running
 from tests.conformance.client import Client
 from tests.conformance.clients import ClientKind
 from tests.conformance.comparison import Cell
 from tests.conformance.outcome import Failed, Outcome, Refused, Status, Unavailable
+from tests.conformance.plan import DIRECTORIES, TOOLS
 from tests.conformance.scenario import Scenario
+from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
+from tests.conformance.scenarios.tools import ToolScenario
 from tests.conformance.session import Session
+from tests.conformance.toolbox import Toolbox
 from tests.conformance.toolchain import Missing, Toolchain
 
 Report = Callable[[str], None]
@@ -34,6 +38,11 @@ def settle(story: Callable[[], dict[str, object]]) -> Outcome:
     return Outcome(status, reason, facts, time.monotonic() - started)
 
 
+def line_of(broker: str, client: str, scenario: str, outcome: Outcome) -> str:
+    status = outcome.status.value
+    return f"{broker:7} {client:13} {scenario:24} {status:5} {outcome.seconds:5.1f} s {outcome.reason[:300]}".rstrip()
+
+
 class Column:
     """One client against one broker; a driver that died or hangs is started anew for the next scenario."""
 
@@ -49,10 +58,7 @@ class Column:
         for scenario in scenarios:
             outcome = settle(lambda scenario=scenario: self._facts(scenario))  # type: ignore[misc]
             outcomes[self._kind.name, scenario.name] = outcome
-            report(
-                f"{self._broker.name:7} {self._kind.name:13} {scenario.name:24} {outcome.status.value:5}"
-                f" {outcome.seconds:5.1f} s {outcome.reason[:200]}"
-            )
+            report(line_of(self._broker.name, self._kind.name, scenario.name, outcome))
             self._after(outcome)
         if self._client is not None:
             self._client.close()
@@ -75,6 +81,51 @@ class Column:
         if self._client is not None and (outcome.status is Status.FAIL or not self._client.is_alive):
             self._client.close()
             self._client = None
+
+
+def run_tools(
+    broker: Broker | Running,
+    scenarios: Sequence[ToolScenario],
+    toolchain: Toolchain,
+    directory: Path,
+    *,
+    side_by_side: int,
+    report: Report,
+) -> dict[Cell, Outcome]:
+    """Each tool is a process of its own, so that scenarios of tools run side by side."""
+    data = broker.data if isinstance(broker, Broker) else None
+
+    def run(scenario: ToolScenario) -> tuple[Cell, Outcome]:
+        box = Toolbox(toolchain, broker.bootstrap, scenario.name, directory, data)
+
+        def story() -> dict[str, object]:
+            scenario.run(box)
+            return box.facts
+
+        outcome = settle(story)
+        report(line_of(broker.name, TOOLS, scenario.name, outcome))
+        return (TOOLS, scenario.name), outcome
+
+    with ThreadPoolExecutor(side_by_side) as pool:
+        return dict(pool.map(run, scenarios))
+
+
+def run_directories(
+    scenarios: Sequence[DirectoryScenario], toolchain: Toolchain, ports: Ports, directory: Path, *, report: Report
+) -> dict[str, dict[Cell, Outcome]]:
+    """These start both brokers themselves; the control belongs to Apache Kafka's side of the comparison."""
+    outcomes: dict[str, dict[Cell, Outcome]] = {}
+    for scenario in scenarios:
+        work = Workshop(toolchain, ports, directory / scenario.name)
+
+        def story(scenario: DirectoryScenario = scenario, work: Workshop = work) -> dict[str, object]:
+            scenario.run(work)
+            return work.facts
+
+        outcome = settle(story)
+        report(line_of(scenario.side, DIRECTORIES, scenario.name, outcome))
+        outcomes.setdefault(scenario.side, {})[DIRECTORIES, scenario.name] = outcome
+    return outcomes
 
 
 def run_clients(

@@ -1,0 +1,52 @@
+"""What one run of the matrix covers: its columns, and the scenarios of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.conformance.clients import CLIENTS, ClientKind
+from tests.conformance.scenario import Scenario
+from tests.conformance.scenarios import configs, groups, offsets, produce, topics
+from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
+from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
+
+TOOLS = "kafka-tools"
+DIRECTORIES = "directories"
+COLUMNS = (*(kind.name for kind in CLIENTS), TOOLS, DIRECTORIES)
+CLIENT_SCENARIOS: tuple[Scenario, ...] = (
+    *produce.SCENARIOS,
+    *groups.SCENARIOS,
+    *offsets.SCENARIOS,
+    *topics.SCENARIOS,
+    *configs.SCENARIOS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    clients: tuple[ClientKind, ...]
+    scenarios: tuple[Scenario, ...]
+    tools: tuple[ToolScenario, ...]
+    directories: tuple[DirectoryScenario, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[str] | None, prefixes: Sequence[str] | None, *, bounded: bool) -> Plan:
+        """`bounded` leaves out what needs Apache Kafka's jars or more than a few seconds."""
+        begins = tuple(prefixes or ("",))
+        wanted = set(columns or COLUMNS) - ({TOOLS, DIRECTORIES} if bounded else set())
+        return cls(
+            clients=tuple(kind for kind in CLIENTS if kind.name in wanted),
+            scenarios=tuple(
+                each for each in CLIENT_SCENARIOS if each.name.startswith(begins) and (each.in_bounded or not bounded)
+            ),
+            tools=tuple(each for each in TOOL_SCENARIOS if TOOLS in wanted and each.name.startswith(begins)),
+            directories=tuple(
+                each for each in DIRECTORY_SCENARIOS if DIRECTORIES in wanted and each.name.startswith(begins)
+            ),
+        )
+
+    def lines(self) -> Iterator[str]:
+        for group in (self.scenarios, self.tools, self.directories):
+            for scenario in group:
+                yield f"{scenario.name:26} {scenario.demands}"

@@ -1,0 +1,88 @@
+"""What a scenario of Apache Kafka's command line tools has in hand."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.conformance.outcome import Facts, Failed, Unavailable
+from tests.conformance.toolchain import Missing, Toolchain
+
+TOOLS = "org.apache.kafka.tools."
+CLASSES = {
+    "kafka-topics": TOOLS + "TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-producer": TOOLS + "ConsoleProducer",
+    "kafka-console-consumer": TOOLS + "consumer.ConsoleConsumer",
+    "kafka-consumer-groups": TOOLS + "consumer.group.ConsumerGroupCommand",
+    "kafka-get-offsets": TOOLS + "GetOffsetShell",
+    "kafka-delete-records": TOOLS + "DeleteRecordsCommand",
+    "kafka-log-dirs": TOOLS + "LogDirsCommand",
+    "kafka-broker-api-versions": TOOLS + "BrokerApiVersionsCommand",
+    "kafka-producer-perf-test": TOOLS + "ProducerPerformance",
+    "kafka-consumer-perf-test": TOOLS + "ConsumerPerformance",
+    "kafka-e2e-latency": TOOLS + "EndToEndLatency",
+    "kafka-verifiable-producer": TOOLS + "VerifiableProducer",
+    "kafka-verifiable-consumer": TOOLS + "VerifiableConsumer",
+    "kafka-dump-log": TOOLS + "DumpLogSegments",
+    "kafka-metadata-quorum": TOOLS + "MetadataQuorumCommand",
+    "kafka-features": TOOLS + "FeatureCommand",
+}
+
+
+class Toolbox:
+    """`data` is the broker's log directory, None where it cannot be looked into; `directory` is for small files."""
+
+    def __init__(self, toolchain: Toolchain, bootstrap: str, scenario: str, directory: Path, data: Path | None) -> None:
+        self.facts: Facts = {}
+        self.directory = directory
+        self._toolchain = toolchain
+        self._bootstrap = bootstrap
+        self._scenario = scenario
+        self._data = data
+
+    def name(self, suffix: str = "t") -> str:
+        return f"{self._scenario}.{suffix}"
+
+    def observe(self, name: str, value: object) -> None:
+        self.facts[name] = value
+
+    def data(self) -> Path:
+        if self._data is None:
+            raise Unavailable("the broker's files cannot be looked into")
+        return self._data
+
+    def run(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 60) -> str:
+        """What the tool prints on stdout when it talks to the broker; it must end with `status`."""
+        return self.run_offline(
+            tool, "--bootstrap-server", self._bootstrap, *words, given=given, status=status, timeout_s=timeout_s
+        )
+
+    def run_offline(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 60) -> str:
+        try:
+            command = [*self._toolchain.java_command(), CLASSES[tool], *words]
+        except Missing as missing:
+            raise Unavailable(str(missing)) from None
+        try:
+            done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{tool} {' '.join(words)} has not ended within {timeout_s:.0f} s") from None
+        if done.returncode != status:
+            said = (done.stdout[-500:] + done.stderr[-700:]).strip()
+            raise Failed(f"{tool} {' '.join(words)} ended with status {done.returncode}: {said}")
+        return done.stdout
+
+    # Steps that several scenarios share
+
+    def create_topic(self, partitions: int = 1, suffix: str = "t") -> str:
+        topic = self.name(suffix)
+        self.run("kafka-topics", "--create", "--topic", topic, "--partitions", str(partitions))
+        return topic
+
+    def send_lines(self, topic: str, *lines: str, codec: str = "none") -> None:
+        text = "".join(line + "\n" for line in lines)
+        self.run("kafka-console-producer", "--topic", topic, "--compression-codec", codec, given=text)
+
+    def read_lines(self, topic: str, count: int, *options: str) -> list[str]:
+        words = ["--topic", topic, "--max-messages", str(count), "--timeout-ms", "20000", *options]
+        return self.run("kafka-console-consumer", *words).splitlines()
