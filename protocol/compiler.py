@@ -243,7 +243,7 @@ class _DecoderSource(_Source):
             return
         items = self.fresh("a")
         self.emit(f"{target} = {items} = {null}[]")
-        with self.block(f"for _ in range({count}):"):
+        with self.block(f"for _ in range({count}){f' if {count} > 0 else ()' if null else ''}:"):
             if field.struct is not None:
                 item = self.struct_body(field.struct)
             else:
