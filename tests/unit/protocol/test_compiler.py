@@ -6,7 +6,7 @@ import linecache
 from typing import Annotated, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.compiler import decode, decoder_of, encode, encoder_of
@@ -115,6 +115,7 @@ def values_of(field: Field, version: int) -> st.SearchStrategy[object]:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_everything_is_read_as_written(version: int) -> None:
+    @settings(deadline=None)
     @given(messages(Everything, version))
     def check(drawn: object) -> None:
         written = encode(drawn, version)

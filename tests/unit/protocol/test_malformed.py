@@ -218,6 +218,7 @@ def test_bytes_that_are_not_utf8_become_replacement_characters() -> None:
 # Variable-length integers
 
 
+@settings(deadline=None)
 @given(st.integers(0, 0xFFFFFFFF))
 def test_an_unsigned_varint_is_read_as_written(value: int) -> None:
     written = uvarint(value)
@@ -225,11 +226,13 @@ def test_an_unsigned_varint_is_read_as_written(value: int) -> None:
     assert len(written) == max(1, -(-value.bit_length() // 7))
 
 
+@settings(deadline=None)
 @given(st.integers(-(1 << 31), (1 << 31) - 1))
 def test_a_varint_is_read_as_written(value: int) -> None:
     assert read_varint(varint(value), 0) == (value, len(varint(value)))
 
 
+@settings(deadline=None)
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_a_varlong_is_read_as_written(value: int) -> None:
     assert read_varlong(varint(value), 0) == (value, len(varint(value)))
