@@ -328,7 +328,8 @@ class Connection(asyncio.Transport):
         self._call(protocol.buffer_updated, len(data))
 
     def _read(self, size_max: int) -> bytes:
-        """Take what has arrived, up to the end of the stream."""
+        """Take what has arrived, up to the end of the stream, or as if a part of it had arrived a little later."""
+        random, separate = self.network.random.random, self.network.profile.separate_probability
         taken: list[memoryview] = []
         size = 0
         while self._arrived and len(self._arrived[0]) and size < size_max:
@@ -338,6 +339,8 @@ class Connection(asyncio.Transport):
                 piece = piece[: size_max - size]
             taken.append(piece)
             size += len(piece)
+            if random() < separate:
+                break
         self._unread_size -= size
         return b"".join(taken)
 

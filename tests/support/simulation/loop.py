@@ -177,7 +177,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.driver = driver
         self.current = driver
         self.trace = trace
-        self.limit_ns = 1 << 62
         self.failure: BaseException | None = None
         self.check: Callable[[], None] | None = None  # called when the clock is about to jump: nobody is ready
         self._random = Random(f"{seed}/schedule")
@@ -192,11 +191,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # --- running ------------------------------------------------------------------------------------------------
 
     def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
+        return self.run_until_limit(future, 1 << 62)
+
+    def run_until_limit(self, future: Awaitable[T], limit_ns: int) -> T:
+        """Raises `SimulationStuck` where the future is not done by then; a busy loop gets there, too."""
         task = asyncio.ensure_future(future, loop=self)
         task.add_done_callback(self._stop_after)
+        limit = self.at(limit_ns, self._limit_reached)
         try:
             self.run_forever()
         finally:
+            limit.cancel()
             task.remove_done_callback(self._stop_after)
         return task.result()
 
@@ -277,11 +282,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self.check()
         if self._stopping:
             return
-        if not self._heap:
-            raise SimulationStuck("nothing is left that could ever happen")
         self.now_ns = self._heap[0][0]
-        if self.now_ns > self.limit_ns:
-            raise SimulationStuck(f"the limit of {self.limit_ns / NANOSECONDS} virtual seconds is reached")
+
+    def _limit_reached(self) -> None:
+        idle = not self._heap and not self._ready
+        reason = "nothing is left that could ever happen" if idle else "the limit of virtual time is reached"
+        raise SimulationStuck(f"{reason} ({self.now_ns / NANOSECONDS:.3f} s)")
 
     def _callback_failed(self, life: Life, handle: SimulatedHandle, error: BaseException) -> None:
         if not life.alive:

@@ -33,6 +33,7 @@ class NetworkProfile:
     spike_probability: float = 0.01
     spike_ns_max: int = 40_000_000
     fragments_max: int = 3  # every write arrives in up to so many pieces
+    separate_probability: float = 0.25  # that two pieces which are both there are read one by one
     socket_buffer_bytes: int = 256 * 1024  # of one direction: sent and not yet read
     retransmit_ns_max: int = 200_000_000  # after a cut is healed
     timeout_ns: int = 60 * NANOSECONDS  # of data that is not acknowledged

@@ -251,9 +251,9 @@ class World:
 
         Raises what the scenario raises, `SimulationFailed` for what went wrong on a host, `RealityTouched`.
         """
-        self.loop.limit_ns = self.loop.now_ns + int(limit_s * NANOSECONDS)
+        limit_ns = self.loop.now_ns + int(limit_s * NANOSECONDS)
         with RealityGuard(self.loop.fail, self._wall_ns):
-            return self.loop.run_until_complete(scenario)
+            return self.loop.run_until_limit(scenario, limit_ns)
 
     def _wall_ns(self) -> int:
         return EPOCH_MS * 1_000_000 + self.loop.now_ns
