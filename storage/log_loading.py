@@ -9,13 +9,9 @@ from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import INT64_MAX, LogConfig
 from storage.log_paths import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PARTITION_METADATA,
-    SEGMENT_SUFFIXES,
-    TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     offset_name,
     offset_of_name,
@@ -26,6 +22,7 @@ from storage.producer_state import ProducerStates
 from storage.recovery import CorruptLog, Report, TailRecovery, replay_producers
 from storage.segment import Segment
 from storage.text_checkpoint import CorruptCheckpoint
+from storage.unfinished_cleaning import remove_leftovers
 
 
 class LogRequest(NamedTuple):
@@ -57,11 +54,11 @@ def load_log(request: LogRequest) -> LoadedLog:
     """Raises `CorruptLog` where durable bytes are damaged, OSError where the disk fails."""
     fs, directory = request.fs, request.directory
     fs.make_directories(directory)
-    names = remove_leftovers(fs, directory, fs.list_directory(directory))
-    segments = open_segments(request, names)
-    snapshots = SnapshotFiles(fs, directory, names)
     producers = ProducerStates(request.producer_expiration_ms)
     try:
+        names = remove_leftovers(fs, directory)
+        segments = open_segments(request, names)
+        snapshots = SnapshotFiles(fs, directory, names)
         epochs = load_epochs(request, segments)
         if request.clean_shutdown:
             end_offset = recovery_point = believe(request, segments, snapshots, producers, set(names))
@@ -85,20 +82,6 @@ def load_log(request: LogRequest) -> LoadedLog:
         segment.release()
     topic_id = load_topic_id(request)
     return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots, topic_id)
-
-
-def remove_leftovers(fs: FileSystem, directory: str, names: list[str]) -> list[str]:
-    """Remove what an interrupted deletion, cleaning or rename left behind; the names that remain."""
-    leftover = {name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))}
-    kept = set(names) - leftover
-    leftover |= {
-        name
-        for name in kept
-        if name.endswith(SEGMENT_SUFFIXES[1:]) and name.rpartition(".")[0] + LOG_SUFFIX not in kept
-    }
-    for name in sorted(leftover):
-        fs.unlink(f"{directory}/{name}")
-    return sorted(kept - leftover)
 
 
 def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:

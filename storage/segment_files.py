@@ -76,9 +76,7 @@ def split(fs: FileSystem, segment: SegmentFile, ranges: PositionRange, slice_siz
     """
     index = offset_index_of(fs, segment)
     cuts = [ranges.start_position]
-    for slot in range(index.entries.count if index else 0):
-        assert index is not None
-        position = index.entries.entry_at(slot)[1]
+    for _, position in index.entries.all_entries() if index else ():
         if cuts[-1] + slice_size <= position < ranges.end_position:
             cuts.append(position)
     return [PositionRange(start, end) for start, end in zip(cuts, [*cuts[1:], ranges.end_position], strict=True)]

@@ -12,6 +12,7 @@ ends the file for us.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from operator import itemgetter
 from struct import Struct
 
@@ -72,6 +73,13 @@ class SparseIndex:
         if recent_slot >= 0:
             return self._recent[recent_slot]
         return self._read(slot, 1)[0]
+
+    def all_entries(self) -> Iterator[Entry]:
+        """From the first, read in blocks."""
+        in_file_count = self.count - len(self._recent)
+        for slot in range(0, in_file_count, BLOCK_COUNT):
+            yield from self._read(slot, min(BLOCK_COUNT, in_file_count - slot))
+        yield from self._recent
 
     def append(self, entry: Entry) -> None:
         if self._count < 0:

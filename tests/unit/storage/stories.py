@@ -7,8 +7,9 @@ from protocol.record_batch import crc_is_valid, iterate_batches
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from storage.files import FileSystem
-from storage.log import Log, LogRead
+from storage.log import Log
 from storage.log_config import LogConfig
+from storage.log_read import LogRead
 
 NOW_MS = 1_000_000
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=150)

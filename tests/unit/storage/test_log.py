@@ -10,8 +10,9 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import iterate_batches
 from storage.append_result import AppendOrigin
 from storage.local_files import LocalFiles
-from storage.log import Log, LogRead
+from storage.log import Log
 from storage.log_config import LogConfig
+from storage.log_read import LogRead
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 

@@ -1,0 +1,119 @@
+"""What a log does when its disk refuses: a full disk passes, anything else ends the log, a failed sync is final."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from protocol.errors import ErrorCode
+from storage.log import Log
+from storage.log_config import LogConfig
+from tests.support.simulation.disk import Operation, SimulatedDisk
+from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
+
+
+def new_log(disk: SimulatedDisk, config: LogConfig = SMALL) -> Log:
+    disk.make_directories("/d")
+    disk.sync_directory("/")
+    return open_log(disk, "/d/t-0", config)
+
+
+def refuse_next(disk: SimulatedDisk, operation: Operation, error: int = errno.EIO) -> None:
+    disk.fail(operation, disk.counts[operation] + 1, error)
+
+
+def test_a_write_error_ends_the_log_and_leaves_what_was_taken() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, "taken")
+    refuse_next(disk, Operation.WRITE)
+    assert log.append_as_leader(batch("lost"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.failure is not None and log.failure.errno == errno.EIO
+    assert log.append_as_leader(batch("later"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.append_as_follower(batch("x", base_offset=1), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.pending_flush() is None and log.end_offset == 1
+    assert read_all(log) == {0: "taken"}
+
+
+def test_a_failed_sync_is_never_tried_again() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, "a")
+    refuse_next(disk, Operation.SYNC)
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush(NOW_MS)
+    syncs = disk.counts[Operation.SYNC]
+    assert log.recovery_point == 0 and log.failure is not None
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush(NOW_MS)
+    assert log.pending_flush() is None
+    log.close(NOW_MS, clean=True)
+    assert disk.counts[Operation.SYNC] == syncs, "no sync after the one that failed"
+
+
+def test_a_sync_that_fails_in_its_thread_ends_the_log_as_well() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, "a")
+    work = log.pending_flush()
+    assert work is not None and log.pending_flush() is None, "one flush at a time"
+    append(log, "b")
+    refuse_next(disk, Operation.SYNC)
+    with pytest.raises(OSError) as failed:
+        work.run()
+    log.flush_failed(failed.value)
+    assert log.failure is failed.value and log.recovery_point == 0
+    assert log.append_as_leader(batch("c"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    taken: list[str] = []
+    for room in (400, 1000, 1000, 2500, 10_000):
+        disk.faults.capacity_bytes = disk.used_bytes + room
+        for _ in range(200):
+            value = f"value {len(taken)}"
+            result = log.append_as_leader(batch(value, producer=(7, 0, len(taken))), 0, NOW_MS)
+            if result.error is not ErrorCode.NONE:
+                break
+            assert result.base_offset == len(taken)
+            taken.append(value)
+        assert result.error is ErrorCode.KAFKA_STORAGE_ERROR and log.failure is None
+        assert read_all(log) == dict(enumerate(taken))
+    disk.faults.capacity_bytes = 1 << 30
+    append(log, "room again")
+    log.close(NOW_MS, clean=True)
+    again = open_log(disk, "/d/t-0", clean=True)
+    assert read_all(again) == dict(enumerate([*taken, "room again"])) and len(again.segments) > 3
+
+
+def test_an_error_while_rolling_ends_the_log_and_loses_nothing() -> None:
+    for operation in (Operation.NAME, Operation.WRITE):
+        for call in range(1, 5):
+            disk = SimulatedDisk(seed=call)
+            log = new_log(disk)
+            for number in range(9):
+                append(log, f"value {number}")
+            disk.fail(operation, disk.counts[operation] + call)
+            results = [log.append_as_leader(batch(f"value {n}"), 0, NOW_MS).error for n in range(9, 20)]
+            assert log.failure is not None, (operation, call)
+            assert set(results) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
+            taken = 9 + results.count(ErrorCode.NONE)
+            assert read_all(log) == {n: f"value {n}" for n in range(taken)}
+            disk.end_process()
+            again = open_log(disk, "/d/t-0")
+            assert read_all(again) == {n: f"value {n}" for n in range(taken)}
+
+
+def test_a_log_on_a_broken_directory_fails_alone() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    disk.make_directories("/e")
+    other = open_log(disk, "/e/t-1")
+    append(log, "a")
+    append(other, "a")
+    disk.break_directory("/d")
+    assert log.append_as_leader(batch("b"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert append(other, "b") == 1

@@ -1,0 +1,203 @@
+"""What recovery keeps, cuts and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.local_files import LocalFiles
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.recovery import CorruptLog
+from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
+
+COUNT = 50
+BATCH_SIZE = len(batch("value 10"))
+"""Of the batches from the tenth on."""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    log = Log.open(LocalFiles(), str(tmp_path / "t-0"), SMALL, now_ms=NOW_MS)
+    for number in range(COUNT):
+        sent = batch(f"value {number}", producer=(7, 0, number), timestamp=NOW_MS + number)
+        assert log.append_as_leader(sent, number // 10, NOW_MS).error == 0
+    log.close(NOW_MS, clean=True)
+    return tmp_path / "t-0"
+
+
+def recover(directory: Path, recovery_point: int = 0, config: LogConfig = SMALL) -> tuple[Log, list[str]]:
+    reports: list[str] = []
+    log = Log.open(
+        LocalFiles(), str(directory), config, recovery_point=recovery_point, now_ms=NOW_MS, report=reports.append
+    )
+    return log, reports
+
+
+def values(end: int) -> dict[int, str]:
+    return {number: f"value {number}" for number in range(end)}
+
+
+def logs(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.log"))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("recovery_point", [0, 1, 7, 23, 49, 50])
+def test_recovery_makes_the_same_files_again(directory: Path, recovery_point: int) -> None:
+    before = contents(directory)
+    for path in directory.glob("*.snapshot"):
+        path.unlink()
+    log, reports = recover(directory, recovery_point)
+    assert read_all(log) == values(COUNT) and not reports
+    log.close(NOW_MS, clean=True)
+    after = contents(directory)
+    assert {name: data for name, data in before.items() if not name.endswith(".snapshot")} == {
+        name: data for name, data in after.items() if not name.endswith(".snapshot")
+    }
+
+
+@pytest.mark.parametrize("cut_size", [1, 16, 17, 40, 61, BATCH_SIZE - 1, BATCH_SIZE + 1])
+def test_a_torn_tail_is_cut(directory: Path, cut_size: int) -> None:
+    path = logs(directory)[-1]
+    path.write_bytes(path.read_bytes()[:-cut_size])
+    log, reports = recover(directory, 30)
+    end = COUNT - 1 if cut_size < BATCH_SIZE else COUNT - 2
+    assert log.end_offset == end and read_all(log) == values(end)
+    assert len(reports) == 1 and "cut" in reports[0]
+    assert log.append_as_leader(batch(f"value {end}", producer=(7, 0, end)), 4, NOW_MS).base_offset == end
+
+
+def test_zeros_and_garbage_after_the_last_batch_are_cut(directory: Path) -> None:
+    cut_short = batch("next", base_offset=COUNT)[:-1]
+    for tail in (bytes(5), bytes(10_000), b"\xff" * 100, batch("goes back", base_offset=3), cut_short):
+        path = logs(directory)[-1]
+        whole = path.read_bytes()
+        path.write_bytes(whole + tail)
+        log, _ = recover(directory, COUNT)
+        assert log.end_offset == COUNT and path.read_bytes() == whole
+
+
+def test_damage_past_the_recovery_point_cuts_the_log_there(directory: Path) -> None:
+    path = logs(directory)[2]
+    data = bytearray(path.read_bytes())
+    data[BATCH_SIZE + 30] ^= 1  # in the second batch of the third segment
+    path.write_bytes(data)
+    base_offset = int(path.stem)
+    log, reports = recover(directory, base_offset)
+    assert log.end_offset == base_offset + 1 and read_all(log) == values(base_offset + 1)
+    assert len(logs(directory)) == 3 and any("removed the segments" in report for report in reports)
+    assert not [name for name in contents(directory) if name.endswith(".snapshot") and int(name[:20]) > log.end_offset]
+    assert log.epochs.latest_epoch == base_offset // 10
+
+
+@pytest.mark.parametrize("below", [1, 20])
+def test_damage_below_the_recovery_point_is_never_cut(directory: Path, below: int) -> None:
+    path = logs(directory)[2]
+    before = bytearray(path.read_bytes())
+    before[BATCH_SIZE + 30] ^= 1
+    path.write_bytes(before)
+    recovery_point = int(path.stem) + 1 + below
+    if below == 20:  # damage in a segment before that of the recovery point is met when the batch is read
+        log, _ = recover(directory, recovery_point)
+        assert log.end_offset == COUNT
+        return
+    with pytest.raises(CorruptLog, match="flushed"):
+        recover(directory, recovery_point)
+    assert path.read_bytes() == before
+
+
+def test_a_missing_end_of_a_segment_below_the_recovery_point_is_refused(directory: Path) -> None:
+    path = logs(directory)[-2]
+    path.write_bytes(path.read_bytes()[: -2 * BATCH_SIZE])
+    with pytest.raises(CorruptLog, match="missing"):
+        recover(directory, int(logs(directory)[-1].stem) - 1)
+
+
+def test_a_gap_between_segments_is_kept_where_compaction_may_have_made_it(directory: Path) -> None:
+    path = logs(directory)[-2]
+    path.write_bytes(path.read_bytes()[:-BATCH_SIZE])
+    log, _ = recover(directory, 0, LogConfig(segment_bytes=900, index_interval_bytes=150, cleanup_policy=("compact",)))
+    assert log.end_offset == COUNT and len(read_all(log)) == COUNT - 1
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "zeros", "garbage"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_index_is_made_again(directory: Path, suffix: str, damage: str, clean: bool) -> None:
+    for path in (sorted(directory.glob(f"*{suffix}"))[-1], sorted(directory.glob(f"*{suffix}"))[0]):
+        if path == sorted(directory.glob(f"*{suffix}"))[0] and damage not in ("missing", "zeros"):
+            continue  # an index of an old segment is believed while it has whole entries
+        before = path.read_bytes()
+        match damage:
+            case "missing":
+                path.unlink()
+            case "cut":
+                path.write_bytes(before[:-3])
+            case "zeros":
+                path.write_bytes(before + bytes(1200))
+            case "garbage":
+                path.write_bytes(b"\x7f\xff" * 60 + bytes(120))
+        log = Log.open(LocalFiles(), str(directory), SMALL, clean_shutdown=clean, recovery_point=0, now_ms=NOW_MS)
+        assert log.end_offset == COUNT and read_all(log) == values(COUNT)
+        found = log.offset_for_timestamp(NOW_MS + 33)
+        assert found is not None and found.offset == 33
+        log.close(NOW_MS, clean=True)
+
+
+def test_a_damaged_epoch_checkpoint_is_read_from_the_batches(directory: Path) -> None:
+    log, _ = recover(directory, COUNT)
+    entries = log.epochs.entries
+    for text in ("", "1\n0\n", "0\n2\n0 0\n", "0\n2\n1 5\n0 7\n", "0\n1\nx y\n"):
+        (directory / "leader-epoch-checkpoint").write_text(text)
+        for clean in (True, False):
+            again = Log.open(
+                LocalFiles(), str(directory), SMALL, clean_shutdown=clean, recovery_point=30, now_ms=NOW_MS
+            )
+            if text:
+                assert again.epochs.entries == entries
+
+
+def test_a_log_that_ends_before_its_start_is_emptied(directory: Path) -> None:
+    reports: list[str] = []
+    log = Log.open(LocalFiles(), str(directory), SMALL, log_start_offset=500, now_ms=NOW_MS, report=reports.append)
+    assert (log.log_start_offset, log.end_offset, log.size) == (500, 500, 0) and "emptied" in reports[0]
+    assert append(log, "next") == 500
+
+
+def test_long_recoveries_say_how_far_they_are(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.recovery.REPORT_EVERY_SIZE", 300)
+    _, reports = recover(directory, 0)
+    assert len(reports) > 5 and all("recovered" in report for report in reports)
+
+
+def test_the_files_of_interrupted_work_are_removed(directory: Path) -> None:
+    for name in (f"{0:020d}.log.deleted", f"{77:020d}.index", f"{0:020d}.log.cleaned", "leader-epoch-checkpoint.tmp"):
+        (directory / name).write_bytes(b"x")
+    log, _ = recover(directory, COUNT)
+    assert read_all(log) == values(COUNT)
+    assert not [name for name in contents(directory) if name.endswith((".deleted", ".cleaned", ".tmp"))]
+    assert not (directory / f"{77:020d}.index").exists()
+
+
+def test_a_cleaned_segment_under_its_swap_name_takes_its_place(directory: Path) -> None:
+    first, second = logs(directory)[:2]
+    cleaned = first.read_bytes() + second.read_bytes()[BATCH_SIZE * 3 :]
+    (directory / f"{first.name}.swap").write_bytes(cleaned)
+    config = LogConfig(segment_bytes=900, index_interval_bytes=150, cleanup_policy=("compact",))
+    log, _ = recover(directory, COUNT, config)
+    missing = range(int(second.stem), int(second.stem) + 3)
+    assert read_all(log) == {n: value for n, value in values(COUNT).items() if n not in missing}
+    assert not second.exists() and first.read_bytes() == cleaned
+
+
+def test_a_swap_of_an_incomplete_set_goes(directory: Path) -> None:
+    first, second = logs(directory)[:2]
+    (directory / f"{second.name}.swap").write_bytes(b"half")
+    (directory / f"{first.name}.cleaned").write_bytes(b"half")
+    log, _ = recover(directory, COUNT)
+    assert read_all(log) == values(COUNT)
