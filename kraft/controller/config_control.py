@@ -177,7 +177,11 @@ def changed_values(
                 message = f"Can't {operation.name} to key {config.name} because its type is not LIST."
                 return Refusal(ErrorCode.INVALID_CONFIG, message)
             before = existing.get(config.name)
-            value = edited(rules.default_of(key, config.name) if before is None else before, value, operation)
+            if before is None:
+                before = rules.default_of(key, config.name)
+            value = edited(before, value, operation)
+            if value == before:
+                continue  # an unset list stays unset where the change changes nothing
         changes[config.name] = value
     return changes
 

@@ -1,0 +1,230 @@
+"""The metadata log on disk: snapshot and records read at start, batches appended, snapshots written beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from kraft.features import record_version
+from kraft.image.metadata_image import MetadataImage, Provenance
+from kraft.image.replay import Replay
+from kraft.raft.control_records import QuorumDescription, described_by
+from kraft.raft.election import QUORUM_STATE, Election, decode_election
+from kraft.record_frame import decode_record, encode_record
+from kraft.snapshot.batches import read_snapshot, snapshot_batches
+from kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
+from protocol.errors import ErrorCode
+from protocol.primitives import MalformedMessage
+from protocol.record_batch import BatchHeader, iterate_batches
+from protocol.record_builder import Record, build_batch
+from protocol.record_reader import records_of
+from storage.append_result import AppendOrigin
+from storage.files import FileSystem, write_atomically
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.log_directory import make_durable_directory
+from storage.log_read import LogRead
+
+DIRECTORY: Final = "__cluster_metadata-0"
+TOPIC_ID: Final = (1).to_bytes(16, "big")
+BATCH_SIZE_MAX: Final = 8 << 20
+READ_SIZE: Final = 1 << 20
+
+
+class Loaded(NamedTuple):
+    """What a metadata directory held at start."""
+
+    log: MetadataLog
+    replay: Replay
+    quorum: QuorumDescription
+    announces_voters: bool
+    """The voters stand in the 0-0 checkpoint alone: the log does not repeat them yet."""
+    election: Election
+    last_epoch: int
+
+
+@dataclass(slots=True)
+class Reading:
+    """A start that is reading snapshot and log."""
+
+    replay: Replay
+    quorum: QuorumDescription
+    is_quorum_in_log: bool = False
+
+
+class Retention(Protocol):
+    """How much of the past is kept; -1 for all of it."""
+
+    @property
+    def retention_bytes(self) -> int: ...
+
+    @property
+    def retention_ms(self) -> int: ...
+
+
+class MetadataLog:
+    """Wraps the `Log`; snapshots stand beside its segments."""
+
+    def __init__(self, fs: FileSystem, log: Log, snapshots: list[SnapshotId]) -> None:
+        self.log = log
+        self._fs = fs
+        self._snapshots = snapshots
+
+    @property
+    def directory(self) -> str:
+        return self.log.directory
+
+    # Opening
+
+    @classmethod
+    def open(cls, fs: FileSystem, log_dir: str, config: LogConfig, now_ms: int) -> Loaded:
+        """Read everything; blocks. Raises OSError, `CorruptLog`, `CorruptQuorumState` and `MalformedMessage`."""
+        directory = f"{log_dir}/{DIRECTORY}"
+        make_durable_directory(fs, directory)
+        names = fs.list_directory(directory)
+        for name in names:
+            if name.endswith(PART_SUFFIX):
+                fs.unlink(f"{directory}/{name}")
+        snapshots = snapshots_in(names)
+        reading = Reading(Replay(), QuorumDescription())
+        newest = snapshots[-1] if snapshots else SnapshotId(0, 0)
+        if snapshots:
+            content = read_snapshot(fs.read(f"{directory}/{newest.file_name}"))
+            reading.replay.replay(content.records, Provenance(newest.end_offset, newest.epoch))
+            reading.quorum = content.quorum
+            reading.is_quorum_in_log = newest.end_offset > 0
+        log = Log.open(fs, directory, config, recovery_point=newest.end_offset, now_ms=now_ms)
+        if log.end_offset < newest.end_offset:
+            log.truncate_fully_and_start_at(newest.end_offset, now_ms)
+        log.assign_topic_id(TOPIC_ID)
+        metadata_log = cls(fs, log, snapshots)
+        metadata_log._replay_log(reading)
+        announces = reading.quorum.kraft_version > 0 and not reading.is_quorum_in_log
+        last_epoch = reading.replay.image.provenance.epoch
+        return Loaded(metadata_log, reading.replay, reading.quorum, announces, metadata_log._election(), last_epoch)
+
+    def _election(self) -> Election:
+        path = f"{self.directory}/{QUORUM_STATE}"
+        return decode_election(self._fs.read(path)) if self._fs.exists(path) else Election()
+
+    def _replay_log(self, reading: Reading) -> None:
+        """One delta for the whole log: an image for each batch would make a start quadratic."""
+        end = reading.replay.image.provenance
+
+        def all_records() -> Iterator[object]:
+            nonlocal end
+            for header, records in self._batches(end.end_offset):
+                end = Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
+                if header.is_control:
+                    before = reading.quorum
+                    for record in records:
+                        reading.quorum = described_by(record, reading.quorum)
+                    reading.is_quorum_in_log |= reading.quorum is not before
+                else:
+                    yield from (decode_record(_value(record)) for record in records)
+
+        delta_records = list(all_records())
+        reading.replay.replay(delta_records, end)
+
+    def _batches(self, start_offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        log = self.log
+        offset = max(start_offset, log.log_start_offset)
+        while offset < log.end_offset:
+            read = log.read(offset, READ_SIZE, end_offset=log.end_offset, at_least_one=True)
+            assert isinstance(read, LogRead) and read.slice is not None, f"cannot read {log.directory} at {offset}"
+            data = read.slice.file.pread(read.slice.size, read.slice.position)
+            for position, header in iterate_batches(data):
+                yield header, list(records_of(data, position, header))
+                offset = header.next_offset
+
+    # Writing
+
+    def append_control(self, records: Sequence[Record], epoch: int, now_ms: int) -> Provenance:
+        return self._append(build_batch(records, is_control=True), epoch, now_ms)
+
+    def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
+        """One batch, which is there as a whole or not at all. Raises OSError where the disk refuses."""
+        values = [encode_record(record, record_version(record, metadata_version)) for record in records]
+        return self._append(build_batch(Record(None, value, now_ms) for value in values), epoch, now_ms)
+
+    def _append(self, batch: bytes, epoch: int, now_ms: int) -> Provenance:
+        assert len(batch) <= BATCH_SIZE_MAX, f"a metadata batch of {len(batch)} bytes"
+        result = self.log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.RAFT)
+        if result.error is not ErrorCode.NONE:
+            raise OSError(f"cannot append to {self.directory}: {result.error_message}")
+        return Provenance(self.log.end_offset, epoch, now_ms)
+
+    # Snapshots
+
+    def write_snapshot(self, image: MetadataImage, quorum: QuorumDescription, now_ms: int) -> SnapshotId:
+        """Make an image that is committed durable in a file of its own; blocks, touches nothing of the loop's."""
+        snapshot = SnapshotId(image.provenance.end_offset, image.provenance.epoch)
+        batches = snapshot_batches(
+            image.snapshot_records(),
+            quorum,
+            metadata_version=image.features.metadata_version,
+            epoch=snapshot.epoch,
+            last_contained_ms=image.provenance.timestamp_ms,
+            now_ms=now_ms,
+        )
+        path = f"{self.directory}/{snapshot.file_name}"
+        write_batches(self._fs, path, batches)
+        return snapshot
+
+    def took(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
+        """The snapshot is durable: give up the oldest ones, and the segments before what they leave, where the whole
+        is past its size or they are past their age. The paths are to be unlinked off the loop."""
+        self._snapshots.append(snapshot)
+        paths: list[str] = []
+        while len(self._snapshots) > 1 and self._is_over(retention, now_ms):
+            oldest = self._snapshots.pop(0)
+            start_offset = self._snapshots[0].end_offset
+            error = self.log.advance_log_start(start_offset, start_offset)
+            assert error is ErrorCode.NONE, "a snapshot ends within the log"
+            paths += self.log.delete_old_segments(now_ms, start_offset)
+            paths.append(f"{self.directory}/{oldest.file_name}")
+        return paths
+
+    def _is_over(self, retention: Retention, now_ms: int) -> bool:
+        oldest = f"{self.directory}/{self._snapshots[0].file_name}"
+        is_old = 0 <= retention.retention_ms < now_ms - self._fs.modified_ms(oldest)
+        return is_old or 0 <= retention.retention_bytes < self._size()
+
+    def _size(self) -> int:
+        sizes = (self._fs.file_size(f"{self.directory}/{snapshot.file_name}") for snapshot in self._snapshots)
+        return self.log.size + sum(sizes)
+
+
+def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:
+    """Write a snapshot so that a crash leaves it whole or absent. Blocks."""
+    directory, _, name = path.rpartition("/")
+    part = f"{path}.part"
+    if fs.exists(part):
+        fs.unlink(part)
+    file = fs.open(part, create=True)
+    try:
+        for batch in batches:
+            file.append([batch])
+        file.sync()
+    finally:
+        file.close()
+    fs.rename(part, f"{directory}/{name}")
+    fs.sync_directory(directory)
+
+
+def unlink_all(fs: FileSystem, paths: Iterable[str]) -> None:
+    """Blocks."""
+    for path in paths:
+        fs.unlink(path)
+
+
+def save_election(fs: FileSystem, directory: str, data: bytes) -> None:
+    """Make quorum-state durable; blocks."""
+    write_atomically(fs, f"{directory}/{QUORUM_STATE}", data)
+
+
+def _value(record: Record) -> bytes:
+    if record.value is None:
+        raise MalformedMessage(f"the metadata record at offset {record.offset} has no value")
+    return record.value

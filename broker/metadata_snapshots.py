@@ -1,0 +1,35 @@
+"""When the metadata is due for a snapshot: after so many bytes of log, or after so long a time."""
+
+from __future__ import annotations
+
+from broker.config.config import Config
+
+
+class SnapshotPolicy:
+    """One snapshot at a time; the limits are Kafka's."""
+
+    def __init__(self, config: Config, now_ms: int) -> None:
+        self._bytes_max = config.integer("metadata.log.max.record.bytes.between.snapshots")
+        self._interval_ms = config.integer("metadata.log.max.snapshot.interval.ms")
+        self.retention_bytes = config.integer("metadata.max.retention.bytes")
+        self.retention_ms = config.integer("metadata.max.retention.ms")
+        self._bytes = 0
+        self._last_ms = now_ms
+        self._is_running = False
+
+    def appended(self, size: int) -> None:
+        self._bytes += size
+
+    def is_due(self, now_ms: int) -> bool:
+        """An interval of 0 is none."""
+        is_late = self._interval_ms > 0 and now_ms >= self._last_ms + self._interval_ms
+        return not self._is_running and (self._bytes >= self._bytes_max or is_late)
+
+    def begun(self, now_ms: int) -> None:
+        """What is appended from here on counts for the next one."""
+        self._is_running = True
+        self._bytes = 0
+        self._last_ms = now_ms
+
+    def ended(self) -> None:
+        self._is_running = False

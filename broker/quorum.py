@@ -1,0 +1,303 @@
+"""The node's part in the metadata quorum: drives Raft and the controller, and publishes what is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from broker.background import Tasks
+from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
+from broker.config.config import Config
+from broker.environment import Environment
+from broker.flusher import Flusher
+from broker.metadata_log import Loaded, MetadataLog, save_election, unlink_all
+from broker.metadata_snapshots import SnapshotPolicy
+from broker.quorum_start import bootstrap_records, controller_registration, metadata_log_config, quorum_of
+from kraft.controller.controller import Controller
+from kraft.controller.decision import Decision
+from kraft.controller.settings import ControllerSettings
+from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
+from kraft.image.replay import Replay
+from kraft.raft.election import Election, encode_election
+from kraft.raft.events import (
+    Append,
+    Appended,
+    Commit,
+    Effect,
+    ElectionSaved,
+    Event,
+    Flushed,
+    Lead,
+    SaveElection,
+    Started,
+)
+from kraft.raft.quorum import Quorum as QuorumFacts
+from kraft.raft.raft import Raft
+from storage.log import Log
+from storage.meta_properties import MetaProperties
+
+log = logging.getLogger("moldau.quorum")
+
+Listener = Callable[[MetadataImage, MetadataDelta], None]
+Reply = Callable[..., None]
+
+
+class Pending(NamedTuple):
+    """An image that becomes the published one once everything before its end is committed."""
+
+    image: MetadataImage
+    delta: MetadataDelta
+
+
+class Waiting(NamedTuple):
+    """A reply that is sent once everything before the offset is committed."""
+
+    end_offset: int
+    reply: Reply
+    response: object
+
+
+class Quorum:
+    """`start` returns once this node leads and everything that its log holds is committed.
+
+    What readers see is `image`; it never runs ahead of the high watermark. Listeners are called on the loop, in the
+    order of the log, before the replies that wait for the same records.
+    """
+
+    def __init__(
+        self, environment: Environment, config: Config, properties: MetaProperties, settings: SettingsInForce
+    ) -> None:
+        """`properties`: of the metadata directory. `settings`: those in force, for the controller's checks."""
+        self._environment = environment
+        self._config = config
+        self._properties = properties
+        self._settings = settings
+        self._tasks = Tasks(environment.halt)
+        self._flusher = Flusher(environment, self._tasks.spawn, self._disk_failed)
+        self._snapshots = SnapshotPolicy(config, environment.monotonic_ms())
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.high_watermark = 0
+        self._listeners: list[Listener] = []
+        self._pending: deque[Pending] = deque()
+        self._waiting: deque[Waiting] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._is_stopping = False
+        self._controller: Controller | None = None
+        self._raft: Raft
+        self._facts: QuorumFacts
+        self._log: MetadataLog
+        self._loaded_replay: Replay
+
+    # What the broker asks
+
+    @property
+    def leader_id(self) -> int:
+        return self._raft.leader_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._raft.epoch
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log.log.end_offset
+
+    @property
+    def kraft_version(self) -> int:
+        return self._facts.kraft_version
+
+    @property
+    def facts(self) -> QuorumFacts:
+        """The voters, and what else the quorum is."""
+        return self._facts
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call the listener with every image from the next one on, and with what made it."""
+        self._listeners.append(listener)
+
+    def submit(self, request: object, reply: Reply) -> None:
+        """Have the active controller decide on a request; its answer is given to `reply` once it is committed."""
+        controller = self._controller
+        assert controller is not None, "the quorum has not been started"
+        if self._is_stopping:
+            return  # who waits is being stopped too
+        self._carry_out(controller.step(request, self._environment.monotonic_ms()), reply)
+        self._arm()
+
+    # Life
+
+    async def start(self) -> None:
+        """Load, elect, begin the term. Raises what makes it impossible to read the metadata directory."""
+        now_ms = self._environment.wall_ms()
+        fs, log_config = self._environment.fs, metadata_log_config(self._config)
+        loaded = await self._environment.offload(
+            lambda: MetadataLog.open(fs, self._config.metadata_log_dir, log_config, now_ms)
+        )
+        self._adopt(loaded)
+        self._ready = asyncio.get_running_loop().create_future()
+        self._feed(Started())
+        await self._ready
+
+    async def stop(self) -> None:
+        """Nothing is decided any more; what was appended is made durable."""
+        self._is_stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        now_ms = self._environment.wall_ms()
+        idle = asyncio.get_running_loop().create_future()
+        self._flusher.when_durable([self._log.log], lambda: idle.set_result(None))
+        await idle
+        await self._tasks.stop()
+        await self._environment.offload(lambda: self._log.log.close(now_ms, clean=True))
+
+    def _adopt(self, loaded: Loaded) -> None:
+        self._log = loaded.log
+        self._loaded_replay = loaded.replay
+        self._facts = quorum_of(self._config, self._properties, loaded)
+        end_offset = loaded.log.log.end_offset
+        self._raft = Raft(self._facts, loaded.election, end_offset, loaded.last_epoch)
+        image = loaded.replay.image
+        log.info("metadata up to offset %d, epoch %d", image.provenance.end_offset, image.provenance.epoch)
+
+    # Raft
+
+    def _feed(self, event: Event) -> None:
+        for effect in self._raft.step(event, self._environment.wall_ms()):
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case SaveElection(election):
+                self._tasks.spawn(self._save(election), "quorum-state")
+            case Append(epoch, records):
+                provenance = self._log.append_control(records, epoch, self._environment.wall_ms())
+                self._loaded_replay.replay([], provenance)
+                self._appended(provenance)
+            case Lead(epoch):
+                self._lead(epoch)
+            case Commit(high_watermark):
+                self._commit(high_watermark)
+
+    async def _save(self, election: Election) -> None:
+        data = encode_election(election, self._facts.kraft_version, self._facts.voters.ids)
+        fs, directory = self._environment.fs, self._log.directory
+        try:
+            await self._environment.offload(lambda: save_election(fs, directory, data))
+        except OSError as error:
+            self._environment.halt(f"cannot make quorum-state durable: {error}")
+        self._feed(ElectionSaved(election))
+
+    def _appended(self, provenance: Provenance) -> None:
+        self._feed(Appended(provenance.end_offset))
+        self._flusher.when_durable([self._log.log], self._flushed)
+
+    def _flushed(self) -> None:
+        self._feed(Flushed(self._log.log.recovery_point))
+
+    def _disk_failed(self, failed: Log, error: OSError) -> None:
+        self._environment.halt(f"cannot make {failed.directory} durable: {error}")
+
+    # The controller
+
+    def _lead(self, epoch: int) -> None:
+        environment, config = self._environment, self._config
+        settings = ControllerSettings(
+            cluster_id=self._properties.cluster_id,
+            config_rules=CatalogueRules(self._settings),
+            random=environment.random,
+            new_uuid=lambda: environment.entropy(16),
+            num_partitions=config.integer("num.partitions"),
+            default_replication_factor=config.integer("default.replication.factor"),
+            delete_topic_enable=config.flag("delete.topic.enable"),
+            broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
+            metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
+        )
+        replay = self._loaded_replay
+        self._controller = Controller(replay, settings, environment.monotonic_ms())
+        self._pending.append(Pending(replay.image, MetadataDelta(EMPTY_IMAGE)))
+        log.info("node %d leads the metadata quorum in epoch %d", self._facts.node_id, epoch)
+        bootstrap = bootstrap_records(environment.fs, config)
+        registration = controller_registration(config, environment.entropy(16))
+        for decision in self._controller.activate(bootstrap, registration):
+            self._carry_out(decision, None)
+        self._waiting.append(Waiting(self.log_end_offset, self._started, None))
+        self._arm()
+
+    def _started(self, _: object) -> None:
+        assert self._ready is not None
+        self._ready.set_result(None)
+
+    def _carry_out(self, decision: Decision, reply: Reply | None) -> None:
+        if decision.records:
+            self._append(decision.records)
+        if reply is None:
+            return
+        if self.high_watermark >= self.log_end_offset:
+            reply(decision.reply)
+        else:
+            self._waiting.append(Waiting(self.log_end_offset, reply, decision.reply))
+
+    def _append(self, records: Sequence[object]) -> None:
+        controller = self._controller
+        assert controller is not None
+        metadata_version = controller.image.features.metadata_version
+        size_before = self._log.log.size
+        provenance = self._log.append(records, metadata_version, self.leader_epoch, self._environment.wall_ms())
+        self._snapshots.appended(self._log.log.size - size_before)
+        delta = controller.replay(records, provenance, self._environment.monotonic_ms())
+        self._pending.append(Pending(controller.image, delta))
+        self._appended(provenance)
+
+    def _commit(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        while self._pending and self._pending[0].image.provenance.end_offset <= high_watermark:
+            image, delta = self._pending.popleft()
+            self.image = image
+            for listener in self._listeners:
+                listener(image, delta)
+        while self._waiting and self._waiting[0].end_offset <= high_watermark:
+            waiting = self._waiting.popleft()
+            waiting.reply(waiting.response)
+        self._take_snapshot_if_due()
+
+    # Time
+
+    def _arm(self) -> None:
+        """One timer; it may come early, for what it waited for may have been put off."""
+        deadline_ms = self._controller.next_deadline_ms() if self._controller is not None else None
+        if deadline_ms is None or self._timer is not None or self._is_stopping:
+            return
+        delay_ms = max(0, deadline_ms - self._environment.monotonic_ms())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        controller = self._controller
+        assert controller is not None
+        for decision in controller.tick(self._environment.monotonic_ms()):
+            self._carry_out(decision, None)
+        self._arm()
+
+    # Snapshots
+
+    def _take_snapshot_if_due(self) -> None:
+        now_ms = self._environment.monotonic_ms()
+        if not self._is_stopping and self._snapshots.is_due(now_ms):
+            self._snapshots.begun(now_ms)
+            self._tasks.spawn(self._take_snapshot(self.image), "metadata snapshot")
+
+    async def _take_snapshot(self, image: MetadataImage) -> None:
+        """The image is a value: it can be written beside the loop. A disk that refuses has the next one try again."""
+        environment, quorum, now_ms = self._environment, self._facts.description, self._environment.wall_ms()
+        try:
+            snapshot = await environment.offload(lambda: self._log.write_snapshot(image, quorum, now_ms))
+            paths = self._log.took(snapshot, self._snapshots, now_ms)
+            await environment.offload(lambda: unlink_all(environment.fs, paths))
+            log.info("took metadata snapshot %s", snapshot.file_name)
+        except OSError as error:
+            log.error("cannot take a metadata snapshot: %s", error)
+        self._snapshots.ended()

@@ -1,0 +1,105 @@
+"""What a node brings to the metadata quorum at its start: its voters, its log's settings, the first records."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.config.config import Config
+from broker.metadata_log import Loaded
+from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
+from kraft.image.finalized_features import FeaturesImage
+from kraft.raft.quorum import Quorum
+from kraft.raft.voters import Voter, Voters
+from kraft.snapshot.batches import read_snapshot
+from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
+from protocol.records.metadata import (
+    ControllerEndpoint,
+    ControllerFeature,
+    FeatureLevelRecord,
+    RegisterControllerRecord,
+)
+from storage.files import FileSystem
+from storage.log_config import LogConfig
+from storage.meta_properties import MetaProperties
+
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+BATCH_SIZE_MAX: Final = 8 << 20
+
+
+class UnusableMetadata(ValueError):
+    """The metadata directory is of a cluster that this node cannot run; the text says why."""
+
+
+def quorum_of(config: Config, properties: MetaProperties, loaded: Loaded) -> Quorum:
+    """The voters as the log names them, with kraft.version 0 as the configuration does. Raises `UnusableMetadata`."""
+    refuse_unsupported(loaded.replay.image.features)
+    described = loaded.quorum
+    directory_id = properties.directory_id or bytes(16)
+    if described.kraft_version > 0:
+        if described.voters is None:
+            raise UnusableMetadata("the metadata log is of kraft.version 1 and names no voters")
+        voters = described.voters
+    else:
+        voters = Voters.of(Voter(voter.node_id) for voter in config.controller_quorum_voters)
+        if not voters.ids:
+            raise UnusableMetadata(
+                "the metadata log names no voters: set controller.quorum.voters, or format with --standalone"
+            )
+    if not voters.is_only(config.node_id):
+        raise UnusableMetadata(
+            f"the voters of the quorum are {list(voters.ids)}; this version runs a quorum of one, node {config.node_id}"
+        )
+    return Quorum(config.node_id, directory_id, described.kraft_version, voters, loaded.announces_voters)
+
+
+def refuse_unsupported(features: FeaturesImage) -> None:
+    """Raises `UnusableMetadata` naming every feature that is finalized at a level that this node does not support."""
+    levels = features.levels.items()
+    refusals = [refusal for name, level in levels if (refusal := refusal_of_feature(name, level)) is not None]
+    if refusals:
+        raise UnusableMetadata("; ".join(refusals))
+
+
+def metadata_log_config(config: Config) -> LogConfig:
+    """The metadata log gives up segments by its snapshots, never by age."""
+    return LogConfig(
+        segment_bytes=config.settings.integer_or_none("internal.metadata.log.segment.bytes")
+        or config.integer("metadata.log.segment.bytes"),
+        segment_ms=config.integer("metadata.log.segment.ms"),
+        retention_ms=-1,
+        retention_bytes=-1,
+        max_message_bytes=BATCH_SIZE_MAX,
+    )
+
+
+def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
+    """What `format` left for the first leader; an old format without it means the latest metadata.version."""
+    path = f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
+    if not fs.exists(path):
+        return [FeatureLevelRecord(name="metadata.version", feature_level=SUPPORTED_FEATURES["metadata.version"].last)]
+    records = read_snapshot(fs.read(path)).records
+    levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+    refuse_unsupported(FeaturesImage(levels))
+    return records
+
+
+def controller_registration(config: Config, incarnation_id: bytes) -> RegisterControllerRecord:
+    return RegisterControllerRecord(
+        controller_id=config.node_id,
+        incarnation_id=incarnation_id,
+        zk_migration_ready=False,
+        end_points=[
+            ControllerEndpoint(
+                name=each.name,
+                host=each.host,
+                port=each.port,
+                security_protocol=SECURITY_PROTOCOL_IDS[each.security_protocol],
+            )
+            for each in config.advertised_controller_listeners
+        ],
+        features=[
+            ControllerFeature(name=name, min_supported_version=first, max_supported_version=last)
+            for name, (first, last) in SUPPORTED_FEATURES.items()
+            if last > 0
+        ],
+    )

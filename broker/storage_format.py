@@ -1,0 +1,139 @@
+"""Preparing the directories of a new node, as kafka-storage format does.
+
+Every directory gets meta.properties. The metadata directory also gets bootstrap.checkpoint, the first records of its
+log, and with --standalone (kraft.version 1) the snapshot 0-0, which holds the voters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from broker.config.config import Config
+from broker.metadata_log import DIRECTORY, write_batches
+from kraft.features import KRAFT_VERSION, LATEST_METADATA_VERSION, METADATA_VERSION, refusal_of_feature
+from kraft.raft.control_records import QuorumDescription
+from kraft.raft.voters import Voter, Voters
+from kraft.snapshot.batches import snapshot_batches
+from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
+from protocol.records.metadata import FeatureLevelRecord
+from storage.files import FileSystem
+from storage.log_directory import make_durable_directory
+from storage.meta_properties import (
+    META_PROPERTIES,
+    RESERVED_DIRECTORY_IDS,
+    InvalidMetaProperties,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+
+Entropy = Callable[[int], bytes]
+
+
+class FormatError(Exception):
+    """Nothing was written; the text says why."""
+
+
+def format_directories(
+    fs: FileSystem,
+    config: Config,
+    cluster_id: str,
+    features: Mapping[str, int],
+    ignore_formatted: bool,
+    standalone: bool,
+    entropy: Entropy,
+    now_ms: int = 0,
+) -> list[str]:
+    """Format what is not formatted yet; what was done, line by line. Raises `FormatError` and OSError. Blocks."""
+    levels = levels_of(features, standalone)
+    directories = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
+    formatted = [path for path in directories if is_formatted(fs, path, cluster_id, config.node_id)]
+    if formatted and not ignore_formatted:
+        raise FormatError(
+            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore this directory"
+            " and format the others."
+        )
+    todo = [path for path in directories if path not in formatted]
+    if not todo:
+        return ["All of the log directories are already formatted."]
+    lines = []
+    for path in todo:
+        make_durable_directory(fs, path)
+        directory_id = new_directory_id(entropy)
+        kind = "log directory"
+        if path == config.metadata_log_dir:
+            kind = "dynamic metadata voter directory" if levels[KRAFT_VERSION] else "metadata directory"
+            format_metadata(fs, config, directory_id, levels, now_ms)
+        # Last, because it is what makes a directory a formatted one.
+        write_meta_properties(fs, path, MetaProperties(cluster_id, config.node_id, directory_id))
+        lines.append(f"Formatting {kind} {path} with metadata.version {levels[METADATA_VERSION]}.")
+    return lines
+
+
+def levels_of(features: Mapping[str, int], standalone: bool) -> dict[str, int]:
+    """Every feature that is not asked for is off."""
+    levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(standalone), **features}
+    for name, level in levels.items():
+        refusal = refusal_of_feature(name, level)
+        if refusal is not None:
+            raise FormatError(f"--feature {name}={level}: {refusal}")
+    if standalone and levels[KRAFT_VERSION] == 0:
+        raise FormatError("--standalone needs kraft.version 1: the voters of a quorum of one stand in its log")
+    if not standalone and levels[KRAFT_VERSION] == 1:
+        raise FormatError("kraft.version 1 needs --standalone; without it controller.quorum.voters names the voters")
+    return levels
+
+
+def is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> bool:
+    try:
+        properties = read_meta_properties(fs, path)
+    except InvalidMetaProperties as error:
+        raise FormatError(str(error)) from error
+    if properties is None:
+        return False
+    if (properties.cluster_id, properties.node_id) != (cluster_id, node_id):
+        raise FormatError(
+            f"{path}/{META_PROPERTIES} is of node {properties.node_id} in cluster {properties.cluster_id},"
+            f" not of node {node_id} in cluster {cluster_id}"
+        )
+    return True
+
+
+def new_directory_id(entropy: Entropy) -> bytes:
+    while True:
+        directory_id = entropy(16)
+        if int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS and directory_id[0] >> 2 != 62:
+            return directory_id
+
+
+def format_metadata(
+    fs: FileSystem, config: Config, directory_id: bytes, levels: Mapping[str, int], now_ms: int
+) -> None:
+    metadata_version = levels[METADATA_VERSION]
+    others = sorted(name for name, level in levels.items() if level and name not in (METADATA_VERSION, KRAFT_VERSION))
+    records = [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in (METADATA_VERSION, *others)]
+    write_batches(
+        fs,
+        f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}",
+        snapshot_batches(
+            records,
+            QuorumDescription(),
+            metadata_version=metadata_version,
+            epoch=0,
+            last_contained_ms=0,
+            now_ms=now_ms,
+        ),
+    )
+    if levels[KRAFT_VERSION] == 0:
+        return
+    listeners = tuple((each.name, (each.host, each.port)) for each in config.advertised_controller_listeners)
+    quorum = QuorumDescription(levels[KRAFT_VERSION], Voters.of([Voter(config.node_id, directory_id, listeners)]))
+    directory = f"{config.metadata_log_dir}/{DIRECTORY}"
+    make_durable_directory(fs, directory)
+    write_batches(
+        fs,
+        f"{directory}/{SnapshotId(0, 0).file_name}",
+        snapshot_batches(
+            (), quorum, metadata_version=metadata_version, epoch=0, last_contained_ms=now_ms, now_ms=now_ms
+        ),
+    )

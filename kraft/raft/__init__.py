@@ -1,0 +1,1 @@
+"""Raft over the metadata log: a machine without I/O, one file for each role."""

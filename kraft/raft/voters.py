@@ -1,0 +1,74 @@
+"""The voters of the quorum, as a VotersRecord or controller.quorum.voters names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES, SupportedRange
+from protocol.records.control import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
+from protocol.schema import ZERO_UUID
+
+Address = tuple[str, int]
+
+
+class Voter(NamedTuple):
+    """The directory id is zero with kraft.version 0, which does not know it."""
+
+    id: int
+    directory_id: bytes = ZERO_UUID
+    endpoints: tuple[tuple[str, Address], ...] = ()
+    """By the names of the controller listeners."""
+    kraft_versions: SupportedRange = SUPPORTED_FEATURES[KRAFT_VERSION]
+
+
+class Voters(NamedTuple):
+    by_id: Mapping[int, Voter]
+
+    @classmethod
+    def of(cls, voters: Iterable[Voter]) -> Voters:
+        return cls({voter.id: voter for voter in sorted(voters)})
+
+    @classmethod
+    def of_record(cls, record: VotersRecord) -> Voters:
+        return cls.of(
+            Voter(
+                voter.voter_id,
+                voter.voter_directory_id,
+                tuple((point.name, (point.host, point.port)) for point in voter.endpoints),
+                SupportedRange(
+                    voter.k_raft_version_feature.min_supported_version,
+                    voter.k_raft_version_feature.max_supported_version,
+                ),
+            )
+            for voter in record.voters
+        )
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(self.by_id)
+
+    @property
+    def majority(self) -> int:
+        """How many votes, or copies, are enough."""
+        return len(self.by_id) // 2 + 1
+
+    def is_only(self, voter_id: int) -> bool:
+        return self.ids == (voter_id,)
+
+    def record(self) -> VotersRecord:
+        return VotersRecord(
+            version=0,
+            voters=[
+                VotersRecordVoter(
+                    voter_id=voter.id,
+                    voter_directory_id=voter.directory_id,
+                    endpoints=[Endpoint(name=name, host=host, port=port) for name, (host, port) in voter.endpoints],
+                    k_raft_version_feature=KRaftVersionFeature(
+                        min_supported_version=voter.kraft_versions.first,
+                        max_supported_version=voter.kraft_versions.last,
+                    ),
+                )
+                for voter in self.by_id.values()
+            ],
+        )

@@ -1,0 +1,1 @@
+"""Snapshots of the metadata: files that stand for a beginning of the log."""

@@ -1,0 +1,76 @@
+"""The bytes of a snapshot: a header batch, batches of records, a footer batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kraft.features import record_version
+from kraft.raft.control_records import QuorumDescription, described_by, quorum_records, snapshot_footer, snapshot_header
+from kraft.record_frame import decode_record, encode_record
+from protocol.control_records import ControlRecordType, control_record_type
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import crc_is_valid, iterate_batches
+from protocol.record_builder import Record, build_batch
+from protocol.record_reader import records_of
+
+BATCH_RECORDS_MAX: Final = 1024
+
+
+class SnapshotContent(NamedTuple):
+    """What a snapshot says."""
+
+    records: list[object]
+    quorum: QuorumDescription
+
+
+def snapshot_batches(
+    records: Iterable[object],
+    quorum: QuorumDescription,
+    *,
+    metadata_version: int,
+    epoch: int,
+    last_contained_ms: int,
+    now_ms: int,
+) -> Iterator[bytes]:
+    """Batch by batch, so that the whole is never in memory. Offsets count from 0."""
+    header = [snapshot_header(last_contained_ms, now_ms)]
+    if quorum.voters is not None:
+        header += quorum_records(quorum.kraft_version, quorum.voters, now_ms)
+    yield build_batch(header, is_control=True, partition_leader_epoch=epoch)
+    offset = len(header)
+    remaining = iter(records)
+    while chunk := list(islice(remaining, BATCH_RECORDS_MAX)):
+        values = [encode_record(record, record_version(record, metadata_version)) for record in chunk]
+        yield build_batch(
+            [Record(None, value, now_ms) for value in values], base_offset=offset, partition_leader_epoch=epoch
+        )
+        offset += len(chunk)
+    yield build_batch([snapshot_footer(now_ms)], base_offset=offset, is_control=True, partition_leader_epoch=epoch)
+
+
+def read_snapshot(data: BytesLike) -> SnapshotContent:
+    """Raises `MalformedMessage` for a snapshot that is damaged or has no header or footer."""
+    records: list[object] = []
+    kinds: list[ControlRecordType | None] = []
+    quorum = QuorumDescription()
+    batches = iterate_batches(data)
+    for position, header in batches:
+        if not crc_is_valid(data, position, header):
+            raise MalformedMessage(f"the batch at position {position} of the snapshot has a wrong checksum")
+        for record in records_of(data, position, header):
+            if header.is_control:
+                kinds.append(control_record_type(record.key))
+                quorum = described_by(record, quorum)
+            elif record.value is None:
+                raise MalformedMessage("a snapshot holds a record without a value")
+            else:
+                records.append(decode_record(record.value))
+    if batches.partial_size:
+        raise MalformedMessage("the snapshot ends in the middle of a batch")
+    if not kinds or kinds[0] is not ControlRecordType.SNAPSHOT_HEADER:
+        raise MalformedMessage("the snapshot has no header")
+    if kinds[-1] is not ControlRecordType.SNAPSHOT_FOOTER:
+        raise MalformedMessage("the snapshot has no footer: it was not finished")
+    return SnapshotContent(records, quorum)
