@@ -84,8 +84,8 @@ class Broker:
         self.logs = LocalLogs(config, environment, read_properties(environment, config))
         self.log_jobs = LogJobs(self)
         self.cluster_id = self.logs.cluster_id
-        self.quorum = Quorum(environment, config, self.logs.properties[config.metadata_log_dir], self.tasks)
         self.settings = Settings(config)
+        self.quorum = Quorum(environment, config, self.logs.properties[config.metadata_log_dir], self.settings)
         self.follower = MetadataFollower(self)
         self.registration: Registration
         self.producer_ids: ProducerIds
