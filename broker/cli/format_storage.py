@@ -10,6 +10,7 @@ from broker.cli.invocation import CommandError, Invocation, load_config
 
 if TYPE_CHECKING:
     from broker.config import Config
+    from storage.files import FileSystem
 
 DESCRIPTION: Final = """\
 Prepare the directories of a new node: the id of its cluster, its own ids, and the first records of its metadata log.
@@ -21,7 +22,7 @@ examples:
   moldau format -c server.properties --standalone -t MkU3OEVBNTcwNTJENDM2Qk
   moldau format -c server.properties --standalone --feature metadata.version=30 --ignore-formatted
 
-Without --cluster-id the variable CLUSTER_ID is taken, else a new id is drawn and shown."""
+Without --cluster-id: the variable CLUSTER_ID, else the id in a directory that is formatted, else a new one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,24 +52,33 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     config = load_config(arguments.config, arguments.data, arguments.override, invocation.variables)
     is_standalone = bool(arguments.standalone) or arguments.config is None
     _check_quorum(config, is_standalone=is_standalone)
+    # Entropy and the clock come in here because no environment runs yet: formatting needs no event loop.
     from secrets import token_bytes
+    from time import time_ns
 
-    cluster_id = arguments.cluster_id or invocation.variables.get("CLUSTER_ID") or _fresh_cluster_id(token_bytes)
-    _check_cluster_id(cluster_id)
     from broker.storage_format import FormatError, format_directories
     from storage.local_files import LocalFiles
 
+    files = LocalFiles()
+    cluster_id = (
+        arguments.cluster_id
+        or invocation.variables.get("CLUSTER_ID")
+        or _cluster_id_of_a_formatted_directory(files, config)
+        or _fresh_cluster_id(token_bytes)
+    )
+    _check_cluster_id(cluster_id)
     try:
         messages = format_directories(
-            LocalFiles(),
+            files,
             config,
             cluster_id=cluster_id,
             features=features,
             ignore_formatted=arguments.ignore_formatted,
             standalone=is_standalone,
             entropy=token_bytes,
+            now_ms=time_ns() // 1_000_000,
         )
-    except FormatError as refusal:
+    except (FormatError, OSError) as refusal:
         raise CommandError(str(refusal)) from None
     for message in messages:
         invocation.out.say(message)
@@ -117,7 +127,7 @@ def _check_cluster_id(cluster_id: str) -> None:
         )
 
 
-def _fresh_cluster_id(entropy: Callable[[int], bytes]) -> str:
+def fresh_cluster_id(entropy: Callable[[int], bytes]) -> str:
     """An id that a shell does not take for an option: like Apache Kafka's, it never begins with a dash."""
     from base64 import urlsafe_b64encode
 

@@ -107,6 +107,16 @@ def test_format_wants_to_know_which_quorum(tmp_path: Path, capsys: pytest.Captur
     assert "give --standalone" in capsys.readouterr().err
 
 
+def test_format_prepares_a_directory_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = str(tmp_path / "a"), f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    assert main(["format", "--standalone", "--data", first, "-t", "MkU3OEVBNTcwNTJENDM2Qk"]) == 0
+    assert main(["format", "--standalone", "--data", first]) == 1
+    assert "already formatted" in capsys.readouterr().err
+    assert main(["format", "--standalone", "--data", second, "--ignore-formatted"]) == 0
+    for name in ("a", "b"):
+        assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qk" in (tmp_path / name / "meta.properties").read_text()
+
+
 def test_standalone_excludes_the_other_quorums(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(["format", "--standalone", "--no-initial-controllers"])
