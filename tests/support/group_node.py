@@ -1,0 +1,110 @@
+"""What group handlers see of a `Broker`, over real logs on a simulated disk."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+from collections.abc import Coroutine, Iterator
+from types import SimpleNamespace
+
+from broker.groups.group_log import PartitionGroupLog
+from broker.groups.groups import Groups
+from broker.pending import Pending
+from coordinator.group_config import GroupConfig
+from coordinator.group_partition import OFFSETS_TOPIC
+from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
+from protocol.compiler import decode, encode
+from protocol.records.metadata import PartitionRecord, TopicRecord
+from replication.partition import Partition
+from storage.log import Log
+from storage.log_config import LogConfig
+from tests.support.simulation.world import SimulatedEnvironment
+
+NODE_ID = 1
+CLIENT_ID = "cli"
+
+
+class GroupNode:
+    """`start` opens the logs of all partitions of `__consumer_offsets` and takes up their groups."""
+
+    def __init__(self, environment: SimulatedEnvironment, config: GroupConfig, image: MetadataImage) -> None:
+        self.environment = environment
+        self.loop = asyncio.get_running_loop()
+        self.image = image
+        self.created: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.partitions: dict[int, Partition] = {}
+        self.groups = Groups(config, environment, self.loop, self._spawn, lambda: config.offsets_topic_num_partitions)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        self.tasks.append(self.loop.create_task(work))
+
+    async def start(self) -> None:
+        for index in range(self.groups.config.offsets_topic_num_partitions):
+            self.gain(index)
+        await self.loaded()
+
+    def gain(self, index: int) -> Partition:
+        """The controller gives us a partition."""
+        directory = f"/data/{OFFSETS_TOPIC}-{index}"
+        self.environment.fs.make_directories(directory)
+        log = Log.open(self.environment.fs, directory, LogConfig(), now_ms=self.environment.wall_ms())
+        partition = Partition(OFFSETS_TOPIC, bytes(16), index, log, log.log_start_offset)
+        partition.become_leader(NODE_ID, 0, (NODE_ID,))
+        self.partitions[index] = partition
+        self.groups.gained(PartitionGroupLog(partition))
+        return partition
+
+    async def loaded(self) -> None:
+        while self.tasks:
+            await self.tasks.pop()
+
+    # What handlers ask of a broker
+
+    def create_internal_topic(self, name: str) -> None:
+        self.created.append(name)
+
+    def live_nodes(self, listener_name: str) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(id=NODE_ID, host="localhost", port=9092)
+
+    # What a connection does
+
+    def ask(self, request: object, version: int) -> Pending[object]:
+        """Hand a request to its handler; the reply, which may be there already."""
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(request).__name__.removesuffix("Request")).lower()
+        handler = importlib.import_module(f"broker.handlers.{name}").handle
+        context = SimpleNamespace(
+            version=version,
+            client_id=CLIENT_ID,
+            client_host="127.0.0.1",
+            listener=SimpleNamespace(name="PLAINTEXT"),
+        )
+        response = handler(self, context, request)
+        if isinstance(response, Pending):
+            return response
+        reply: Pending[object] = Pending()
+        reply.complete(response)
+        return reply
+
+    async def call(self, request: object, version: int) -> object:
+        """Ask over the wire's encoding, and wait for the reply."""
+        answered = self.loop.create_future()
+        received = decode(type(request), encode(request, version), version)
+        self.ask(received, version).listen(answered.set_result)
+        response = await answered
+        return decode(type(response), encode(response, version), version)
+
+
+def image_with(topics: dict[str, tuple[bytes, int]]) -> MetadataImage:
+    """The metadata of a cluster with these topics: id and number of partitions by name."""
+    delta = MetadataDelta(MetadataImage())
+    for name, (topic_id, partitions_count) in topics.items():
+        delta.replay(TopicRecord(name=name, topic_id=topic_id))
+        for index in range(partitions_count):
+            delta.replay(
+                PartitionRecord(
+                    partition_id=index, topic_id=topic_id, replicas=[NODE_ID], isr=[NODE_ID], leader=NODE_ID
+                )
+            )
+    return delta.apply(Provenance(1, 0, 0))
