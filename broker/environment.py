@@ -66,7 +66,7 @@ class LocalEnvironment:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        return int(self._loop.time() * 1000)
+        return round(self._loop.time() * 1000)  # int() would make 1000 of 1.001 * 1000
 
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)

@@ -444,11 +444,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str | Sequence[str] | None = None,
         port: int | None = None,
+        *,
+        start_serving: bool = True,
         **options: Any,
     ) -> Listener:
         """On the host that calls; options about kernels (backlog, reuse_port) mean nothing here."""
         _plain_only(options)
-        return self.network.listen(self.network.nodes[self.current.host], protocol_factory, host, port or 0)
+        node = self.network.nodes[self.current.host]
+        return self.network.listen(node, protocol_factory, host, port or 0, serving=start_serving)
 
     async def create_connection(  # type: ignore[override]
         self,

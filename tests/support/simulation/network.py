@@ -67,26 +67,37 @@ class ListenerSocket:
 
 
 class Listener(asyncio.AbstractServer):
+    """A bound port. As in asyncio, connections are refused until it serves."""
+
     def __init__(
-        self, node: Node, life: Life, context: Context, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self,
+        node: Node,
+        life: Life,
+        context: Context,
+        port: int,
+        factory: Callable[[], asyncio.BaseProtocol],
+        *,
+        serving: bool,
     ) -> None:
         self.node = node
         self.life = life
         self.context = context
         self.port = port
         self.factory = factory
+        self._serving = serving
         self.sockets: tuple[ListenerSocket, ...] = (ListenerSocket(node.address, port),)
 
     def close(self) -> None:
-        if self.is_serving():
+        if self.node.listeners.get(self.port) is self:
             del self.node.listeners[self.port]
+        self._serving = False
         self.sockets = ()
 
     def is_serving(self) -> bool:
-        return self.node.listeners.get(self.port) is self
+        return self._serving and self.life.alive
 
     async def start_serving(self) -> None:
-        pass
+        self._serving = bool(self.sockets)
 
     async def wait_closed(self) -> None:
         pass
@@ -198,7 +209,13 @@ class Network:
     # --- connections --------------------------------------------------------------------------------------------
 
     def listen(
-        self, node: Node, factory: Callable[[], asyncio.BaseProtocol], host: str | Sequence[str] | None, port: int
+        self,
+        node: Node,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str | Sequence[str] | None,
+        port: int,
+        *,
+        serving: bool,
     ) -> Listener:
         names = [host] if host is None or isinstance(host, str) else list(host)
         for name in names:
@@ -208,7 +225,7 @@ class Network:
         if port in node.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         assert node.life is not None
-        listener = node.listeners[port] = Listener(node, node.life, copy_context(), port, factory)
+        listener = node.listeners[port] = Listener(node, node.life, copy_context(), port, factory, serving=serving)
         return listener
 
     async def connect(
@@ -277,7 +294,7 @@ class _Attempt:
             return
         back_ns = loop.now_ns + network.latency_ns(self.target, self.source)
         listener = self.target.listeners.get(self.port)
-        if listener is None:
+        if listener is None or not listener.is_serving():
             loop.at(back_ns, self.refuse)
             return
         server = (self.target, listener.life, listener.context.copy())

@@ -154,6 +154,22 @@ def test_names_ports_and_sockets() -> None:
     pair.run(scenario)
 
 
+def test_a_bound_port_refuses_until_it_serves() -> None:
+    pair = Pair()
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Recorder, None, 9093, start_serving=False)
+        with pytest.raises(OSError, match="in use"):
+            await loop.create_server(Recorder, None, 9093)
+        with pytest.raises(ConnectionRefusedError):
+            await loop.create_connection(Recorder, "localhost", 9093)
+        await server.start_serving()
+        await loop.create_connection(Recorder, "localhost", 9093)
+
+    pair.run(scenario)
+
+
 def test_a_reader_that_pauses_stops_the_writer() -> None:
     pair = Pair(profile=NetworkProfile(socket_buffer_bytes=10_000))
 
