@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         arguments.cluster_id
         or invocation.variables.get("CLUSTER_ID")
         or _cluster_id_of_a_formatted_directory(files, config)
-        or _fresh_cluster_id(token_bytes)
+        or fresh_cluster_id(token_bytes)
     )
     _check_cluster_id(cluster_id)
     try:
@@ -125,6 +125,20 @@ def _check_cluster_id(cluster_id: str) -> None:
         raise CommandError(
             f"cluster id {cluster_id!r} is not the base64 form of 16 bytes (22 letters, digits, '-' and '_')"
         )
+
+
+def _cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> str | None:
+    """Further directories of a node join the cluster of those that it has."""
+    from storage.meta_properties import InvalidMetaProperties, read_meta_properties
+
+    for directory in config.log_dirs:
+        try:
+            properties = read_meta_properties(files, directory)
+        except (InvalidMetaProperties, OSError):
+            continue
+        if properties is not None:
+            return properties.cluster_id
+    return None
 
 
 def fresh_cluster_id(entropy: Callable[[int], bytes]) -> str:
