@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from zlib import crc32
 
-from tests.support.simulation.loop import NANOSECONDS
+from tests.support.simulation.life import NANOSECONDS
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 
 PORT = 9092

@@ -18,7 +18,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from protocol.primitives import BytesLike
-from tests.support.simulation.loop import Life
+from tests.support.simulation.life import Life
 
 if TYPE_CHECKING:
     from tests.support.simulation.network import Listener, Network, Node

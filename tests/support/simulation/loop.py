@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import gc
 from asyncio import events
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tests.support.simulation.handles import SimulatedFuture, SimulatedHandle, SimulatedTask
+from tests.support.simulation.life import LIFE, NANOSECONDS, Life
 from tests.support.simulation.trace import FLUSH_COUNT, HOSTS_MAX, Trace
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NANOSECONDS = 1_000_000_000
 CALLBACK_NS = 1_000
 _CANCELLED_TIMERS_MAX = 256
 
@@ -40,131 +40,6 @@ class SimulationFailed(AssertionError):
 
 class SimulationStuck(SimulationFailed):
     """Nothing is left that could ever happen, or the limit of virtual time is reached."""
-
-
-class Meter(Protocol):
-    """What knows how long blocking calls took: the disk."""
-
-    cost_ns: int
-
-    def take_cost_ns(self) -> int: ...
-
-
-class Life:
-    """One life of a host's process: from its start to its crash. The host's clock is here too."""
-
-    __slots__ = (
-        "alive",
-        "clock_offset_ns",
-        "clock_rate_ppm",
-        "exception_handler",
-        "held",
-        "host",
-        "host_number",
-        "listed",
-        "meter",
-        "number",
-        "queue",
-    )
-
-    def __init__(self, host: str, host_number: int, number: int, meter: Meter) -> None:
-        assert host_number < HOSTS_MAX
-        self.host = host
-        self.host_number = host_number
-        self.number = number
-        self.meter = meter
-        self.alive = True
-        self.queue: deque[SimulatedHandle] = deque()
-        self.listed = False  # whether the loop has it among the ready ones
-        self.held = 0  # reasons not to run: blocked, paused
-        self.clock_rate_ppm = 0
-        self.clock_offset_ns = 0
-        self.exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
-
-    def local_ns(self, now_ns: int) -> int:
-        return now_ns + now_ns * self.clock_rate_ppm // 1_000_000 + self.clock_offset_ns
-
-    def true_ns(self, local_ns: int) -> int:
-        """The first moment at which the host's clock shows at least `local_ns`."""
-        rate = 1_000_000 + self.clock_rate_ppm
-        return -(-(local_ns - self.clock_offset_ns) * 1_000_000 // rate)
-
-    def context(self) -> Context:
-        """A fresh context of this life."""
-        context = Context()
-        context.run(LIFE.set, self)
-        return context
-
-
-LIFE: ContextVar[Life] = ContextVar("life")
-
-
-class SimulatedHandle(asyncio.TimerHandle):
-    __slots__ = ("life", "timed")
-
-    def __init__(
-        self,
-        loop: SimulatedLoop,
-        life: Life | None,
-        context: Context | None,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-    ) -> None:
-        # Not the base's __init__: it asks the loop for its debug mode each time.
-        self._loop = loop
-        self.life = life
-        self._context = context
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self.timed = False
-
-    def cancel(self) -> None:
-        if not self._cancelled:
-            self._cancelled = True
-            self._callback = _nothing
-            self._args = ()
-            if self.timed:
-                self._loop.timer_cancelled()
-
-    def cancelled(self) -> bool:
-        return self._cancelled
-
-    def __hash__(self) -> int:
-        raise TypeError("handles have no order of their own: keep them in a list or a dict by name")
-
-    def __repr__(self) -> str:
-        return f"<SimulatedHandle {self._callback!r}>"
-
-
-def _nothing() -> None:
-    pass
-
-
-class SimulatedFuture(asyncio.Future[T]):
-    """Its hash is its number, so that sets of futures have the same order in every process."""
-
-    simulated_number: int | None = None
-
-    def __hash__(self) -> int:
-        return _number_of(self)
-
-
-class SimulatedTask(asyncio.Task[T]):
-    life: Life
-    simulated_number: int | None = None
-
-    def __hash__(self) -> int:
-        return _number_of(self)
-
-
-def _number_of(future: SimulatedFuture[T] | SimulatedTask[T]) -> int:
-    number = future.simulated_number
-    if number is None:
-        loop = future.get_loop()
-        assert isinstance(loop, SimulatedLoop)
-        number = future.simulated_number = loop.next_number()
-    return number
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):

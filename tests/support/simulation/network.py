@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.support.simulation.connection import Connection
-from tests.support.simulation.loop import NANOSECONDS, Life, SimulatedLoop
+from tests.support.simulation.life import NANOSECONDS, Life
+from tests.support.simulation.loop import SimulatedLoop
 
 FIRST_EPHEMERAL_PORT = 49152
 _THIS_HOST = ("localhost", "127.0.0.1", "::1")

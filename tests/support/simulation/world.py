@@ -18,14 +18,9 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from tests.support.simulation.disk import SimulatedDisk
-from tests.support.simulation.loop import (
-    NANOSECONDS,
-    Life,
-    SimulatedFuture,
-    SimulatedLoop,
-    SimulatedTask,
-    SimulationFailed,
-)
+from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
+from tests.support.simulation.life import NANOSECONDS, Life
+from tests.support.simulation.loop import SimulatedLoop, SimulationFailed
 from tests.support.simulation.network import Network
 from tests.support.simulation.reality import RealityGuard
 from tests.support.simulation.trace import Trace

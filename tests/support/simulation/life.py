@@ -1,0 +1,73 @@
+"""One life of a host's process, and the clock it lives by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tests.support.simulation.trace import HOSTS_MAX
+
+if TYPE_CHECKING:
+    from tests.support.simulation.handles import SimulatedHandle
+
+NANOSECONDS = 1_000_000_000
+
+
+class Meter(Protocol):
+    """What knows how long blocking calls took: the disk."""
+
+    cost_ns: int
+
+    def take_cost_ns(self) -> int: ...
+
+
+class Life:
+    """One life of a host's process: from its start to its crash. The host's clock is here too."""
+
+    __slots__ = (
+        "alive",
+        "clock_offset_ns",
+        "clock_rate_ppm",
+        "exception_handler",
+        "held",
+        "host",
+        "host_number",
+        "listed",
+        "meter",
+        "number",
+        "queue",
+    )
+
+    def __init__(self, host: str, host_number: int, number: int, meter: Meter) -> None:
+        assert host_number < HOSTS_MAX
+        self.host = host
+        self.host_number = host_number
+        self.number = number
+        self.meter = meter
+        self.alive = True
+        self.queue: deque[SimulatedHandle] = deque()
+        self.listed = False  # whether the loop has it among the ready ones
+        self.held = 0  # reasons not to run: blocked, paused
+        self.clock_rate_ppm = 0
+        self.clock_offset_ns = 0
+        self.exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+
+    def local_ns(self, now_ns: int) -> int:
+        return now_ns + now_ns * self.clock_rate_ppm // 1_000_000 + self.clock_offset_ns
+
+    def true_ns(self, local_ns: int) -> int:
+        """The first moment at which the host's clock shows at least `local_ns`."""
+        rate = 1_000_000 + self.clock_rate_ppm
+        return -(-(local_ns - self.clock_offset_ns) * 1_000_000 // rate)
+
+    def context(self) -> Context:
+        """A fresh context of this life."""
+        context = Context()
+        context.run(LIFE.set, self)
+        return context
+
+
+LIFE: ContextVar[Life] = ContextVar("life")
