@@ -35,7 +35,7 @@ Run = Callable[[argparse.Namespace, Invocation], int]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status of the process."""
     invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
-    parsed = parser().parse_args(arguments)
+    parsed = parser(invocation.out).parse_args(arguments)
     run: Run = parsed.run
     try:
         return run(parsed, invocation)
@@ -52,9 +52,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def parser() -> argparse.ArgumentParser:
+class HelpfulParser(argparse.ArgumentParser):
+    """A parser whose help has its headings in bold, where it is read on a terminal."""
+
+    terminal: Terminal | None = None
+
+    def format_help(self) -> str:
+        """The help text."""
+        lines = super().format_help().split("\n")
+        terminal = self.terminal
+        if terminal is None:
+            return "\n".join(lines)
+        return "\n".join(terminal.painted(line, "bold") if _is_heading(line) else line for line in lines)
+
+
+def parser(terminal: Terminal | None = None) -> argparse.ArgumentParser:
     """The command's arguments."""
-    command = _parser("moldau", _DESCRIPTION, _EPILOG)
+    command = HelpfulParser(
+        prog="moldau",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.terminal = terminal
     subcommands = command.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary, module in (
         ("serve", "run a node", serve),
@@ -69,15 +89,11 @@ def parser() -> argparse.ArgumentParser:
             epilog=module.EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        subcommand.terminal = terminal
         module.add_arguments(subcommand)
         subcommand.set_defaults(run=module.run)
     return command
 
 
-def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        prog=name,
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _is_heading(line: str) -> bool:
+    return line.endswith(":") and line[:1].isalpha()

@@ -62,13 +62,15 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def single_node_defaults(data_directory: str) -> dict[str, str]:
-    """The settings of a ready node of one: those of Apache Kafka's own sample, bound to loopback."""
+    """The settings of a ready node of one: those of Apache Kafka's own sample, bound to loopback.
+
+    What is advertised follows the listeners, so that whoever moves them moves it too.
+    """
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
         "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-        "advertised.listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

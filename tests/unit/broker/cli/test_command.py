@@ -36,6 +36,11 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
     assert command == ["version"] or "examples:" in shown
 
 
+def test_headings_of_help_are_bold_on_a_terminal_only() -> None:
+    assert "\033[1mexamples:\033[0m" in parser(Terminal(Tty(), {})).format_help()
+    assert "\033" not in parser(Terminal(io.StringIO(), {})).format_help()
+
+
 def test_the_version_names_apache_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     assert "Apache Kafka 4.3.1" in capsys.readouterr().out
@@ -58,6 +63,12 @@ def test_a_later_source_of_settings_wins(tmp_path: Path) -> None:
 
 def test_a_node_without_a_file_keeps_its_data_here() -> None:
     assert load_config(None, None, [], {}).log_dirs == ("./data",)
+
+
+def test_a_node_without_a_file_advertises_where_it_listens() -> None:
+    listeners = "listeners=PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093"
+    (told,) = load_config(None, None, [listeners], {}).advertised_listeners
+    assert (told.host, told.port) == ("127.0.0.1", 19092)
 
 
 def test_every_problem_with_the_settings_is_shown(
