@@ -109,6 +109,7 @@ class Config:
     warnings: tuple[str, ...]
     node_id: int
     process_roles: frozenset[str]
+    listener_protocols: Mapping[str, str]  # by listener name, also of names without a listener
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]  # of the broker
     advertised_controller_listeners: tuple[Listener, ...]

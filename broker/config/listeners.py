@@ -9,7 +9,7 @@ from typing import Final
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_ADDRESS: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)"
+_ADDRESS: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)"
 
 
 class InvalidListener(Exception):
@@ -64,7 +64,7 @@ def resolved(listeners: Iterable[Listener], host_name: str, bound_ports: Mapping
 
 def _read_listener(entry: str, entries: tuple[str, ...], protocols: Mapping[str, str]) -> Listener:
     match = re.fullmatch(_ADDRESS, entry.strip())
-    if match is None or int(match[3]) < -1:
+    if match is None:
         raise _error(entries, f"Unable to parse {entry} to a broker endpoint")
     name = match[1].upper()
     if name not in protocols:

@@ -12,7 +12,7 @@ from broker.config.reasons import REASONS
 from broker.config.retired import advice_for, refusal_of
 from broker.config.rules import broken_rules
 from broker.config.setting import Setting, Stance, Value
-from broker.config.values import InvalidValue, allowed_text, default_value, parse
+from broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 
 # Settings that other code hands to plug-ins by prefix; none of them is loaded here.
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
@@ -88,7 +88,7 @@ class _Reading:
             self._judge(name, setting, value)
 
     def _judge(self, name: str, setting: Setting, value: Value) -> None:
-        shown = "(hidden)" if setting.is_sensitive else value if not isinstance(value, tuple) else ",".join(value)
+        shown = "(hidden)" if setting.is_sensitive else text_of(value)
         reason = REASONS.get(setting.reason_key, "")
         if setting.stance is Stance.REFUSED and value not in ((), "", None):
             default = setting.default_text
@@ -146,6 +146,7 @@ def _derive(settings: Settings, properties: Mapping[str, str], warnings: tuple[s
         warnings=warnings,
         node_id=settings.integer("node.id"),
         process_roles=frozenset(settings.entries("process.roles")),
+        listener_protocols=protocols,
         listeners=listeners,
         advertised_listeners=tuple(each for each in told or listeners if each.name not in controller_names),
         advertised_controller_listeners=_advertised_controllers(settings, listeners, told, voters),

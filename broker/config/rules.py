@@ -96,7 +96,12 @@ def _advertised_listeners(config: Config) -> Iterator[str]:
         "security.inter.broker.protocol"
     ):
         yield "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set."
-    if config.inter_broker_listener_name not in told:
+    if config.inter_broker_listener_name not in config.listener_protocols:
+        yield (
+            f"Listener with name {config.inter_broker_listener_name} defined in inter.broker.listener.name not found "
+            "in listener.security.protocol.map."
+        )
+    elif config.inter_broker_listener_name not in told:
         yield (
             "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options "
             f"based on currently configured listeners are {','.join(told)}"
@@ -127,6 +132,10 @@ def _sizes(config: Config) -> Iterator[str]:
         yield f"Unknown compression type id: {codec} (offsets.topic.compression.codec takes 0 to 4)"
     if config.integer("max.connections.per.ip") == 0 and not config.text("max.connections.per.ip.overrides"):
         yield "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+    for entry in filter(None, config.text("max.connections.per.ip.overrides").split(",")):
+        host, _, count = entry.strip().rpartition(":")
+        if not host or not count.strip().isdecimal():
+            yield f"Error parsing configuration property 'max.connections.per.ip.overrides': {entry} is not host:count"
 
 
 # Each triple: the setting, and the two that it must lie between.

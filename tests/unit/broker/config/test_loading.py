@@ -233,6 +233,11 @@ def test_log_dirs_win_over_log_dir_and_the_first_holds_the_metadata() -> None:
             ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"],
             "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
         ),
+        (
+            ["inter.broker.listener.name=FOO"],
+            "Listener with name FOO defined in inter.broker.listener.name not found in listener.security.protocol.map.",
+        ),
+        (["max.connections.per.ip.overrides=a"], "Error parsing configuration property 'max.connections.per.ip.overri"),
         (["log.retention.ms=0"], "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
         (["log.retention.hours=0"], "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
         (["log.roll.ms=0"], "log.roll.ms must be greater than or equal to 1"),
