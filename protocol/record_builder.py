@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from protocol.checksum import crc32c
 from protocol.compression import Codec, compress
@@ -34,8 +33,7 @@ NEXT_OFFSET = -1
 NULL = varint(-1)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record outside of its batch; a None value is a tombstone, the timestamp is in ms since the epoch."""
 
     key: bytes | None = None

@@ -56,27 +56,49 @@ def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:
 def decode_record(
     body: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> tuple[Record, int]:
-    """One record after its size: (record, position after it). Raises `IndexError` past the end."""
+    """One record after its size: (record, position after it). Raises `IndexError` past the end.
+
+    Sizes of one byte, which is what most are, are read without a call.
+    """
     timestamp_delta, position = read_varlong(body, position + 1)
-    offset_delta, position = read_varint(body, position)
+    offset_delta = body[position]
+    if offset_delta < 0x80:
+        offset_delta = offset_delta >> 1 ^ -(offset_delta & 1)
+        position += 1
+    else:
+        offset_delta, position = read_varint(body, position)
     key, position = read_nullable(body, position)
     value, position = read_nullable(body, position)
-    headers_count, position = read_varint(body, position)
-    if headers_count < 0:
+    headers: tuple[RecordHeader, ...] = ()
+    if body[position]:
+        headers, position = decode_headers(body, position)
+    else:
+        position += 1
+    timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+    return Record(key, value, timestamp, headers, base_offset + offset_delta), position
+
+
+def decode_headers(body: bytes, position: int) -> tuple[tuple[RecordHeader, ...], int]:
+    count, position = read_varint(body, position)
+    if count < 0:
         raise MalformedMessage("a record has a negative count of headers")
     headers: list[RecordHeader] = []
-    for _ in range(headers_count):
+    for _ in range(count):
         name, position = read_nullable(body, position)
         if name is None:
             raise MalformedMessage("a record header has no key")
-        header_value, position = read_nullable(body, position)
-        headers.append((name.decode(errors="replace"), header_value))
-    timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-    return Record(key, value, timestamp, tuple(headers), base_offset + offset_delta), position
+        value, position = read_nullable(body, position)
+        headers.append((name.decode(errors="replace"), value))
+    return tuple(headers), position
 
 
 def read_nullable(body: bytes, position: int) -> tuple[bytes | None, int]:
-    size, position = read_varint(body, position)
+    size = body[position]
+    if size < 0x80:
+        size = size >> 1 ^ -(size & 1)
+        position += 1
+    else:
+        size, position = read_varint(body, position)
     if size < 0:
         if size != -1:
             raise MalformedMessage(f"a field of {size} bytes")

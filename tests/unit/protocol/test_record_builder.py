@@ -39,7 +39,7 @@ MIXED = [
 times = st.integers(-1, 1 << 50)
 texts = st.none() | st.binary(max_size=80)
 headers = st.lists(st.tuples(st.text(max_size=5), texts), max_size=3).map(tuple)
-records = st.lists(st.builds(Record, texts, texts, times, headers), min_size=1, max_size=8)
+records = st.lists(st.tuples(texts, texts, times, headers).map(lambda fields: Record(*fields)), min_size=1, max_size=8)
 
 
 def numbered(given_records: Iterable[Record], first: int = 0) -> list[Record]:

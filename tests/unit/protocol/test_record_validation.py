@@ -376,7 +376,9 @@ def test_the_list_of_refused_records_ends_somewhere() -> None:
 # Whatever comes
 
 texts = st.none() | st.binary(max_size=60)
-records = st.lists(st.builds(Record, texts, texts, st.integers(-1, NOW)), min_size=1, max_size=5)
+records = st.lists(
+    st.tuples(texts, texts, st.integers(-1, NOW)).map(lambda fields: Record(*fields)), min_size=1, max_size=5
+)
 rules = st.builds(
     Rules,
     compression_type=st.sampled_from([None, *Codec]),
