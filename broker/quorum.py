@@ -86,6 +86,8 @@ class Quorum:
         self._timer: asyncio.TimerHandle | None = None
         self._ready: asyncio.Future[None] | None = None
         self._is_stopping = False
+        self._bootstrap: list[object] = []
+        """The first records of a log that has none."""
         self._controller: Controller | None = None
         self._raft: Raft
         self._facts: QuorumFacts
@@ -131,13 +133,15 @@ class Quorum:
     # Life
 
     async def start(self) -> None:
-        """Load, elect, begin the term. Raises what makes it impossible to read the metadata directory."""
+        """Load, elect, begin the term. Raises OSError, and ValueErrors that say why the directory cannot be used."""
         now_ms = self._environment.wall_ms()
         fs, log_config = self._environment.fs, metadata_log_config(self._config)
         loaded = await self._environment.offload(
             lambda: MetadataLog.open(fs, self._config.metadata_log_dir, log_config, now_ms)
         )
         self._adopt(loaded)
+        if not loaded.replay.image.features.levels:
+            self._bootstrap = bootstrap_records(fs, self._config)
         self._ready = asyncio.get_running_loop().create_future()
         self._feed(Started())
         await self._ready
@@ -220,9 +224,8 @@ class Quorum:
         self._controller = Controller(replay, settings, environment.monotonic_ms())
         self._pending.append(Pending(replay.image, MetadataDelta(EMPTY_IMAGE)))
         log.info("node %d leads the metadata quorum in epoch %d", self._facts.node_id, epoch)
-        bootstrap = bootstrap_records(environment.fs, config)
         registration = controller_registration(config, environment.entropy(16))
-        for decision in self._controller.activate(bootstrap, registration):
+        for decision in self._controller.activate(self._bootstrap, registration):
             self._carry_out(decision, None)
         self._waiting.append(Waiting(self.log_end_offset, self._started, None))
         self._arm()
