@@ -50,6 +50,7 @@ broker, `start` only in the file; `start (Kafka: broker)` where Apache Kafka wou
 single listener (`listener.name.<listener>.<setting>`) are accepted without effect. Settings that exist for Apache
 Kafka's own tests are marked *internal*; DescribeConfigs leaves them out.
 """
+_ONLY_CHECKED = ("catalogue.py", "retired.py", "rules.py", "sources.py")
 _CHANGES = {"cluster-wide": "cluster", "per-broker": "broker", "read-only": "start"}
 
 
@@ -143,7 +144,8 @@ def _changes(setting: Setting) -> str:
 
 def unread(root: Path) -> list[str]:
     """The honoured settings of brokers whose names stand in no module outside the catalogue."""
-    modules = [path for path in root.rglob("*.py") if "tables" not in path.parts]
+    # Reading a value to check it is not yet doing what it says.
+    modules = [path for path in root.rglob("*.py") if "tables" not in path.parts and path.name not in _ONLY_CHECKED]
     text = "\n".join(path.read_text("utf-8") for path in modules)
     wanted = [setting.name for setting in _sorted(broker_catalogue(), Stance.HONOURED)]
     by_topic = {name for setting in topic_catalogue().values() for name in setting.defaults_from}

@@ -49,9 +49,9 @@ log.flush.interval.ms  long  null  any  honoured  cluster-wide
     Longest time before a record is flushed to disk.
 log.flush.scheduler.interval.ms  long  9223372036854775807  any  honoured  read-only
     Interval of the search for logs to flush; log.flush.interval.ms where that is not set.
-log.flush.offset.checkpoint.interval.ms  int  60000  0..  honoured  read-only
+log.flush.offset.checkpoint.interval.ms  int  60000  0..  accepted:checkpoints  read-only
     Interval between writes of the recovery point checkpoint.
-log.flush.start.offset.checkpoint.interval.ms  int  60000  0..  honoured  read-only
+log.flush.start.offset.checkpoint.interval.ms  int  60000  0..  accepted:checkpoints  read-only
     Interval between writes of the log start offset checkpoint.
 log.message.timestamp.type  string  CreateTime  one-of:CreateTime,LogAppendTime  honoured  cluster-wide
     Whose time a record carries: the producer's or the broker's.

@@ -103,7 +103,7 @@ queued.max.request.bytes  long  -1  any  accepted:limits  read-only
     Bytes of requests that may wait; no further reads above it.
 request.timeout.ms  int  30000  any  accepted:one-process  read-only
     Longest wait of a broker for an answer to its own requests.
-socket.listen.backlog.size  int  50  1..  honoured  read-only
+socket.listen.backlog.size  int  50  1..  accepted:backlog  read-only
     Connections that the kernel holds before they are accepted.
 socket.receive.buffer.bytes  int  102400  any  accepted:kernel  read-only
     SO_RCVBUF of accepted sockets; -1 for the system's own.
@@ -159,6 +159,6 @@ kafka.metrics.reporters  list  []  list  refused:plugin  read-only
     Classes that report metrics of the older library.
 kafka.metrics.polling.interval.secs  int  10  1..  accepted:metrics  read-only
     Polling interval of kafka.metrics.reporters.
-telemetry.max.bytes  int  1048576  1..  honoured  read-only
+telemetry.max.bytes  int  1048576  1..  accepted:telemetry  read-only
     Largest push of client metrics that is announced to clients.
 """

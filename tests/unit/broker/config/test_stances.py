@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from broker.config.catalogue import broker_catalogue
+from broker.config.document import unread
 from broker.config.setting import Stance
 
 ROOT = Path(__file__).parents[4]
@@ -25,3 +26,7 @@ def test_a_setting_that_is_read_exists_and_is_not_said_to_have_no_effect() -> No
     for name, module in names_read().items():
         assert name in catalogue, f"{module} reads {name}, which Apache Kafka 4.3.1 does not know"
         assert catalogue[name].stance is Stance.HONOURED, f"{module} reads {name}: call it honoured in its table"
+
+
+def test_a_setting_that_is_called_honoured_is_read() -> None:
+    assert unread(ROOT / "broker") == []
