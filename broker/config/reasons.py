@@ -7,7 +7,7 @@ from typing import Final
 REASONS: Final = {
     "authorizer": "There are no access controls in this version; anyone who reaches a listener may do anything.",
     "backlog": "Listeners let the kernel hold 512 connections.",
-    "checkpoints": "The checkpoints of a directory are written together: replica.high.watermark.checkpoint.interval.ms.",
+    "checkpoints": "Checkpoints of a directory are written together, by replica.high.watermark.checkpoint.interval.ms.",
     "compaction": "Compacted topics are stored and described but not cleaned in this version.",
     "cordon": "Directories cannot be cordoned in this version; take the directory out of log.dirs.",
     "kernel": "The kernel sizes socket buffers by what a connection needs.",
