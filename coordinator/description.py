@@ -15,25 +15,25 @@ NOT_FOUND_VERSION = 6
 
 
 def describe(group: Group) -> DescribedGroup:
-    """What members say and got is shown when the group is stable."""
+    """What members say is shown when the group is stable; what they were given last, always."""
     is_stable = group.state is STABLE
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
-        members=[describe_member(group, member, with_content=is_stable) for member in group.members.values()],
+        members=[describe_member(group, member, with_metadata=is_stable) for member in group.members.values()],
     )
 
 
-def describe_member(group: Group, member: Member, *, with_content: bool) -> DescribedGroupMember:
+def describe_member(group: Group, member: Member, *, with_metadata: bool) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        member_metadata=member.metadata_of(group.protocol_name) if with_content else b"",
-        member_assignment=member.assignment if with_content else b"",
+        member_metadata=member.metadata_of(group.protocol_name) if with_metadata else b"",
+        member_assignment=member.assignment,
     )
 
 

@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from protocol.compiler import decode, encode
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -40,12 +40,15 @@ from protocol.messages.offset_fetch import (
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.schema import spec_of
 
-Question = tuple[object, int]
-"""A request, and the version to send it in."""
+Question = tuple[str, object, int]
+"""Through which connection, which request, in which version; with None for a request: what that connection hears next.
+
+A question through a connection other than the main one is answered by the next question without a request."""
 Talk = Generator[Question, object, None]
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 CLIENT_ID = "cli"
+MAIN = ""
 NO_SUCH_TOPIC_ID = b"\1" * 16
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"
 
@@ -60,12 +63,30 @@ class Conversation:
 
     def ask(self, request: object, version: int) -> Generator[Question, object, object]:
         """Ask, and write down question and answer."""
-        question = f"{type(request).__name__} v{version}"
-        response = yield request, version
-        for text in (question, f"    {ordered(response)!r}"):
+        response = yield MAIN, request, version
+        self._write(f"{type(request).__name__} v{version}", f"    {ordered(response, self._age)!r}")
+        return response
+
+    def send(self, connection: str, request: object, version: int) -> Talk:
+        """Ask, and do not wait for the answer."""
+        self._write(f"{connection}: {type(request).__name__} v{version}")
+        yield connection, request, version
+
+    def receive(self, connection: str) -> Generator[Question, object, object]:
+        """The answer to what was asked through a connection."""
+        response = yield connection, None, 0
+        self._write(f"{connection}:     {ordered(response, self._age)!r}")
+        return response
+
+    def _write(self, *texts: str) -> None:
+        for text in texts:
             text = text.replace(repr(self._topic_id), "TOPIC_ID").replace(repr(NO_SUCH_TOPIC_ID), "NO_SUCH_TOPIC_ID")
             self.lines.append(UUID.sub(lambda found: self._number(found[0]), text))
-        return response
+
+    def _age(self, member_id: str) -> int:
+        """When the member was first heard of; one that is heard of for the first time is the youngest."""
+        found = UUID.search(member_id)
+        return int(self._ids[found[0]].removeprefix("UUID")) if found and found[0] in self._ids else len(self._ids) + 1
 
     def _number(self, uuid: str) -> str:
         return self._ids.setdefault(uuid, f"UUID{len(self._ids) + 1}")
@@ -73,18 +94,7 @@ class Conversation:
     def join(
         self, group: str, member: str = "", *, version: int = 9, **options: object
     ) -> Generator[Question, object, JoinGroupResponse]:
-        names = options.pop("protocols", ("range",))
-        assert isinstance(names, tuple)
-        values: dict[str, object] = {
-            "group_id": group,
-            "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 10_000 if version else -1,
-            "member_id": member,
-            "protocol_type": "consumer",
-            "protocols": [JoinGroupRequestProtocol(name=name, metadata=SUBSCRIPTION) for name in names],
-            **options,
-        }
-        response = yield from self.ask(JoinGroupRequest(**values), version)  # type: ignore[arg-type]
+        response = yield from self.ask(join_request(group, member, version, **options), version)
         assert isinstance(response, JoinGroupResponse)
         return response
 
@@ -130,11 +140,32 @@ class Conversation:
         yield from self.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
 
 
-def ordered(response: object) -> object:
-    """Where the order of a reply says nothing, one order."""
+def join_request(group: str, member: str = "", version: int = 9, **options: object) -> JoinGroupRequest:
+    names = options.pop("protocols", ("range",))
+    assert isinstance(names, tuple)
+    values: dict[str, object] = {
+        "group_id": group,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000 if version else -1,
+        "member_id": member,
+        "protocol_type": "consumer",
+        "protocols": [JoinGroupRequestProtocol(name=name, metadata=SUBSCRIPTION) for name in names],
+        **options,
+    }
+    return JoinGroupRequest(**values)  # type: ignore[arg-type]
+
+
+def ordered(response: object, age: Callable[[str], int]) -> object:
+    """Where the order of a reply says nothing, one order; members by the age of their ids."""
     match response:
-        case ListGroupsResponse() | DescribeGroupsResponse():
+        case ListGroupsResponse():
             response.groups.sort(key=lambda group: group.group_id)
+        case DescribeGroupsResponse():
+            response.groups.sort(key=lambda group: group.group_id)
+            for group in response.groups:
+                group.members.sort(key=lambda member: age(member.member_id))
+        case JoinGroupResponse():
+            response.members.sort(key=lambda member: age(member.member_id))
         case DeleteGroupsResponse():
             response.results.sort(key=lambda result: result.group_id)
         case OffsetDeleteResponse():
@@ -152,6 +183,8 @@ def converse(topic_id: bytes) -> Generator[Question, object, list[str]]:
     yield from operators(talk)
     yield from leaving(talk, member)
     yield from static_members(talk)
+    yield from rebalances(talk)
+    yield from static_rebalances(talk)
     return talk.lines
 
 
@@ -306,27 +339,128 @@ def static_members(talk: Conversation) -> Talk:
     yield from talk.ask(DescribeGroupsRequest(groups=["g"]), 6)
 
 
+def heartbeat(group: str, generation: int, member: str) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
+
+
+def plan(group: str, generation: int, member: str, shares: dict[str, bytes] | None = None) -> SyncGroupRequest:
+    """The sync of a member; the leader's names shares by member id."""
+    return SyncGroupRequest(
+        group_id=group,
+        generation_id=generation,
+        member_id=member,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[
+            SyncGroupRequestAssignment(member_id=name, assignment=share) for name, share in (shares or {}).items()
+        ],
+    )
+
+
+def rebalances(talk: Conversation) -> Talk:
+    """Two members, one of which leads, and what each hears of the other."""
+    a = (yield from talk.join("r", version=3)).member_id
+    yield from talk.ask(plan("r", 1, a, {a: b"all"}), 5)
+    b = (yield from talk.join("r", version=5)).member_id
+    yield from talk.send("b", join_request("r", b), 9)
+    yield from talk.ask(heartbeat("r", 1, b), 4)
+    yield from talk.ask(heartbeat("r", 1, a), 4)
+    yield from talk.ask(plan("r", 1, a), 5)
+    yield from talk.commit("r", 1, a, ("t", 0, 1, ""))
+    yield from talk.ask(DescribeGroupsRequest(groups=["r"]), 6)
+    yield from talk.join("r", a)
+    yield from talk.receive("b")
+    yield from talk.send("b", plan("r", 2, b), 5)
+    yield from talk.ask(heartbeat("r", 2, b), 4)
+    yield from talk.ask(plan("r", 2, a, {a: b"half", b: b"other half", "stranger": b"x"}), 5)
+    yield from talk.receive("b")
+    yield from talk.ask(plan("r", 2, b), 5)
+    yield from talk.join("r", b)
+    yield from talk.send("a", join_request("r", a), 9)
+    yield from talk.ask(heartbeat("r", 2, b), 4)
+    yield from talk.join("r", b)
+    yield from talk.receive("a")
+    yield from talk.send("b", plan("r", 3, b), 5)
+    yield from talk.ask(LeaveGroupRequest(group_id="r", members=[MemberIdentity(member_id=a)]), 5)
+    yield from talk.receive("b")
+    yield from talk.join("r", b)
+    yield from talk.ask(plan("r", 4, b), 5)
+    yield from talk.join("r", protocols=("roundrobin",))
+    yield from talk.send("b", join_request("r", b, protocols=("sticky", "range")), 9)
+    yield from talk.receive("b")
+    c = (yield from talk.join("r", protocols=("range", "sticky"))).member_id
+    yield from talk.ask(LeaveGroupRequest(group_id="r", members=[MemberIdentity(member_id=c)]), 5)
+    yield from talk.join("r", c)
+    yield from talk.send("c", join_request("r", version=2, protocols=("range", "sticky")), 2)
+    yield from talk.join("r", b, protocols=("sticky", "range", "roundrobin"))
+    yield from talk.receive("c")
+    yield from talk.ask(DescribeGroupsRequest(groups=["r"]), 3)
+
+
+def static_rebalances(talk: Conversation) -> Talk:
+    """Static members that restart at bad moments."""
+    red = (yield from talk.join("s", group_instance_id="red")).member_id
+    yield from talk.ask(plan("s", 1, red, {red: b"all"}), 5)
+    yield from talk.send("blue", join_request("s", group_instance_id="blue"), 9)
+    yield from talk.join("s", red, group_instance_id="red")
+    joined = yield from talk.receive("blue")
+    assert isinstance(joined, JoinGroupResponse)
+    blue = joined.member_id
+    # Between the phases, while the leader may be planning.
+    yield from talk.send("blue 2", join_request("s", group_instance_id="blue"), 9)
+    yield from talk.ask(heartbeat("s", 2, blue), 4)
+    yield from talk.ask(plan("s", 2, red, {red: b"half", blue: b"other half"}), 5)
+    # In the join phase, while its former self waits.
+    yield from talk.send("blue 3", join_request("s", group_instance_id="blue"), 9)
+    yield from talk.receive("blue 2")
+    yield from talk.join("s", red, group_instance_id="red")
+    joined = yield from talk.receive("blue 3")
+    assert isinstance(joined, JoinGroupResponse)
+    yield from talk.send("blue 3", plan("s", 3, joined.member_id), 5)
+    yield from talk.ask(plan("s", 3, red, {red: b"half", joined.member_id: b"other half"}), 5)
+    yield from talk.receive("blue 3")
+    # In a stable group: as a follower, as the leader, with another protocol.
+    yield from talk.join("s", group_instance_id="blue")
+    yield from talk.join("s", group_instance_id="red")
+    yield from talk.join("s", group_instance_id="red", version=5)
+    yield from talk.ask(DescribeGroupsRequest(groups=["s"]), 6)
+    yield from talk.send("blue 4", join_request("s", group_instance_id="blue", protocols=("roundrobin", "range")), 9)
+    yield from talk.receive("blue 4")
+    names = [MemberIdentity(member_id="", group_instance_id=name) for name in ("red", "green", "blue")]
+    yield from talk.ask(LeaveGroupRequest(group_id="s", members=names), 4)
+    yield from talk.ask(DescribeGroupsRequest(groups=["s"]), 6)
+
+
 class Wire:
     """A plain connection to a broker."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._correlation_id = 0
+        self._asked: list[tuple[type[object], int]] = []
 
     def call(self, request: object, version: int) -> object:
+        self.send(request, version)
+        return self.receive()
+
+    def send(self, request: object, version: int) -> None:
         spec = spec_of(type(request))
-        is_flexible = version in spec.flexible
         self._correlation_id += 1
         header = struct.pack(">hhih", spec.key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID.encode()
-        frame = header + (b"\0" if is_flexible else b"") + encode(request, version)
+        frame = header + (b"\0" if version in spec.flexible else b"") + encode(request, version)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        (size,) = struct.unpack(">i", self._receive(4))
-        reply = self._receive(size)
-        module = sys.modules[type(request).__module__]
-        response: type[object] = getattr(module, type(request).__name__.replace("Request", "Response"))
-        return decode(response, reply[5 if is_flexible else 4 :], version)
+        self._asked.append((type(request), version))
 
-    def _receive(self, size: int) -> bytes:
+    def receive(self) -> object:
+        """The answer to the oldest question."""
+        request, version = self._asked.pop(0)
+        (size,) = struct.unpack(">i", self._read(4))
+        reply = self._read(size)
+        name = request.__name__.replace("Request", "Response")
+        response: type[object] = getattr(sys.modules[request.__module__], name)
+        return decode(response, reply[5 if version in spec_of(request).flexible else 4 :], version)
+
+    def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
             piece = self._socket.recv(size - len(data))
@@ -343,29 +477,42 @@ def prepare(wire: Wire) -> bytes:
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
     created = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     assert isinstance(created, CreateTopicsResponse) and created.topics[0].error_code == 0, created
-    for _ in range(100):
+    for _ in range(200):
         found = wire.call(FindCoordinatorRequest(key="g"), 2)
         assert isinstance(found, FindCoordinatorResponse)
-        listed = wire.call(ListGroupsRequest(), 5)
-        assert isinstance(listed, ListGroupsResponse)
-        if found.error_code == 0 and listed.error_code == 0:
+        described = wire.call(DescribeGroupsRequest(groups=[f"group {number}" for number in range(1000)]), 5)
+        assert isinstance(described, DescribeGroupsResponse)
+        if found.error_code == 0 and all(group.error_code == 0 for group in described.groups):
             break
-        time.sleep(0.1)
-    time.sleep(1)
+        time.sleep(0.1)  # until the partitions of all groups are led and loaded
     return created.topics[0].topic_id
 
 
 def hold(port: int) -> list[str]:
     """The conversation with a broker on this machine."""
-    wire = Wire(port)
-    talk = converse(prepare(wire))
+    wires = {MAIN: Wire(port)}
+    talk = converse(prepare(wires[MAIN]))
     try:
         question = next(talk)
         while True:
-            question = talk.send(wire.call(*question))
+            question = talk.send(answer(wires, port, question))
     except StopIteration as end:
         lines: list[str] = end.value
         return lines
+
+
+def answer(wires: dict[str, Wire], port: int, question: Question) -> object:
+    connection, request, version = question
+    if connection not in wires:
+        wires[connection] = Wire(port)
+    wire = wires[connection]
+    if request is None:
+        return wire.receive()
+    if connection == MAIN:
+        return wire.call(request, version)
+    wire.send(request, version)
+    time.sleep(0.2)  # so that the broker takes the questions of several connections in this order
+    return None
 
 
 if __name__ == "__main__":

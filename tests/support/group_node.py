@@ -90,10 +90,13 @@ class GroupNode:
     async def call(self, request: object, version: int) -> object:
         """Ask over the wire's encoding, and wait for the reply."""
         answered = self.loop.create_future()
-        received = decode(type(request), encode(request, version), version)
-        self.ask(received, version).listen(answered.set_result)
-        response = await answered
-        return decode(type(response), encode(response, version), version)
+        self.ask(over_the_wire(request, version), version).listen(answered.set_result)
+        return over_the_wire(await answered, version)
+
+
+def over_the_wire(message: object, version: int) -> object:
+    """What the other side reads."""
+    return decode(type(message), encode(message, version), version)
 
 
 def image_with(topics: dict[str, tuple[bytes, int]]) -> MetadataImage:

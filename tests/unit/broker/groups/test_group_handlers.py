@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from broker.pending import Pending
 from coordinator.group_config import GroupConfig
 from coordinator.group_partition import OFFSETS_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tests.support.group_conversation import converse
-from tests.support.group_node import GroupNode, image_with
+from tests.support.group_conversation import MAIN, converse
+from tests.support.group_node import GroupNode, image_with, over_the_wire
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 REPLIES = (Path(__file__).parent / "kafka_4_3_1_replies.txt").read_text().splitlines()[1:]
@@ -42,16 +43,36 @@ def test_the_conversation_goes_as_with_kafka() -> None:
     async def scenario(node: GroupNode) -> None:
         talk = converse(TOPIC_ID)
         lines: list[str] = []
+        parked: dict[str, tuple[Pending[object], int]] = {}
         try:
             question = next(talk)
             while True:
-                question = talk.send(await node.call(*question))
+                question = talk.send(await answer(node, parked, *question))
         except StopIteration as end:
             lines = end.value
         for index, (ours, theirs) in enumerate(zip(lines, REPLIES, strict=True)):
-            assert ours == theirs, f"reply {index // 2} to {lines[index - index % 2]}"
+            assert ours == theirs, f"line {index + 2} of the replies, after {lines[max(0, index - 1)]}"
 
     on_a_node(scenario)
+
+
+async def answer(
+    node: GroupNode,
+    parked: dict[str, tuple[Pending[object], int]],
+    connection: str,
+    request: object | None,
+    version: int,
+) -> object:
+    """As a client would be answered, through a connection that waits or through one that does not."""
+    if connection == MAIN:
+        return await node.call(request, version)
+    if request is not None:
+        parked[connection] = node.ask(over_the_wire(request, version), version), version
+        return None
+    answered = node.loop.create_future()
+    reply, asked_version = parked.pop(connection)
+    reply.listen(answered.set_result)
+    return over_the_wire(await answered, asked_version)
 
 
 async def find(node: GroupNode, version: int, **request: object) -> FindCoordinatorResponse:
