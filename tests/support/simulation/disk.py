@@ -191,6 +191,7 @@ class SimulatedDisk:
         self.counts = dict.fromkeys(Operation, 0)
         self.crash_at_step: int | None = None
         self.on_power_cut: Callable[[], None] | None = None  # the host dies with its disk
+        self.may_change: Callable[[], bool] = lambda: True  # False while the stack of a dead process unwinds
         self.generation = 0
         self.used_bytes = 0
         self.cost_ns = 0  # what the calls since the last `take_cost_ns` took
@@ -279,6 +280,8 @@ class SimulatedDisk:
     def _count(self, operation: Operation, path: str, may_fail: bool = True) -> int:
         if not self._powered:
             raise SimulatedCrash("the power is off")
+        if operation is not Operation.READ and not self.may_change():
+            raise SimulatedCrash("the process is gone")
         self.counts[operation] += 1
         if operation is not Operation.READ:
             self.steps += 1

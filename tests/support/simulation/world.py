@@ -11,8 +11,10 @@ What a dead life still had to do never happens: its coroutines are kept, not clo
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from random import Random
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
@@ -131,7 +133,8 @@ class Host:
         self.name = name
         self.number = number
         self.disk = SimulatedDisk(f"{world.seed}/{name}", wall_ms=self.wall_ms)
-        self.disk.on_power_cut = self._power_cut
+        self.disk.on_power_cut = self.crash
+        self.disk.may_change = world.may_change
         self.node = world.network.add(name)
         self.life: Life | None = None
         self.environment: SimulatedEnvironment | None = None
@@ -187,22 +190,17 @@ class Host:
 
     def crash(self, *, reset: bool | None = None) -> None:
         """Power cut. With `reset` the peers learn it at once, without it by silence; by default the seed chooses."""
-        if self.life is not None:
-            self.world.event("crash", self.name)
-            if reset is None:
-                reset = self.world.random.random() < 0.5
-            self._end(kernel_lives=False, reset=reset)
-            self.disk.crash()
-
-    def _power_cut(self) -> None:
-        """The disk has come to the step at which a test cuts the power."""
-        self.crash()
+        self.world.event("crash", self.name)
+        if reset is None:
+            reset = self.world.random.random() < 0.5
+        self._end(kernel_lives=False, reset=reset)
+        self.disk.crash()
 
     def _end(self, *, kernel_lives: bool, reset: bool) -> None:
         life, self.life, self.environment = self.life, None, None
-        assert life is not None
         self._paused = False
-        self.world.bury(life)
+        if life is not None:
+            self.world.bury(life)
         self.world.network.host_down(self.node, kernel_lives=kernel_lives, reset=reset)
 
     def pause(self) -> None:
@@ -265,6 +263,9 @@ class World:
         """Equal for equal runs of the same code on the same Python."""
         return self.trace.digest()
 
+    def may_change(self) -> bool:
+        return self.loop.current.alive and not self.loop.is_closed()
+
     def bury(self, life: Life) -> None:
         self.loop.end(life)
         tasks = [task for task in _all_tasks(self.loop) if isinstance(task, SimulatedTask) and task.life is life]
@@ -277,15 +278,13 @@ class World:
             host.disk.end_process()
         tasks: list[asyncio.Task[Any]] = [task for _, buried in self._graveyard for task in buried]
         tasks.extend(sorted(_all_tasks(self.loop), key=hash))
-        for task in tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine = task.get_coro()
-            try:
-                if coroutine is not None:
-                    coroutine.close()
-            except BaseException:
-                pass
-        self._graveyard.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of the dead that were never awaited
+            for task in tasks:
+                _throw_away(task)
+            for life, _ in self._graveyard:
+                life.queue.clear()
+            self._graveyard.clear()
 
     def __enter__(self) -> World:
         return self
@@ -294,3 +293,12 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _throw_away(task: asyncio.Task[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coroutine = task.get_coro()
+    # What it raises while it is closed, nobody is there to hear: its host is gone.
+    with suppress(BaseException):
+        if coroutine is not None:
+            coroutine.close()

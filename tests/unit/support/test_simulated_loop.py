@@ -309,6 +309,41 @@ def test_the_power_is_cut_at_the_step_of_the_disk() -> None:
         assert len(host.disk.read("/log")) >= 80
 
 
+def test_the_unwinding_of_a_dead_process_does_not_reach_the_disk() -> None:
+    async def main(environment: SimulatedEnvironment) -> None:
+        environment.fs.open("/kept", create=True)
+        environment.fs.sync_directory("/")
+        try:
+            environment.halt("expected")
+        finally:
+            environment.fs.unlink("/kept")
+
+    with World(1) as world:
+        host = world.add_host("host")
+        host.may_halt = True
+        host.boot(main)
+        world.run(asyncio.sleep(1))
+        assert host.disk.exists("/kept")
+
+
+def test_the_power_may_go_after_the_process() -> None:
+    lost = 0
+
+    async def main(environment: SimulatedEnvironment) -> None:
+        environment.fs.open("/log", create=True).append([b"not synced"])
+
+    for seed in range(20):
+        with World(seed) as world:
+            host = world.add_host("host")
+            host.boot(main)
+            world.run(asyncio.sleep(1))
+            assert not host.is_up
+            assert host.disk.read("/log") == b"not synced"
+            host.crash()
+            lost += not host.disk.exists("/log")
+    assert lost > 0
+
+
 def test_a_paused_host_does_nothing_until_it_is_resumed() -> None:
     ticks: list[float] = []
 
