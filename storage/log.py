@@ -80,7 +80,7 @@ class Log:
         self.failure: OSError | None = None
         self.last_flush_ms = now_ms
         self.boundaries = Boundaries()
-        self._directory_is_dirty = self._parent_is_dirty = True
+        self._directory_is_dirty = self._parent_is_dirty = not loaded.was_clean
         self._unsynced_paths: list[str] = []
         self._flush_end_offset = NO_FLUSH
         self._end_offset_at_release = loaded.end_offset
@@ -266,7 +266,7 @@ class Log:
         Run it off the loop, then call `flushed`, or `flush_failed` with its error.
         """
         end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        if self._flush_end_offset != NO_FLUSH or self.failure is not None or end_offset <= self.recovery_point:
+        if self._flush_end_offset != NO_FLUSH or self.failure is not None or not self._needs_flush(end_offset):
             return None
         try:
             return self._flush_work(end_offset)
@@ -275,9 +275,13 @@ class Log:
                 self.fail(error)
             return None
 
+    def _needs_flush(self, end_offset: int) -> bool:
+        """Batches past the recovery point, or a truncation that a crash could undo."""
+        return end_offset > self.recovery_point or self._directory_is_dirty
+
     def _flush_work(self, end_offset: int) -> FlushWork:
         slot = max(0, bisect_right(self.segments, self.recovery_point, key=_base_offset) - 1)
-        reached = [segment for segment in self.segments[slot:] if segment.base_offset < end_offset]
+        reached = [segment for segment in self.segments[slot:] if segment.base_offset <= end_offset]
         files = [open_file for segment in reached for open_file in segment.files_to_sync()]
         checkpoint = (self.epochs.path, self.epochs.encode()) if self.epochs.is_dirty else None
         directories = [self.directory] if self._directory_is_dirty else []
@@ -308,7 +312,7 @@ class Log:
         if self.failure is not None:
             raise self.failure
         end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        if end_offset <= self.recovery_point:
+        if not self._needs_flush(end_offset):
             return
         work = self._flush_work(end_offset)
         try:
@@ -322,12 +326,12 @@ class Log:
         """Clean: write everything out and leave a directory that needs no recovery. Raises OSError."""
         if clean and self.failure is None:
             self.active.seal()
-            self.snapshots.write(self.producers)
+            if self.snapshots.write(self.producers):
+                self._directory_is_dirty = True
             self.flush(now_ms)
             assert self.recovery_point == self.end_offset
             if self.epochs.is_dirty:
                 self.epochs.write()
-            self.fs.sync_directory(self.directory)
         for segment in self.segments:
             segment.close()
 

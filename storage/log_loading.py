@@ -48,6 +48,8 @@ class LoadedLog(NamedTuple):
     producers: ProducerStates
     snapshots: SnapshotFiles
     topic_id: bytes | None
+    was_clean: bool
+    """Nothing was changed on the way."""
 
 
 def load_log(request: LogRequest) -> LoadedLog:
@@ -81,7 +83,17 @@ def load_log(request: LogRequest) -> LoadedLog:
     for segment in segments:
         segment.release()
     topic_id = load_topic_id(request)
-    return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots, topic_id)
+    return LoadedLog(
+        segments,
+        log_start_offset,
+        end_offset,
+        recovery_point,
+        epochs,
+        producers,
+        snapshots,
+        topic_id,
+        request.clean_shutdown and bool(end_offset),
+    )
 
 
 def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
