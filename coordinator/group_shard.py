@@ -30,7 +30,7 @@ from coordinator.offset_expiry import expire
 from coordinator.offset_fetch import fetch_stable_offsets, offsets_of
 from coordinator.offset_store import OffsetStore
 from coordinator.rebalance import join_time_is_up, sync_time_is_up
-from coordinator.records import Change, GroupChange, OffsetChange, change_of
+from coordinator.records import Change, GroupChange, OffsetChange, record_of
 from coordinator.sync import sync
 from coordinator.timers import TimerKey, TimerKind, Timers
 from coordinator.turn import Outcome, Turn
@@ -38,7 +38,6 @@ from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribedGroup
 from protocol.messages.list_groups import ListedGroup
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
-from protocol.record_builder import Record
 
 EXPIRY_KEY: Final = TimerKey(TimerKind.EXPIRY)
 EXPIRED_RECORDS_MAX: Final = 5_000
@@ -51,7 +50,7 @@ class Write:
 
     end_offset: int
     deadline_ms: int
-    records: list[Record]
+    changes: list[Change]
     outcomes: list[Outcome]
 
 
@@ -123,7 +122,7 @@ class GroupShard:
         )
         self._decide(turn, event)
         self._keep(turn)
-        return Effects(turn.records, turn.replies)
+        return Effects([record_of(change, wall_ms) for change in turn.changes], turn.replies)
 
     def _decide(self, turn: Turn, event: events.Event) -> None:
         """Who decides about each event; the frequent ones first."""
@@ -162,20 +161,20 @@ class GroupShard:
 
     def _keep(self, turn: Turn) -> None:
         """Hold what a step wrote, and what it promised, until the log has spoken."""
-        if turn.records:
+        if turn.changes:
             deadline_ms = turn.now_ms + self.config.offsets_commit_timeout_ms
-            self._unappended = Write(-1, deadline_ms, turn.records, turn.outcomes)
+            self._unappended = Write(-1, deadline_ms, turn.changes, turn.outcomes)
         elif turn.outcomes and self._uncommitted:
             self._uncommitted[-1].outcomes.extend(turn.outcomes)
         else:
             for outcome in turn.outcomes:
                 outcome.committed(turn)
-            assert not turn.records, "what follows a commit writes nothing"
+            assert not turn.changes, "what follows a commit writes nothing"
 
     def _tick(self, turn: Turn) -> None:
         while self._uncommitted and self._uncommitted[0].deadline_ms <= turn.now_ms:
             self._fail(turn, self._uncommitted.popleft(), ErrorCode.REQUEST_TIMED_OUT)
-        if turn.records:
+        if turn.changes:
             return
         key = self._timers.pop_due(turn.now_ms)
         if key is None:
@@ -200,12 +199,10 @@ class GroupShard:
         write = self._unappended
         assert write is not None, "something was appended that nobody wrote"
         self._unappended = None
-        for record in write.records:
-            change = change_of(record)
-            assert change is not None, "we write no records of other kinds"
+        for change in write.changes:
             self.replay(change, end_offset)
         write.end_offset = end_offset
-        write.records = []
+        write.changes = []
         self._uncommitted.append(write)
         self._advance(turn)
 

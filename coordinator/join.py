@@ -16,7 +16,7 @@ from coordinator.rebalance import (
     rebalance_or_go_on,
     refuse_join,
 )
-from coordinator.records import group_without_generation_record
+from coordinator.records import new_group_change
 from coordinator.sessions import expect_new_member
 from coordinator.static_join import static_member_returns
 from coordinator.timers import TimerKind
@@ -64,7 +64,7 @@ def join(turn: Turn, event: Join) -> None:
         return
     if group is None:
         group = turn.groups[request.group_id] = Group(request.group_id, turn.wall_ms)
-        turn.write(group_without_generation_record(group, turn.wall_ms))
+        turn.write(new_group_change(group))
         turn.when_committed(GroupStored(group.group_id, event.waiter))
     if not has_room(turn, group, request.member_id):
         make_room_for_nobody(turn, group, event)

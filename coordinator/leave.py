@@ -28,7 +28,7 @@ def leave(turn: Turn, event: Leave) -> None:
     if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
         if group.state is not EMPTY:
             rebalance_or_go_on(turn, group)
-        if turn.records:
+        if turn.changes:
             turn.when_committed(ReplyWhenCommitted(event.waiter, response, refusal_of_the_log))
             return
     turn.reply(event.waiter, response)

@@ -7,7 +7,7 @@ from functools import partial
 from coordinator.events import CommitOffsets
 from coordinator.group import Group
 from coordinator.group_state import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE
-from coordinator.records import CommittedOffset, offset_record
+from coordinator.records import CommittedOffset, OffsetChange
 from coordinator.sessions import expect_heartbeat
 from coordinator.turn import WRITE_REFUSALS, ReplyWhenCommitted, Turn
 from protocol.errors import ErrorCode
@@ -44,7 +44,7 @@ def commit_offsets(turn: Turn, event: CommitOffsets) -> None:
     if group.state in (STABLE, PREPARING):
         expect_heartbeat(turn, group, group.members[request.member_id])
     response = store(turn, request)
-    if turn.records:
+    if turn.changes:
         turn.when_committed(ReplyWhenCommitted(event.waiter, response, partial(refused_by_the_log, request)))
     else:
         turn.reply(event.waiter, response)
@@ -77,9 +77,7 @@ def store(turn: Turn, request: OffsetCommitRequest) -> OffsetCommitResponse:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 committed = committed_offset(partition, turn.wall_ms, expire_ms, topic.topic_id)
-                turn.write(
-                    offset_record(request.group_id, topic.name, partition.partition_index, committed, turn.wall_ms)
-                )
+                turn.write(OffsetChange(request.group_id, topic.name, partition.partition_index, committed))
             results.partitions.append(
                 OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
             )

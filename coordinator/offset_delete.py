@@ -7,7 +7,7 @@ from functools import partial
 from coordinator.events import DeleteGroups, DeleteOffsets, TopicsDeleted
 from coordinator.group import Group
 from coordinator.group_state import DELETE_ANSWERS
-from coordinator.records import group_tombstone, offset_record
+from coordinator.records import GroupChange, OffsetChange
 from coordinator.turn import ReplyWhenCommitted, Turn, write_refusal
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -34,10 +34,10 @@ def delete_offsets(turn: Turn, event: DeleteOffsets) -> None:
         results = OffsetDeleteResponseTopic(name=topic.name)
         for partition_index in (asked.partition_index for asked in topic.partitions):
             if not is_used and (topic.name, partition_index) in offsets:
-                turn.write(offset_record(request.group_id, topic.name, partition_index, None, turn.wall_ms))
+                turn.write(OffsetChange(request.group_id, topic.name, partition_index, None))
             results.partitions.append(OffsetDeleteResponsePartition(partition_index=partition_index, error_code=code))
         response.topics.append(results)
-    if turn.records:
+    if turn.changes:
         turn.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_kept_by_the_log))
     else:
         turn.reply(event.waiter, response)
@@ -64,7 +64,7 @@ def delete_groups(turn: Turn, event: DeleteGroups) -> None:
         if error is ErrorCode.NONE:
             bury(turn, group_id)
         response.results.append(DeletableGroupResult(group_id=group_id, error_code=error))
-    if turn.records:
+    if turn.changes:
         turn.when_committed(ReplyWhenCommitted(event.waiter, response, partial(groups_kept_by_the_log, event.request)))
     else:
         turn.reply(event.waiter, response)
@@ -73,8 +73,8 @@ def delete_groups(turn: Turn, event: DeleteGroups) -> None:
 def bury(turn: Turn, group_id: str) -> None:
     """Tombstones for all that the log says of a group."""
     for topic, partition_index in turn.offsets.latest(group_id):
-        turn.write(offset_record(group_id, topic, partition_index, None, turn.wall_ms))
-    turn.write(group_tombstone(group_id, turn.wall_ms))
+        turn.write(OffsetChange(group_id, topic, partition_index, None))
+    turn.write(GroupChange(group_id, None))
 
 
 def groups_kept_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:
@@ -89,4 +89,4 @@ def topics_deleted(turn: Turn, event: TopicsDeleted) -> None:
     for group_id in turn.offsets.groups():
         for topic, partition_index in turn.offsets.latest(group_id):
             if topic in event.topics:
-                turn.write(offset_record(group_id, topic, partition_index, None, turn.wall_ms))
+                turn.write(OffsetChange(group_id, topic, partition_index, None))

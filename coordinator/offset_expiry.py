@@ -18,14 +18,14 @@ from coordinator.group import Group
 from coordinator.group_state import EMPTY, STABLE
 from coordinator.offset_delete import bury
 from coordinator.offset_store import Offsets, TopicPartition
-from coordinator.records import CommittedOffset, offset_record
+from coordinator.records import CommittedOffset, OffsetChange
 from coordinator.turn import Turn
 
 
 def expire(turn: Turn, records_max: int) -> bool:
     """Write tombstones for what has expired; False where there is more than fits into one batch."""
     for group in list(turn.groups.values()):
-        if len(turn.records) >= records_max:
+        if len(turn.changes) >= records_max:
             return False
         offsets = turn.offsets.latest(group.group_id)
         expired = list(expired_of(turn, group, offsets))
@@ -33,7 +33,7 @@ def expire(turn: Turn, records_max: int) -> bool:
             bury(turn, group.group_id)
             continue
         for topic, partition_index in expired:
-            turn.write(offset_record(group.group_id, topic, partition_index, None, turn.wall_ms))
+            turn.write(OffsetChange(group.group_id, topic, partition_index, None))
     return True
 
 

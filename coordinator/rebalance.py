@@ -7,7 +7,7 @@ from coordinator.effects import Waiter
 from coordinator.group import Group
 from coordinator.group_state import COMPLETING, EMPTY, PREPARING
 from coordinator.member import Member
-from coordinator.records import group_record
+from coordinator.records import generation_change
 from coordinator.sessions import expect_heartbeat
 from coordinator.timers import TimerKind
 from coordinator.turn import Turn
@@ -104,7 +104,7 @@ def complete_join(turn: Turn, group: Group) -> None:
         return
     group.begin_generation(turn.wall_ms)
     if not group.members:
-        turn.write(group_record(group, {}, turn.wall_ms))
+        turn.write(generation_change(group, {}))
         return
     for member in group.members.values():
         waiter = group.take_join(member)

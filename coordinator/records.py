@@ -69,11 +69,13 @@ class GroupChange:
 Change: TypeAlias = OffsetChange | GroupChange
 
 
-def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset | None, wall_ms: int) -> Record:
-    """A commit, or with None its tombstone."""
-    key = encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), 0)
-    value = None if committed is None else offset_value(committed)
-    return Record(type_prefix(OFFSET_KEY) + key, value, wall_ms)
+def record_of(change: Change, wall_ms: int) -> Record:
+    """The record that says it."""
+    if isinstance(change, GroupChange):
+        value = None if change.value is None else type_prefix(GROUP_VERSION) + encode(change.value, GROUP_VERSION)
+        return Record(type_prefix(GROUP_KEY) + encode(GroupMetadataKey(group=change.group_id), 0), value, wall_ms)
+    key = encode(OffsetCommitKey(group=change.group_id, topic=change.topic, partition=change.partition), 0)
+    return Record(type_prefix(OFFSET_KEY) + key, None if change.value is None else offset_value(change.value), wall_ms)
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
@@ -89,7 +91,7 @@ def offset_value(committed: CommittedOffset) -> bytes:
     return type_prefix(version) + encode(value, version)
 
 
-def group_record(group: Group, assignments: Mapping[str, bytes], wall_ms: int) -> Record:
+def generation_change(group: Group, assignments: Mapping[str, bytes]) -> GroupChange:
     """The generation as it stands, with these assignments by member id."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -111,24 +113,16 @@ def group_record(group: Group, assignments: Mapping[str, bytes], wall_ms: int) -
             for member in group.members.values()
         ],
     )
-    return Record(group_key(group.group_id), type_prefix(GROUP_VERSION) + encode(value, GROUP_VERSION), wall_ms)
+    return GroupChange(group.group_id, value)
 
 
-def group_without_generation_record(group: Group, wall_ms: int) -> Record:
+def new_group_change(group: Group) -> GroupChange:
     """The first record of a group: it is there, and nothing more."""
     changed_ms = NO_TIMESTAMP if group.changed_ms is None else group.changed_ms
     value = GroupMetadataValue(
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=changed_ms
     )
-    return Record(group_key(group.group_id), type_prefix(GROUP_VERSION) + encode(value, GROUP_VERSION), wall_ms)
-
-
-def group_tombstone(group_id: str, wall_ms: int) -> Record:
-    return Record(group_key(group_id), None, wall_ms)
-
-
-def group_key(group_id: str) -> bytes:
-    return type_prefix(GROUP_KEY) + encode(GroupMetadataKey(group=group_id), 0)
+    return GroupChange(group.group_id, value)
 
 
 def type_prefix(number: int) -> bytes:

@@ -18,7 +18,7 @@ from coordinator.rebalance import (
     rebalance_or_go_on,
     refuse_join,
 )
-from coordinator.records import group_record
+from coordinator.records import generation_change
 from coordinator.sessions import expect_heartbeat
 from coordinator.timers import TimerKind
 from coordinator.turn import Turn, write_refusal
@@ -105,7 +105,7 @@ def static_member_returns(turn: Turn, group: Group, event: Join, member_id: str)
             rebalance_or_go_on(turn, group)
             return
         assignments = {other.member_id: other.assignment for other in group.members.values()}
-        turn.write(group_record(group, assignments, turn.wall_ms))
+        turn.write(generation_change(group, assignments))
         turn.when_committed(
             MemberReplaced(group.group_id, event.waiter, former_id, member_id, former_leader_id, former)
         )

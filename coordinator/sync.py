@@ -10,7 +10,7 @@ from coordinator.group import Group
 from coordinator.group_state import COMPLETING, PREPARING, STABLE
 from coordinator.member import NO_ASSIGNMENT
 from coordinator.rebalance import rebalance_or_go_on
-from coordinator.records import group_record
+from coordinator.records import generation_change
 from coordinator.sessions import expect_heartbeat
 from coordinator.timers import TimerKind
 from coordinator.turn import Turn, write_refusal
@@ -98,7 +98,7 @@ def store_plan(turn: Turn, group: Group, request: SyncGroupRequest) -> None:
     """Every member gets a share, an empty one where the leader forgot it; strangers get none."""
     planned = {part.member_id: part.assignment for part in request.assignments}
     assignments = {member_id: planned.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
-    turn.write(group_record(group, assignments, turn.wall_ms))
+    turn.write(generation_change(group, assignments))
     turn.when_committed(PlanStored(group.group_id, group.generation, assignments))
 
 

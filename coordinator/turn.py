@@ -11,9 +11,9 @@ from coordinator.group import Group
 from coordinator.group_config import GroupConfig
 from coordinator.group_state import GroupState
 from coordinator.offset_store import OffsetStore
+from coordinator.records import Change
 from coordinator.timers import TimerKey, TimerKind, Timers
 from protocol.errors import ErrorCode
-from protocol.record_builder import Record
 
 
 class Outcome(Protocol):
@@ -51,16 +51,16 @@ class Turn:
     """The clock of the timers: it never jumps."""
     wall_ms: int
     """The clock of the records."""
-    records: list[Record] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
 
     def reply(self, waiter: Waiter, response: Response) -> None:
         self.replies.append(Reply(waiter.token, response))
 
-    def write(self, *records: Record) -> None:
+    def write(self, *changes: Change) -> None:
         """All records of a step are one batch."""
-        self.records.extend(records)
+        self.changes.extend(changes)
 
     def when_committed(self, outcome: Outcome) -> None:
         """Follow up when all that was written up to the end of this step is committed."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Protocol
 
-from broker.environment import Environment
-from broker.groups.group_log import GroupLog
-from broker.groups.shard_runner import RunnerState, ShardRunner, Spawn
-from coordinator.events import TopicsDeleted
 from coordinator.group_config import GroupConfig
 from coordinator.group_partition import partition_of
 from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.environment import Environment
+    from broker.groups.group_log import GroupLog
+    from broker.groups.shard_runner import ShardRunner
+
+
+class Spawn(Protocol):
+    def __call__(self, work: Coroutine[object, object, None], /) -> object: ...
 
 
 class Groups:
@@ -38,7 +44,9 @@ class Groups:
     # The partitions
 
     def gained(self, group_log: GroupLog) -> None:
-        """We lead this partition now: load its groups."""
+        """We lead this partition now: load its groups. The first costs an import of the whole coordinator."""
+        from broker.groups.shard_runner import ShardRunner
+
         runner = ShardRunner(group_log, self.config, self._environment, self._loop)
         self.lost(group_log.index)
         self._runners[group_log.index] = runner
@@ -57,9 +65,13 @@ class Groups:
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Forget the offsets of topics that are no more."""
+        if not self._runners:
+            return
+        from coordinator.events import TopicsDeleted
+
         event = TopicsDeleted(frozenset(topics))
         for runner in list(self._runners.values()):
-            if runner.state is RunnerState.ACTIVE:
+            if runner.refusal is ErrorCode.NONE:
                 runner.submit(event)
 
     def close(self) -> None:
@@ -88,7 +100,7 @@ class Groups:
         runner = self._runners.get(self.partition_of(group_id))
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
-        return runner if runner.state is RunnerState.ACTIVE else runner.refusal
+        return runner if runner.refusal is ErrorCode.NONE else runner.refusal
 
     @property
     def runners(self) -> list[ShardRunner]:

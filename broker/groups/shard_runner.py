@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
 from enum import Enum, auto
 from typing import Final, Protocol, cast
 
@@ -35,10 +34,6 @@ class Token(Protocol):
     """What the shell puts into a `Waiter`."""
 
     def complete(self, response: Response) -> None: ...
-
-
-class Spawn(Protocol):
-    def __call__(self, work: Coroutine[object, object, None], /) -> object: ...
 
 
 class RunnerState(Enum):

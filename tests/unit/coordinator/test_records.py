@@ -16,10 +16,9 @@ from coordinator.records import (
     GroupChange,
     OffsetChange,
     change_of,
-    group_record,
-    group_tombstone,
-    group_without_generation_record,
-    offset_record,
+    generation_change,
+    new_group_change,
+    record_of,
 )
 from protocol.control_records import end_transaction_marker
 from protocol.primitives import MalformedMessage
@@ -35,17 +34,12 @@ LOGS = {
 
 
 def rewritten(change: Change, wall_ms: int) -> Record:
-    """The record that we would write to say the same."""
+    """The record that we would write to say the same, a generation from the group as it is restored."""
     match change:
-        case OffsetChange(group_id, topic, partition, value):
-            return offset_record(group_id, topic, partition, value, wall_ms)
-        case GroupChange(group_id, None):
-            return group_tombstone(group_id, wall_ms)
         case GroupChange(group_id, value) if value is not None:
-            group = restore(group_id, value)
             assignments = {member.member_id: member.assignment for member in value.members}
-            return group_record(group, assignments, wall_ms)
-    raise AssertionError(change)
+            return record_of(generation_change(restore(group_id, value), assignments), wall_ms)
+    return record_of(change, wall_ms)
 
 
 @pytest.mark.parametrize("partition", LOGS)
@@ -78,12 +72,12 @@ def test_the_story_of_a_group_is_told_by_its_log() -> None:
 def test_the_first_record_of_a_group_is_what_kafka_writes() -> None:
     (first, *_) = records_of(LOGS["19"])
     group = Group("old", 1795279570653)
-    assert group_without_generation_record(group, first.timestamp).value == first.value
+    assert record_of(new_group_change(group), first.timestamp).value == first.value
 
 
 def test_an_explicit_expiry_forces_the_version_that_can_say_it() -> None:
     committed = CommittedOffset(5, 7, "m", 1000, 2000, bytes(range(16)))
-    record = offset_record("g", "t", 0, committed, 1000)
+    record = record_of(OffsetChange("g", "t", 0, committed), 1000)
     assert record.value is not None and record.value[:2] == b"\0\1"
     assert change_of(record) == OffsetChange("g", "t", 0, CommittedOffset(5, -1, "m", 1000, 2000))
 
@@ -99,14 +93,14 @@ def test_offsets_of_all_versions_are_read(version: int) -> None:
         body += struct.pack(">q", 2000)
     if version >= 4:
         body += b"\0"
-    record = offset_record("g", "t", 3, None, 0)
+    record = record_of(OffsetChange("g", "t", 3, None), 0)
     change = change_of(Record(record.key, struct.pack(">h", version) + body))
     expected = CommittedOffset(42, 9 if version >= 3 else -1, "m", 1000, 2000 if version == 1 else None)
     assert change == OffsetChange("g", "t", 3, expected)
 
 
 def test_keys_of_the_oldest_release_are_read() -> None:
-    record = offset_record("g", "t", 3, None, 0)
+    record = record_of(OffsetChange("g", "t", 3, None), 0)
     assert record.key is not None
     assert change_of(Record(b"\0\0" + record.key[2:], None)) == OffsetChange("g", "t", 3, None)
 
@@ -132,7 +126,7 @@ def test_damaged_records_are_refused(record: Record) -> None:
 
 
 def commit(offset: int) -> Record:
-    return offset_record("g", "t", 0, CommittedOffset(offset), 0)
+    return record_of(OffsetChange("g", "t", 0, CommittedOffset(offset)), 0)
 
 
 def marker(*, commits: bool, producer_id: int, base_offset: int) -> bytes:
