@@ -103,9 +103,9 @@ def run(options: argparse.Namespace, plan: Plan, directory: Path) -> int:
     except (Missing, Failed) as failed:
         say(f"no broker: {failed}")
         return 2
-    if options.broker in ("both", "apache") and not options.bounded:
-        for name, cells in run_directories(plan.directories, toolchain, ports, directory, report=say).items():
-            outcomes.setdefault(name, {}).update(cells)
+    exchanges = [scenario for scenario in plan.directories if scenario.side in outcomes]
+    for name, cells in run_directories(exchanges, toolchain, ports, directory, report=say).items():
+        outcomes[name].update(cells)
     return conclude(options, outcomes)
 
 

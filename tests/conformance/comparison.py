@@ -48,13 +48,12 @@ class Divergence:
     scenario: str
     reason: str
     client: str = "*"
-    fact: str = "*"
+    facts: tuple[str, ...] = ("*",)
 
     def covers(self, cell: Cell, fact: str) -> bool:
         client, scenario = cell
-        return (
-            fnmatchcase(scenario, self.scenario) and fnmatchcase(client, self.client) and fnmatchcase(fact, self.fact)
-        )
+        matches = fnmatchcase(scenario, self.scenario) and fnmatchcase(client, self.client)
+        return matches and any(fnmatchcase(fact, pattern) for pattern in self.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def differences(ours: Outcome, theirs: Outcome) -> tuple[Difference, ...]:
 
 def known_divergences(path: Path = HERE / "divergences.toml") -> tuple[Divergence, ...]:
     entries = tomllib.loads(path.read_text())["divergence"]
-    return tuple(Divergence(**entry) for entry in entries)
+    return tuple(Divergence(**{**entry, "facts": tuple(entry.get("facts", ("*",)))}) for entry in entries)
 
 
 def judge(cell: Cell, ours: Outcome, theirs: Outcome | None, known: tuple[Divergence, ...]) -> Judgement:

@@ -20,10 +20,16 @@ def modified(entries: Entries) -> dict[str, Json]:
     }
 
 
+def told(entry: dict[str, Json]) -> str:
+    """One entry as a line: its value, then where it is from and what else is said of it."""
+    marks = [str(entry["source"]), *[name for name in ("read only", "sensitive") if entry[name]]]
+    return f"{entry['value']} ({', '.join([*marks, str(entry.get('type', ''))]).removesuffix(', ')})"
+
+
 def describe_topic(session: Session) -> None:
     topic = session.topic(retention_ms="3600000", cleanup_policy="compact,delete")
     found = session.client.describe_configs("topic", topic)
-    session.observe("topic", {name: dict(entry) for name, entry in sorted(found.items())})
+    session.observe("topic", {name: told(entry) for name, entry in sorted(found.items())})
 
 
 def describe_broker(session: Session) -> None:
@@ -31,7 +37,7 @@ def describe_broker(session: Session) -> None:
     session.observe(
         "broker",
         {
-            name: dict(entry)
+            name: told(entry)
             for name, entry in sorted(found.items())
             if not name.startswith(OF_THIS_PROCESS) and not name.startswith("confluent")
         },

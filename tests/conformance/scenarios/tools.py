@@ -204,7 +204,7 @@ def dump_log(box: Toolbox) -> None:
 
 def metadata_quorum(box: Toolbox) -> None:
     output = box.run("kafka-metadata-quorum", "describe", "--status")
-    changing = (r"(Id|id)\"?:\s+\S+", r"HighWatermark:\s+\d+", r"127\.0\.0\.1:\d+", r"LeaderEpoch:\s+\d+")
+    changing = (r"(ClusterId|LeaderEpoch|HighWatermark):\s+\S+", r'"directoryId": "\S+"', r"127\.0\.0\.1:\d+")
     box.observe("status", without(output, *changing))
 
 
