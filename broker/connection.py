@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from broker.apis import API_VERSIONS, Route
 from broker.pending import Pending
-from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint
+from protocol.primitives import BytesLike, Chunk, MalformedMessage
+from protocol.tagged_section import skip_tags
 
 if TYPE_CHECKING:
     from broker.listener import Listener
@@ -192,9 +193,11 @@ class Connection(asyncio.BufferedProtocol):
         client_id = None
         if client_id_size >= 0:
             position += client_id_size
+            if position > len(frame):
+                raise MalformedMessage("the client id ends outside the request")
             client_id = str(frame[10:position], "utf-8", "replace")
         if version >= route.flexible_from:
-            position = _skip_tags(frame, position)
+            position = _after_tags(frame, position)
         request, _ = decoder(frame, position)
         context = RequestContext(self, route, version, correlation_id, client_id)
         assert route.handle is not None
@@ -291,23 +294,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
 
-def _skip_tags(frame: memoryview, position: int) -> int:
+def _after_tags(frame: memoryview, position: int) -> int:
     """The position after the tagged section of a request header; clients send none, or ones we need not know."""
     try:
-        if frame[position] == 0:
-            return position + 1
-        count, position = read_uvarint(frame, position)
-        for _ in range(count):
-            _, position = read_uvarint(frame, position)
-            size, position = read_uvarint(frame, position)
-            position += size
-            if position > len(frame):
-                break
-        else:
-            return position
+        return position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except IndexError:
-        pass
-    raise MalformedMessage("the tags of the request header are cut short")
+        raise MalformedMessage("the request header is cut short") from None
 
 
 def _coalesce(pieces: list[BytesLike]) -> list[BytesLike]:

@@ -162,7 +162,9 @@ def read_properties(environment: Environment, config: Config) -> dict[str, MetaP
     found = {path: read_meta_properties(environment.fs, path) for path in paths}
     missing = [path for path, properties in found.items() if properties is None]
     if missing:
-        raise NotFormatted(f"not formatted: {', '.join(missing)}")
+        raise NotFormatted(
+            f"{', '.join(missing)}: not formatted. First run `moldau format --standalone -c` with the same file"
+        )
     properties = {path: each for path, each in found.items() if each is not None}
     problem = disagreement(list(properties.items()))
     if problem is not None:

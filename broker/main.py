@@ -22,7 +22,8 @@ EXIT_REFUSED = 1
 
 def serve(config: Config, *, format_if_missing: bool) -> int:
     """Run a node until SIGTERM or SIGINT; the exit status of the process."""
-    from broker.node_directories import NotFormatted, prepare
+    from broker.local_logs import NotFormatted
+    from broker.storage_format import FormatError
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
     for warning in config.warnings:
@@ -31,14 +32,36 @@ def serve(config: Config, *, format_if_missing: bool) -> int:
     asyncio.set_event_loop(loop)
     environment = LocalEnvironment(loop)
     try:
-        prepare(environment, config, format_if_missing=format_if_missing)
+        if format_if_missing:
+            _format_where_missing(config, environment)
         return loop.run_until_complete(_run(config, environment, loop))
-    except (NotFormatted, OSError, ValueError) as refusal:
+    except (NotFormatted, FormatError, OSError, ValueError) as refusal:
         log.critical("the node cannot start: %s", refusal)
         return EXIT_REFUSED
     finally:
         environment.close()
         loop.close()
+
+
+def _format_where_missing(config: Config, environment: LocalEnvironment) -> None:
+    """Make a node of one out of empty directories, so that it can be tried with one command."""
+    from broker.cli.format_storage import fresh_cluster_id
+    from broker.storage_format import format_directories
+    from storage.meta_properties import read_meta_properties
+
+    if any(read_meta_properties(environment.fs, path) is not None for path in config.log_dirs):
+        return
+    for line in format_directories(
+        environment.fs,
+        config,
+        cluster_id=fresh_cluster_id(environment.entropy),
+        features={},
+        ignore_formatted=False,
+        standalone=True,
+        entropy=environment.entropy,
+        now_ms=environment.wall_ms(),
+    ):
+        log.info("%s", line)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -22,6 +22,8 @@ log = logging.getLogger("moldau.registration")
 Response = TypeVar("Response")
 
 UNREGISTERED: Final = -1
+SHUTDOWN_RETRY_MS: Final = 50
+"""How often the controller is asked whether this broker may go."""
 
 
 class RegistrationRefused(Exception):
@@ -95,12 +97,11 @@ class Registration:
 
     async def shut_down(self, patience_ms: int) -> None:
         """Tell the controller, so that it moves leadership away before we stop; give up after `patience_ms`."""
-        attempts = max(patience_ms // self._heartbeat_ms, 1)
-        for _ in range(attempts):
+        for _ in range(patience_ms // SHUTDOWN_RETRY_MS):
             response = await self._beat(want_shut_down=True)
             if response.should_shut_down or response.error_code != ErrorCode.NONE:
                 return
-            await asyncio.sleep(self._heartbeat_ms / 1000)
+            await asyncio.sleep(SHUTDOWN_RETRY_MS / 1000)
         log.warning("the controller did not release this broker in %d ms; stopping all the same", patience_ms)
 
     async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:

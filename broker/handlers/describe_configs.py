@@ -96,9 +96,8 @@ def _describe(broker: Broker, resource: DescribeConfigsResource) -> list[Describ
         case ResourceType.GROUP:
             if not name:
                 return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-            return describe_resource(
-                group_catalogue(), broker.image.configs.of(ResourceType.GROUP, name), ConfigSource.GROUP
-            )
+            overrides = broker.image.configs.of(ResourceType.GROUP, name)
+            return describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, broker.settings.layers)
     return Refusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
