@@ -73,7 +73,7 @@ def _short(value: object) -> str:
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
     """Every value inside nested facts with the path that leads to it."""
-    if isinstance(value, Mapping) and value:
+    if isinstance(value, Mapping) and (value or not path):
         for key, inner in value.items():
             yield from leaves(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
