@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from broker.environment import Environment
 from storage.files import write_atomically
 from tests.support.simulation.disk import Operation
 from tests.support.simulation.loop import SimulationFailed, SimulationStuck
@@ -161,7 +162,7 @@ def test_a_crashed_life_runs_no_finally_and_no_zombie() -> None:
 def test_each_life_has_randomness_of_its_own() -> None:
     drawn: list[tuple[bytes, float]] = []
 
-    async def main(environment: SimulatedEnvironment) -> None:
+    async def main(environment: Environment) -> None:
         drawn.append((environment.entropy(16), environment.random.random()))
 
     for _ in range(2):
