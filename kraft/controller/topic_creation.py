@@ -27,6 +27,8 @@ from protocol.messages.create_topics import (
 )
 from protocol.records.metadata import ConfigRecord, TopicRecord
 
+RESERVED_IDS_COUNT = 100
+"""Ids below this number have a meaning of their own, that of the metadata topic among them."""
 DEFAULT = -1
 """What a request says for a count that the broker's settings decide."""
 
@@ -57,7 +59,7 @@ def create_topics(image: MetadataImage, request: CreateTopicsRequest, settings: 
         metric_names[metric_name(made.name)] = made.name
         if not request.validate_only:
             records.extend(made.records)
-        results.append(created(made, settings, request.validate_only))
+        results.append(created(made, settings))
     repeated = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results.extend(refused(name, repeated) for name, count in counts.items() if count > 1)
     return Decision(records, CreateTopicsResponse(topics=results))
@@ -73,10 +75,10 @@ def refused(name: str, refusal: Refusal) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def created(topic: NewTopic, settings: ControllerSettings, is_validation: bool) -> CreatableTopicResult:
+def created(topic: NewTopic, settings: ControllerSettings) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=bytes(16) if is_validation else topic.topic_id,
+        topic_id=topic.topic_id,
         error_message=None,
         num_partitions=topic.partitions_count,
         replication_factor=topic.replication_factor,
@@ -118,7 +120,8 @@ def new_topic_id(image: MetadataImage, settings: ControllerSettings) -> bytes:
     while True:
         topic_id = settings.new_uuid()
         starts_with_dash = topic_id[0] >> 2 == 62
-        if not starts_with_dash and any(topic_id[:-1]) and topic_id not in image.topics.by_id:
+        is_reserved = int.from_bytes(topic_id, "big") < RESERVED_IDS_COUNT
+        if not starts_with_dash and not is_reserved and topic_id not in image.topics.by_id:
             return topic_id
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.settings import ControllerSettings
@@ -19,39 +21,65 @@ from protocol.records.metadata import RemoveTopicRecord
 from protocol.schema import ZERO_UUID
 
 
+class Wanted(NamedTuple):
+    """What a request names, and how often."""
+
+    states: list[DeleteTopicState]
+    names: Counter[str]
+    ids: Counter[bytes]
+
+    @classmethod
+    def of(cls, request: DeleteTopicsRequest) -> Wanted:
+        """Versions before 6 say names alone; from 6 on, each topic is a name or an id."""
+        by_name = (DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names)
+        states = [*request.topics, *by_name]
+        return cls(
+            states,
+            Counter(state.name for state in states if state.name is not None),
+            Counter(state.topic_id for state in states if state.topic_id != ZERO_UUID),
+        )
+
+    def distinct(self) -> Iterator[DeleteTopicState]:
+        """What is named twice is answered once."""
+        seen: set[tuple[str | None, bytes]] = set()
+        for state in self.states:
+            if (state.name, state.topic_id) not in seen:
+                seen.add((state.name, state.topic_id))
+                yield state
+
+
 def delete_topics(image: MetadataImage, request: DeleteTopicsRequest, settings: ControllerSettings) -> Decision:
-    """Versions before 6 say names alone; from 6 on, each topic is a name or an id."""
-    wanted = [*request.topics, *(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names)]
-    names = Counter(state.name for state in wanted if state.name is not None)
-    ids = Counter(state.topic_id for state in wanted if state.topic_id != ZERO_UUID)
+    wanted = Wanted.of(request)
+    named_ids = {topic.id for name in wanted.names if (topic := image.topics.by_name(name)) is not None}
     records: list[object] = []
     results = []
-    answered: set[tuple[str | None, bytes]] = set()
-    for state in wanted:
-        if (state.name, state.topic_id) in answered:
-            continue
-        answered.add((state.name, state.topic_id))
-        found = topic_to_delete(image, state, names, ids, settings)
+    for state in wanted.distinct():
+        if state.name is None and state.topic_id in named_ids:
+            continue  # the answer to its name speaks for both
+        found = topic_to_delete(image, state, wanted, settings)
         if isinstance(found, Refusal):
-            results.append(refused(state, found))
+            results.append(refused(image, state, found))
             continue
         records.append(RemoveTopicRecord(topic_id=found.id))
         results.append(DeletableTopicResult(name=found.name, topic_id=found.id))
     return Decision(records, DeleteTopicsResponse(responses=results))
 
 
-def refused(state: DeleteTopicState, refusal: Refusal) -> DeletableTopicResult:
+TWICE = Refusal(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+
+
+def refused(image: MetadataImage, state: DeleteTopicState, refusal: Refusal) -> DeletableTopicResult:
+    topic = image.topics.by_name(state.name) if refusal is TWICE and state.name is not None else None
     return DeletableTopicResult(
-        name=state.name, topic_id=state.topic_id, error_code=refusal.error, error_message=refusal.message
+        name=state.name,
+        topic_id=state.topic_id if topic is None else topic.id,
+        error_code=refusal.error,
+        error_message=refusal.message,
     )
 
 
 def topic_to_delete(
-    image: MetadataImage,
-    state: DeleteTopicState,
-    names: Counter[str],
-    ids: Counter[bytes],
-    settings: ControllerSettings,
+    image: MetadataImage, state: DeleteTopicState, wanted: Wanted, settings: ControllerSettings
 ) -> Topic | Refusal:
     if not settings.delete_topic_enable:
         return Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
@@ -59,27 +87,21 @@ def topic_to_delete(
     if state.name is not None and has_id:
         return Refusal(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if state.name is not None:
-        return named_topic(image, state.name, names, ids)
+        return named_topic(image, state.name, wanted)
     if not has_id:
         return Refusal(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-    if ids[state.topic_id] > 1:
+    if wanted.ids[state.topic_id] > 1:
         return Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
     topic = image.topics.by_id.get(state.topic_id)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    if topic.name in names:
-        return twice()
     return topic
 
 
-def named_topic(image: MetadataImage, name: str, names: Counter[str], ids: Counter[bytes]) -> Topic | Refusal:
-    if names[name] > 1:
+def named_topic(image: MetadataImage, name: str, wanted: Wanted) -> Topic | Refusal:
+    if wanted.names[name] > 1:
         return Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     topic = image.topics.by_name(name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    return twice() if topic.id in ids else topic
-
-
-def twice() -> Refusal:
-    return Refusal(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+    return TWICE if topic.id in wanted.ids else topic

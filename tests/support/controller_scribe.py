@@ -1,0 +1,298 @@
+"""Runs the commands of a controller's transcript and writes down its records and replies.
+
+> register 1 rack=a                  a broker registers (again, with another incarnation)
+> heartbeat 1 [fence|shutdown|behind]
+> wait 9000                          time passes, and the controller is asked what it brings
+> create NAME partitions=3 factor=2 [assign=1,2;2,3] [config=retention.ms:5] [validate]
+> delete NAME...   > delete-id NAME...   > grow NAME 5 [assign=1;2] [validate]
+> set topic:NAME retention.ms=5   > unset topic:NAME retention.ms
+> append|subtract topic:NAME cleanup.policy=compact   > replace topic:NAME [retention.ms=5]
+> producer-ids 1
+> failover                           a new controller takes over, with the log as it is
+> topics   > brokers                 the image
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+from kraft.controller.controller import Controller
+from kraft.controller.decision import Decision, Refusal
+from kraft.controller.settings import ControllerSettings
+from kraft.features import SUPPORTED_FEATURES
+from kraft.image.configs import ConfigResource, ResourceType
+from kraft.image.metadata_image import Provenance
+from kraft.image.replay import Replay
+from protocol.errors import ErrorCode
+from protocol.messages import alter_configs as replacing
+from protocol.messages import broker_registration
+from protocol.messages import create_partitions as growing
+from protocol.messages import create_topics as creating
+from protocol.messages import delete_topics as deleting
+from protocol.messages import incremental_alter_configs as incremental
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.records.metadata import FeatureLevelRecord, RegisterControllerRecord
+from protocol.schema import fields_of
+from tests.support.transcripts import Command
+
+DIRECTORY_OF = 1000
+"""Broker n keeps its replicas in the directory with this number plus n."""
+TOPIC_IDS = 2000
+"""The first topic has the id after this one."""
+LEFT_OUT = ("end_points", "features")
+"""What every registration says alike."""
+RESOURCES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
+
+
+class FewRules:
+    """Two settings: one number, one list."""
+
+    def refusal(
+        self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
+    ) -> Refusal | None:
+        for name, value in settings.items():
+            if name not in ("retention.ms", "cleanup.policy"):
+                return Refusal(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+            if name == "retention.ms" and not value.isdigit():
+                return Refusal(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {name}")
+        return None
+
+    def is_list(self, resource_type: int, name: str) -> bool:
+        return name == "cleanup.policy"
+
+    def default_of(self, resource: ConfigResource, name: str) -> str:
+        return "delete" if name == "cleanup.policy" else ""
+
+    def describe_topic(self, settings: Mapping[str, str]) -> Sequence[creating.CreatableTopicConfigs]:
+        return []
+
+
+class ControllerScribe:
+    """Every decision is appended at once; offsets are those a real log would have, and ids count from 1."""
+
+    def __init__(self, **settings: int | bool) -> None:
+        self.now_ms = 0
+        self.offset = 0
+        self.ids = TOPIC_IDS
+        self.replay = Replay()
+        self.settings = ControllerSettings(
+            cluster_id="cluster",
+            config_rules=FewRules(),
+            random=Random(7),
+            new_uuid=self.new_id,
+            metadata_max_idle_interval_ms=0,
+            **settings,  # type: ignore[arg-type]
+        )
+        self.controller = Controller(self.replay, self.settings, 0)
+        self.carried_out([*self.activation()])
+
+    def new_id(self) -> bytes:
+        self.ids += 1
+        return self.ids.to_bytes(16, "big")
+
+    def activation(self) -> list[Decision]:
+        bootstrap = [FeatureLevelRecord(name="metadata.version", feature_level=30)]
+        return self.controller.activate(
+            bootstrap, RegisterControllerRecord(controller_id=0, incarnation_id=bytes(16), zk_migration_ready=False)
+        )
+
+    def respond(self, command: Command) -> list[str]:
+        method = getattr(self, "do_" + command.name.replace("-", "_"))
+        return list(method(command))
+
+    def carried_out(self, decisions: Sequence[Decision]) -> Iterator[str]:
+        return iter([line for decision in decisions for line in self.carry_out(decision)])
+
+    def carry_out(self, decision: Decision) -> Iterator[str]:
+        if decision.records:
+            self.offset += len(decision.records)
+            self.controller.replay(decision.records, Provenance(self.offset, 1, self.now_ms), self.now_ms)
+        yield from (f"write {told(record)}" for record in decision.records)
+        if decision.reply is not None:
+            yield f"reply {told(decision.reply)}"
+
+    def ask(self, request: object) -> Iterator[str]:
+        return self.carry_out(self.controller.step(request, self.now_ms))
+
+    # Brokers
+
+    def do_register(self, command: Command) -> Iterator[str]:
+        broker_id = int(command.arguments[0])
+        yield from self.ask(
+            broker_registration.BrokerRegistrationRequest(
+                broker_id=broker_id,
+                cluster_id=command.options.get("cluster", "cluster"),
+                incarnation_id=command.int("incarnation", 1).to_bytes(16, "big"),
+                listeners=[broker_registration.Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=0)],
+                features=[
+                    broker_registration.Feature(
+                        name=name,
+                        min_supported_version=first,
+                        max_supported_version=command.int("metadata_version", last),
+                    )
+                    for name, (first, last) in SUPPORTED_FEATURES.items()
+                    if last > 0
+                ],
+                rack=command.options.get("rack"),
+                log_dirs=[number.to_bytes(16, "big") for number in directories(command, broker_id)],
+            )
+        )
+
+    def do_heartbeat(self, command: Command) -> Iterator[str]:
+        broker_id = int(command.arguments[0])
+        broker = self.controller.image.cluster.brokers.get(broker_id)
+        epoch = command.int("epoch", -1 if broker is None else broker.epoch)
+        wishes = command.arguments[1:]
+        yield from self.ask(
+            BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=epoch,
+                current_metadata_offset=-1 if "behind" in wishes else self.offset,
+                want_fence="fence" in wishes,
+                want_shut_down="shutdown" in wishes,
+            )
+        )
+
+    def do_wait(self, command: Command) -> Iterator[str]:
+        self.now_ms += int(command.arguments[0])
+        for decision in self.controller.tick(self.now_ms):
+            yield from self.carry_out(decision)
+
+    def do_failover(self, command: Command) -> Iterator[str]:
+        self.controller = Controller(self.replay, self.settings, self.now_ms)
+        return self.carried_out(self.activation())
+
+    def do_producer_ids(self, command: Command) -> Iterator[str]:
+        broker_id = int(command.arguments[0])
+        broker = self.controller.image.cluster.brokers.get(broker_id)
+        epoch = command.int("epoch", -1 if broker is None else broker.epoch)
+        return self.ask(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch))
+
+    # Topics
+
+    def do_create(self, command: Command) -> Iterator[str]:
+        names = [word for word in command.arguments if word != "validate"] or [""]
+        configs = dict(pair.split(":") for pair in command.options.get("config", "").split(",") if pair)
+        topics = [
+            creating.CreatableTopic(
+                name=name.replace("%20", " "),
+                num_partitions=command.int("partitions", -1),
+                replication_factor=command.int("factor", -1),
+                assignments=[
+                    creating.CreatableReplicaAssignment(partition_index=command.int("first", 0) + index, broker_ids=ids)
+                    for index, ids in enumerate(assignments(command) or [])
+                ],
+                configs=[creating.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+            )
+            for name in names
+        ]
+        return self.ask(creating.CreateTopicsRequest(topics=topics, validate_only="validate" in command.arguments))
+
+    def do_delete(self, command: Command) -> Iterator[str]:
+        states = [deleting.DeleteTopicState(name=name, topic_id=bytes(16)) for name in command.arguments]
+        states += [
+            deleting.DeleteTopicState(name=None, topic_id=int(number).to_bytes(16, "big"))
+            for number in command.options.get("id", "").split(",")
+            if number
+        ]
+        return self.ask(deleting.DeleteTopicsRequest(topics=states, timeout_ms=0))
+
+    def do_grow(self, command: Command) -> Iterator[str]:
+        name, count = command.arguments[:2]
+        chosen = assignments(command)
+        topic = growing.CreatePartitionsTopic(
+            name=name,
+            count=int(count),
+            assignments=None
+            if chosen is None
+            else [growing.CreatePartitionsAssignment(broker_ids=broker_ids) for broker_ids in chosen],
+        )
+        is_validation = "validate" in command.arguments
+        return self.ask(growing.CreatePartitionsRequest(topics=[topic], timeout_ms=0, validate_only=is_validation))
+
+    # Settings
+
+    def do_set(self, command: Command) -> Iterator[str]:
+        return self.change(command, 0)
+
+    def do_unset(self, command: Command) -> Iterator[str]:
+        return self.change(command, 1)
+
+    def do_append(self, command: Command) -> Iterator[str]:
+        return self.change(command, 2)
+
+    def do_subtract(self, command: Command) -> Iterator[str]:
+        return self.change(command, 3)
+
+    def change(self, command: Command, operation: int) -> Iterator[str]:
+        kind, name = command.arguments[0].split(":")
+        pairs = {**command.options, **dict.fromkeys(command.arguments[1:])}
+        resource = incremental.AlterConfigsResource(
+            resource_type=RESOURCES[kind],
+            resource_name=name,
+            configs=[
+                incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+                for key, value in pairs.items()
+            ],
+        )
+        return self.ask(incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+
+    def do_replace(self, command: Command) -> Iterator[str]:
+        kind, name = command.arguments[0].split(":")
+        resource = replacing.AlterConfigsResource(
+            resource_type=RESOURCES[kind],
+            resource_name=name,
+            configs=[replacing.AlterableConfig(name=key, value=value) for key, value in command.options.items()],
+        )
+        return self.ask(replacing.AlterConfigsRequest(resources=[resource], validate_only=False))
+
+    # The image
+
+    def do_topics(self, command: Command) -> Iterator[str]:
+        for topic, partition_id, partition in self.controller.image.topics.partitions():
+            yield (
+                f"{topic.name}-{partition_id} replicas={list(partition.replicas)} isr={list(partition.isr)}"
+                f" leader={partition.leader} leader_epoch={partition.leader_epoch} epoch={partition.partition_epoch}"
+            )
+
+    def do_brokers(self, command: Command) -> Iterator[str]:
+        for broker in self.controller.image.cluster.brokers.values():
+            shutdown = " in_controlled_shutdown" if broker.in_controlled_shutdown else ""
+            yield f"{broker.id} epoch={broker.epoch} {'fenced' if broker.fenced else 'unfenced'}{shutdown}"
+
+
+def directories(command: Command, broker_id: int) -> list[int]:
+    words = command.options.get("directories", str(DIRECTORY_OF + broker_id))
+    return [int(word) for word in words.split(",") if word]
+
+
+def assignments(command: Command) -> list[list[int]] | None:
+    text = command.options.get("assign")
+    if text is None:
+        return None
+    return [[int(broker_id) for broker_id in part.split(",") if broker_id] for part in text.split(";")]
+
+
+def told(value: object) -> str:
+    """A message or record without the fields that say nothing; ids as numbers."""
+    if isinstance(value, bytes):
+        return f"#{int.from_bytes(value, 'big')}"
+    if isinstance(value, list):
+        return f"[{', '.join(told(item) for item in value)}]"
+    if isinstance(value, (int, str)) or value is None:
+        return repr(value) if isinstance(value, str) else str(value)
+    name = type(value).__name__.removesuffix("Record").removesuffix("Response")
+    fields = []
+    for field in fields_of(type(value)):
+        content = getattr(value, field.name)
+        if (
+            field.name in LEFT_OUT
+            or content == field.default
+            or (content in (None, [], 0, "") and content is not False)
+        ):
+            continue
+        is_error = field.name == "error_code"
+        fields.append(f"{field.name}={ErrorCode(content).name if is_error else told(content)}")
+    return f"{name}({' '.join(fields)})"
