@@ -1,0 +1,88 @@
+"""The frame of a metadata record, and the version it is written in."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.features import SUPPORTED_FEATURES, record_version, refusal_of_feature
+from kraft.record_frame import decode_record, encode_record
+from protocol.primitives import MalformedMessage
+from protocol.records import metadata as records
+from tests.unit.kraft.image.images import everything, image_of, uuid
+
+
+@pytest.mark.parametrize("record", everything(), ids=lambda record: type(record).__name__)
+def test_every_record_comes_back(record: object) -> None:
+    assert decode_record(encode_record(record, record_version(record, 30))) == record
+
+
+def test_the_bytes_are_kafkas() -> None:
+    record = records.TopicRecord(name="a" * 2, topic_id=uuid(42))
+    frame = encode_record(record, 0)
+    assert frame[:3] == b"\x01\x02\x00", "frame version 1, type 2, version 0"
+    assert frame[3:] == b"\x03aa" + uuid(42) + b"\x00"
+
+
+def test_every_strict_prefix_is_refused() -> None:
+    frame = encode_record(image_of(everything()).cluster.brokers[1].record(), 4)
+    for size in range(len(frame)):
+        with pytest.raises(MalformedMessage):
+            decode_record(frame[:size])
+    with pytest.raises(MalformedMessage):
+        decode_record(frame + b"\x00")
+
+
+@pytest.mark.parametrize(
+    ("frame", "what"),
+    [
+        (b"\x00\x02\x00", "frame version 0"),
+        (b"\x01\x63\x00", "type 99"),
+        (b"\x01\x02\x07", "no version 7"),
+        (b"", "0 bytes"),
+    ],
+)
+def test_what_nobody_has_declared_is_refused(frame: bytes, what: str) -> None:
+    with pytest.raises(MalformedMessage, match=what):
+        decode_record(frame)
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_refused_or_read(data: bytes) -> None:
+    with suppress(MalformedMessage):
+        decode_record(data)
+
+
+def test_registrations_are_written_in_the_version_of_the_cluster() -> None:
+    registration = image_of(everything()).cluster.brokers[1].record()
+    assert [record_version(registration, version) for version in (25, 29, 30)] == [3, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("fields", "version"),
+    [
+        ({"fenced": 1}, 0),
+        ({"in_controlled_shutdown": 1}, 1),
+        ({"log_dirs": [uuid(1)]}, 2),
+        ({"cordoned_log_dirs": []}, 3),
+    ],
+)
+def test_a_registration_change_is_written_in_the_lowest_version_that_holds_it(
+    fields: dict[str, object], version: int
+) -> None:
+    change = records.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=2, **fields)  # type: ignore[arg-type]
+    assert record_version(change, 30) == version
+    assert decode_record(encode_record(change, version)) == change
+
+
+def test_features_are_refused_by_name_and_level() -> None:
+    assert refusal_of_feature("group.version", 0) is None
+    assert refusal_of_feature("metadata.version", 30) is None
+    assert refusal_of_feature("some.version", 0) is None
+    for name, level in (("group.version", 1), ("metadata.version", 24), ("metadata.version", 0), ("some.version", 1)):
+        refusal = refusal_of_feature(name, level)
+        assert refusal is not None and name in refusal and str(level) in refusal
+    assert SUPPORTED_FEATURES["metadata.version"].last == 30
