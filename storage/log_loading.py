@@ -191,6 +191,7 @@ def recover(
         request.now_ms,
         max(base_offset, request.recovery_point),
     )
+    epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the batches
     tail = TailRecovery(request.recovery_point, producers, epochs, request.report)
     for number, segment in enumerate(segments[slot:], slot + 1):
         is_whole = tail.recover(segment, request.now_ms)

@@ -20,10 +20,15 @@ class TimestampedOffset(NamedTuple):
 
 
 def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
-    """The first record at or past a timestamp, from the first segment that has one. May expand one batch."""
+    """The first record at or past a timestamp. May expand a batch or two.
+
+    DIVERGES: Kafka gives up where the first segment that is late enough has no such record past the log start.
+    """
     for segment in log.segments:
         if segment.largest_timestamp() >= timestamp:
-            return find_in_segment(segment, timestamp, log.log_start_offset)
+            found = find_in_segment(segment, timestamp, log.log_start_offset)
+            if found is not None:
+                return found
     return None
 
 

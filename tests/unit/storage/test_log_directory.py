@@ -1,0 +1,114 @@
+"""One log.dir with several partitions: opened, served, closed, opened again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.local_files import LocalFiles
+from storage.log_directory import LogDirectory
+from tests.support.simulation.disk import SimulatedDisk
+from tests.unit.storage.stories import NOW_MS, SMALL, append, read_all
+
+TOPIC_ID = bytes(range(1, 17))
+UNIQUE = "0123456789abcdef0123456789abcdef"
+
+
+def ignore(_: str) -> None:
+    """No progress is shown."""
+
+
+def load_all(directory: LogDirectory) -> None:
+    for found in directory.partitions():
+        directory.load(found.topic, found.partition, SMALL, NOW_MS, ignore)
+
+
+def test_a_directory_comes_back_with_its_partitions_and_offsets(tmp_path: Path) -> None:
+    path = str(tmp_path / "new" / "data")
+    directory = LogDirectory.open(LocalFiles(), path, ignore)
+    assert not directory.was_clean and directory.partitions() == []
+    for partition in range(3):
+        log = directory.create("orders", partition, TOPIC_ID, SMALL, NOW_MS)
+        for number in range(20 * partition):
+            append(log, str(number))
+    directory.logs["orders", 2].advance_log_start(9, 40)
+    assert directory.close(NOW_MS, 77, {key: log.end_offset for key, log in directory.logs.items()})
+
+    again = LogDirectory.open(LocalFiles(), path, ignore)
+    assert again.clean_broker_epoch == 77
+    assert again.high_watermarks == {("orders", 0): 0, ("orders", 1): 20, ("orders", 2): 40}
+    load_all(again)
+    assert {key: (log.log_start_offset, log.end_offset) for key, log in again.logs.items()} == {
+        ("orders", 0): (0, 0),
+        ("orders", 1): (0, 20),
+        ("orders", 2): (9, 40),
+    }
+    assert all(log.topic_id == TOPIC_ID for log in again.logs.values())
+    again.close(NOW_MS, 78)
+
+
+def test_only_one_process_serves_a_directory(tmp_path: Path) -> None:
+    fs = LocalFiles()
+    directory = LogDirectory.open(fs, str(tmp_path), ignore)
+    with pytest.raises(BlockingIOError):
+        LogDirectory.open(fs, str(tmp_path), ignore)
+    directory.close(NOW_MS, 1)
+    LogDirectory.open(fs, str(tmp_path), ignore).close(NOW_MS, 1)
+
+
+def test_a_clean_shutdown_counts_once(tmp_path: Path) -> None:
+    LogDirectory.open(LocalFiles(), str(tmp_path), ignore).close(NOW_MS, 1)
+    fs = LocalFiles()
+    first = LogDirectory.open(fs, str(tmp_path), ignore)
+    assert first.was_clean and not fs.exists(f"{tmp_path}/.kafka_cleanshutdown"), "a crash from now on is a crash"
+
+
+def test_a_deleted_partition_leaves_at_once_and_may_be_made_anew(tmp_path: Path) -> None:
+    fs = LocalFiles()
+    directory = LogDirectory.open(fs, str(tmp_path), ignore)
+    append(directory.create("orders", 0, TOPIC_ID, SMALL, NOW_MS), "old")
+    removed = directory.delete("orders", 0, UNIQUE)
+    assert removed == f"{tmp_path}/orders-0.{UNIQUE}-delete" and fs.exists(removed)
+    assert directory.partitions() == [] and directory.directories_to_remove() == [removed]
+    anew = directory.create("orders", 0, TOPIC_ID[::-1], SMALL, NOW_MS)
+    assert read_all(anew) == {} and append(anew, "new") == 0
+    fs.remove_tree(removed)
+    assert directory.directories_to_remove() == []
+
+
+def test_a_stray_partition_is_kept_and_not_served(tmp_path: Path) -> None:
+    directory = LogDirectory.open(LocalFiles(), str(tmp_path), ignore)
+    append(directory.create("orders", 0, TOPIC_ID, SMALL, NOW_MS), "whose?")
+    directory.set_aside("orders", 0, UNIQUE, "-stray")
+    assert directory.partitions() == [] and directory.directories_to_remove() == []
+    assert [found.topic for found in directory.partitions("-stray")] == ["orders"]
+
+
+def test_the_metadata_log_is_not_among_the_partitions(tmp_path: Path) -> None:
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "t-0").mkdir()
+    directory = LogDirectory.open(LocalFiles(), str(tmp_path), ignore)
+    assert [found.topic for found in directory.partitions()] == ["t"]
+
+
+def test_a_damaged_checkpoint_is_reported_and_not_used(tmp_path: Path) -> None:
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n5\n")
+    reports: list[str] = []
+    directory = LogDirectory.open(LocalFiles(), str(tmp_path), reports.append)
+    assert len(reports) == 1 and "recovery-point" in reports[0]
+    directory.close(NOW_MS, 1)
+
+
+def test_a_log_that_failed_makes_the_end_unclean() -> None:
+    disk = SimulatedDisk()
+    directory = LogDirectory.open(disk, "/data", ignore)
+    good, bad = (directory.create("t", partition, TOPIC_ID, SMALL, NOW_MS) for partition in range(2))
+    append(good, "a")
+    append(bad, "a")
+    bad.fail(OSError(5, "Input/output error"))
+    assert not directory.close(NOW_MS, 3)
+    assert not disk.exists("/data/.kafka_cleanshutdown")
+    again = LogDirectory.open(disk, "/data", ignore)
+    load_all(again)
+    assert [log.end_offset for log in again.logs.values()] == [1, 1]
