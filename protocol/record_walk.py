@@ -51,8 +51,8 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64) -> tuple[int, i
     window = bytes(buffer[base : min(base + WINDOW_SIZE, end)])
     limit: i64 = len(window)
     at: i64 = 0  # where we are in the window
-    index: i64 = 0
-    while index < count:
+    index: i64
+    for index in range(count):
         if at + VARINT_SIZE_MAX > limit and base + limit < end:
             base += at
             window = bytes(buffer[base : min(base + WINDOW_SIZE, end)])
@@ -64,15 +64,8 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64) -> tuple[int, i
             size, at = read_raw_varint(window, at - 1)
         record_end: i64 = at + ((size >> 1) ^ -(size & 1))
         if record_end > limit:
-            base += at
             size = record_end - at
-            if base + size > end:
-                raise MalformedMessage(f"record {index} of {size} bytes goes past the end of its batch")
-            if size > WINDOW_SIZE:
-                window = without_contents(buffer, base, base + size)
-                base += size - len(window)
-            else:
-                window = bytes(buffer[base : min(base + WINDOW_SIZE, end)])
+            window, base = window_of_record(buffer, base + at, size, end)
             limit = len(window)
             record_end = min(size, limit)
             at = 0
@@ -117,7 +110,6 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64) -> tuple[int, i
             at = skip_headers(window, at - 1)
         if at != record_end:
             raise MalformedMessage(f"record {index} is not as long as it says")
-        index += 1
     if base + at != end:
         raise MalformedMessage(f"{end - base - at} bytes after the {count} records of the batch")
     return flags, low, high
@@ -175,6 +167,16 @@ def read_raw_varlong(window: bytes, at: i64) -> tuple[i64, i64]:
             return value, at
         shift += 7
     raise MalformedMessage("varlong exceeds 64 bits")
+
+
+def window_of_record(buffer: BytesLike, position: i64, size: i64, end: i64) -> tuple[bytes, i64]:
+    """A window that holds the whole record at `position`, and where it begins; without the contents if it is large."""
+    if position + size > end:
+        raise MalformedMessage(f"a record of {size} bytes goes past the end of its batch")
+    if size > WINDOW_SIZE:
+        framing = without_contents(buffer, position, position + size)
+        return framing, position + size - len(framing)
+    return bytes(buffer[position : min(position + WINDOW_SIZE, end)]), position
 
 
 def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
