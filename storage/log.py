@@ -228,6 +228,10 @@ class Log:
 
     # Taking away
 
+    def lower_recovery_point(self, offset: int) -> None:
+        """Before a truncation: the owner makes the lowered point durable first."""
+        self.recovery_point = min(self.recovery_point, offset)
+
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """See `log_truncation.truncate_to`."""
         return log_truncation.truncate_to(self, offset, now_ms)

@@ -78,6 +78,7 @@ class TailRecovery:
         self.epochs = epochs
         self.report = report
         self.next_offset = 0
+        self.last_epoch = epochs.latest_epoch
 
     def recover(self, segment: Segment, now_ms: int) -> bool:
         """Recover one segment; False where it was cut, so that all later segments must go. Raises `CorruptLog`."""
@@ -156,6 +157,10 @@ class TailRecovery:
     def _refuse_disorder(self, header: BatchHeader, position: int) -> None:
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             raise DamagedBatch(position, f"offset {header.base_offset} after {self.next_offset - 1}")
+        if header.partition_leader_epoch < self.last_epoch and self.next_offset >= self.recovery_point:
+            # A segment that a truncation had unlinked, and the crash brought back behind what was appended since.
+            raise DamagedBatch(position, f"leader epoch {header.partition_leader_epoch} after {self.last_epoch}")
+        self.last_epoch = header.partition_leader_epoch
 
     def _take(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
         self.next_offset = header.next_offset

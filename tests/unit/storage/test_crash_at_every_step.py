@@ -10,7 +10,7 @@ from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from tests.support.simulation.disk import SimulatedCrash, SimulatedDisk
-from tests.unit.storage.stories import NOW_MS, batch, read_all
+from tests.unit.storage.stories import NOW_MS, append, batch, read_all
 
 ROOT = "/data"
 TOPIC_ID = bytes(range(16))
@@ -107,6 +107,53 @@ def check_recovered(disk: SimulatedDisk, promise: Promise, where: str) -> None:
     directory, log = open_directory(disk, reports)
     assert directory.clean_broker_epoch == 6 and log.end_offset == len(after_crash.taken), where
     assert read_all(log) == {**records, log.end_offset - 1: after_crash.taken[-1]}, where
+
+
+def diverge(disk: SimulatedDisk, promise: Promise) -> None:
+    """A replica whose tail another leader never had: truncated, then filled with what that leader has."""
+    directory, log = open_directory(disk, [])
+    for number in range(30):
+        append(log, f"old {number}", leader_epoch=1)
+    log.flush(NOW_MS)
+    directory.checkpoint().run()
+    promise.synced_end_offset = DIVERGENCE
+    log.lower_recovery_point(DIVERGENCE)
+    directory.checkpoint().run()
+    log.truncate_to(DIVERGENCE, NOW_MS)
+    for number in range(DIVERGENCE, 40):
+        append(log, f"new {number}", leader_epoch=2)
+        if number % 9 == 0:
+            log.flush(NOW_MS)
+            promise.taken = [f"new {offset}" for offset in range(DIVERGENCE, number + 1)]
+            promise.synced_end_offset = number + 1
+            directory.checkpoint().run()
+
+
+DIVERGENCE = 13
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_power_cut_around_a_truncation_never_mixes_two_histories(seed: int) -> None:
+    disk = SimulatedDisk()
+    diverge(disk, Promise())
+    old = {offset: f"old {offset}" for offset in range(30)}
+    new = {offset: f"{'old' if offset < DIVERGENCE else 'new'} {offset}" for offset in range(40)}
+    for step in range(30, disk.steps + 1):
+        disk = SimulatedDisk(seed=f"{seed}/{step}")
+        disk.crash_at_step = step
+        promise = Promise()
+        with pytest.raises(SimulatedCrash):
+            diverge(disk, promise)
+        disk.crash()
+        reports: list[str] = []
+        _, log = open_directory(disk, reports)
+        records = read_all(log)
+        assert sorted(records) == list(range(log.end_offset)) and log.end_offset >= promise.synced_end_offset
+        of_old = {offset: value for offset, value in old.items() if offset < log.end_offset}
+        of_new = {offset: value for offset, value in new.items() if offset < log.end_offset}
+        assert records in (of_old, of_new), (seed, step, reports)
+        if promise.taken:
+            assert records == of_new, (seed, step, reports)
 
 
 def test_a_clean_end_needs_no_recovery() -> None:
