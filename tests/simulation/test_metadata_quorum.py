@@ -1,0 +1,216 @@
+"""A quorum of one whose power is cut at every step of its disk: what was answered stays, and epochs only grow."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
+
+from broker.config.config import Config
+from broker.quorum import Quorum
+from broker.settings import Settings
+from broker.storage_format import format_directories
+from kraft.features import SUPPORTED_FEATURES
+from kraft.image.metadata_image import MetadataDelta, MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from storage.meta_properties import read_meta_properties
+from tests.support.simulation.world import Host, SimulatedEnvironment, World
+
+Response = TypeVar("Response")
+
+DATA = "/data"
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+LIVES_LIMIT_S = 60.0
+ENOUGH_TOPICS = 6
+PAUSE_S = 0.0003
+"""Between requests: less than a sync takes."""
+
+
+def config(*, standalone: bool) -> Config:
+    quorum = (
+        {"controller.quorum.bootstrap.servers": "h:9093"} if standalone else {"controller.quorum.voters": "1@h:9093"}
+    )
+    return Config.load(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": "PLAINTEXT://h:9092,CONTROLLER://h:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": DATA,
+            "metadata.log.max.record.bytes.between.snapshots": "400",
+            "metadata.max.retention.bytes": "1000",
+            **quorum,
+        }
+    )
+
+
+@dataclass
+class Story:
+    """What the outside world was told, over all lives."""
+
+    standalone: bool = True
+    created: dict[str, bytes] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
+    """Asked for and not answered: it may have happened or not."""
+    epochs: list[int] = field(default_factory=list)
+    producer_ids: list[int] = field(default_factory=list)
+    seen: dict[int, MetadataImage] = field(default_factory=dict)
+    """By end offset, every image that was published."""
+
+    async def live(self, environment: SimulatedEnvironment) -> None:
+        """One life: format where needed, lead, check what is remembered, change something, until enough was done."""
+        quorum = await self.start(environment)
+        self.check(quorum.image)
+        broker_epoch = await self.join(environment, quorum)
+        names = [f"topic-{len(self.epochs)}-{index}" for index in range(ENOUGH_TOPICS)]
+        await asyncio.gather(*(self.create_and_delete(quorum, index, name) for index, name in enumerate(names)))
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=broker_epoch)
+        ids = await ask(quorum, request, AllocateProducerIdsResponse)
+        assert ids.producer_id_start not in self.producer_ids, "a block is given once"
+        self.producer_ids.append(ids.producer_id_start)
+        await quorum.stop()
+
+    async def start(self, environment: SimulatedEnvironment) -> Quorum:
+        node = config(standalone=self.standalone)
+        await environment.offload(
+            lambda: format_directories(environment.fs, node, CLUSTER_ID, {}, True, self.standalone, environment.entropy)
+        )
+        properties = read_meta_properties(environment.fs, DATA)
+        assert properties is not None
+        quorum = Quorum(environment, node, properties, Settings(node))
+        quorum.subscribe(self.published)
+        await quorum.start()
+        assert quorum.leader_id == 1
+        assert not self.epochs or quorum.leader_epoch > self.epochs[-1], "each term is an epoch of its own"
+        self.epochs.append(quorum.leader_epoch)
+        return quorum
+
+    def published(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """What was committed once at an offset is what there is for ever."""
+        end_offset = image.provenance.end_offset
+        before = self.seen.setdefault(end_offset, image)
+        assert before.topics == image.topics and before.configs == image.configs
+
+    async def join(self, environment: SimulatedEnvironment, quorum: Quorum) -> int:
+        first, last = SUPPORTED_FEATURES["metadata.version"]
+        registered = await ask(
+            quorum,
+            BrokerRegistrationRequest(
+                broker_id=1,
+                cluster_id=CLUSTER_ID,
+                incarnation_id=environment.entropy(16),
+                features=[Feature(name="metadata.version", min_supported_version=first, max_supported_version=last)],
+                log_dirs=[environment.entropy(16)],
+            ),
+            BrokerRegistrationResponse,
+        )
+        assert registered.error_code == ErrorCode.NONE
+        beat = await ask(
+            quorum,
+            BrokerHeartbeatRequest(
+                broker_id=1,
+                broker_epoch=registered.broker_epoch,
+                current_metadata_offset=quorum.image.provenance.end_offset - 1,
+                want_fence=False,
+                want_shut_down=False,
+            ),
+            BrokerHeartbeatResponse,
+        )
+        assert not beat.is_fenced
+        return registered.broker_epoch
+
+    async def create_and_delete(self, quorum: Quorum, index: int, name: str) -> None:
+        """Several at once: what is appended during a sync must wait for the next one."""
+        await asyncio.sleep(index * PAUSE_S)
+        await self.create(quorum, name)
+        if index % 3 == 2:
+            await self.delete(quorum, name)
+
+    async def create(self, quorum: Quorum, name: str) -> None:
+        self.doubtful.add(name)
+        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)])
+        response = await ask(quorum, request, CreateTopicsResponse)
+        (topic,) = response.topics
+        assert topic.error_code == ErrorCode.NONE, topic
+        assert quorum.image.topics.by_name(name) is not None, "the image is there before the answer"
+        self.created[name] = topic.topic_id
+        self.doubtful.discard(name)
+
+    async def delete(self, quorum: Quorum, name: str) -> None:
+        self.doubtful.add(name)
+        state = DeleteTopicState(name=name, topic_id=bytes(16))
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=0)
+        response = await ask(quorum, request, DeleteTopicsResponse)
+        assert response.responses[0].error_code == ErrorCode.NONE
+        self.deleted.add(name)
+        self.doubtful.discard(name)
+
+    def check(self, image: MetadataImage) -> None:
+        for name, topic_id in self.created.items():
+            topic = image.topics.by_name(name)
+            if name in self.doubtful:
+                continue
+            if name in self.deleted:
+                assert topic is None, f"{name} was deleted and came back"
+            else:
+                assert topic is not None and topic.id == topic_id, f"{name} was created and is lost"
+        known = {*self.created, *self.doubtful}
+        assert {topic.name for topic in image.topics.by_id.values()} <= known
+
+
+async def ask(quorum: Quorum, request: object, kind: type[Response]) -> Response:
+    answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    quorum.submit(request, answer.set_result)
+    return await answer
+
+
+def run_lives(seed: str, story: Story, crash_steps: list[int | None]) -> Host:
+    """One life after the other, each crashed at its step of the disk where one is given."""
+    with World(seed) as world:
+        host = world.add_host("h")
+
+        async def lives() -> None:
+            for step in crash_steps:
+                host.disk.crash_at_step = None if step is None else host.disk.steps + step
+                host.boot(story.live)
+                while host.is_up:
+                    await asyncio.sleep(0.01)
+
+        world.run(lives(), limit_s=LIVES_LIMIT_S)
+        return host
+
+
+def steps_of_a_life(standalone: bool) -> int:
+    return run_lives("steps", Story(standalone), [None]).disk.steps
+
+
+def test_a_life_without_a_crash() -> None:
+    story = Story()
+    run_lives("calm", story, [None, None, None])
+    assert story.epochs == [1, 2, 3]
+    assert len(story.created) == 3 * ENOUGH_TOPICS and story.producer_ids == [0, 1000, 2000]
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+def test_the_power_is_cut_at_every_step_of_the_first_life(standalone: bool) -> None:
+    for step in range(1, steps_of_a_life(standalone) + 1):
+        story = Story(standalone)
+        run_lives(f"first/{step}", story, [step, None])
+        assert len(story.created) >= ENOUGH_TOPICS, f"the second life did all, after a cut at step {step}"
+
+
+def test_the_power_is_cut_again_and_again() -> None:
+    """Cuts of later lives find logs, snapshots and half-cleaned segments of the earlier ones."""
+    for seed in range(40):
+        story = Story()
+        run_lives(f"again/{seed}", story, [*((seed * 7 + life * 13) % 90 + 1 for life in range(5)), None])
+        assert len(story.created) >= ENOUGH_TOPICS
