@@ -64,11 +64,11 @@ CASES = {
 
 
 def microseconds(work: Callable[[], object]) -> float:
-    """The best of several runs: the machine is shared, the work is not random."""
+    """The best of many short runs: the machine is shared, the work is not random."""
     timer = Timer(work)
     number, _ = timer.autorange()
-    number = max(1, number // 4)
-    return min(timer.repeat(7, number)) / number * 1e6
+    number = max(1, number // 20)
+    return min(timer.repeat(60, number)) / number * 1e6
 
 
 def figures_of(data: bytes, walks: dict[str, ModuleType]) -> list[float]:
