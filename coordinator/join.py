@@ -16,13 +16,13 @@ from coordinator.rebalance import (
     rebalance_or_go_on,
     refuse_join,
 )
-from coordinator.records import new_group_change
+from coordinator.records import is_storable, new_group_change
 from coordinator.sessions import expect_new_member
 from coordinator.static_join import static_member_returns
 from coordinator.timers import TimerKind
 from coordinator.turn import Turn, write_refusal
 from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 KNOWN_MEMBER_VERSION = 4
 """From this version of JoinGroup on, a dynamic member is first told its id and has to come again with it."""
@@ -55,6 +55,14 @@ def join(turn: Turn, event: Join) -> None:
     if not request.group_id:
         refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
         return
+    if not all(map(is_storable, names_of(event))):
+        # DIVERGES: Apache says UNKNOWN_SERVER_ERROR, after an exception on the way to the log.
+        refuse(turn, event, ErrorCode.INVALID_REQUEST)
+        return
+    by_name: dict[str, JoinGroupRequestProtocol] = {}
+    for protocol in request.protocols:
+        by_name.setdefault(protocol.name, protocol)
+    request.protocols = list(by_name.values())
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
         refuse(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT)
         return
@@ -74,6 +82,18 @@ def join(turn: Turn, event: Join) -> None:
         join_with_id(turn, group, event)
     else:
         join_without_id(turn, group, event)
+
+
+def names_of(event: Join) -> list[str]:
+    """All that a join puts into the log as text."""
+    request = event.request
+    names = [protocol.name for protocol in request.protocols]
+    return [request.group_id, request.protocol_type, id_for(event), *names]
+
+
+def id_for(event: Join) -> str:
+    """The id of a member that needs one."""
+    return f"{event.request.group_instance_id or event.client_id}-{event.fresh_id}"
 
 
 def refuse(turn: Turn, event: Join, error: ErrorCode) -> None:
@@ -100,7 +120,7 @@ def make_room_for_nobody(turn: Turn, group: Group, event: Join) -> None:
 def join_without_id(turn: Turn, group: Group, event: Join) -> None:
     """Somebody new, or a static member that lost its memory."""
     request = event.request
-    member_id = f"{request.group_instance_id or event.client_id}-{event.fresh_id}"
+    member_id = id_for(event)
     if request.group_instance_id is not None:
         if request.group_instance_id in group.static_members:
             static_member_returns(turn, group, event, member_id)

@@ -7,7 +7,7 @@ from functools import partial
 from coordinator.events import CommitOffsets
 from coordinator.group import Group
 from coordinator.group_state import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE
-from coordinator.records import CommittedOffset, OffsetChange
+from coordinator.records import CommittedOffset, OffsetChange, is_storable
 from coordinator.sessions import expect_heartbeat
 from coordinator.turn import WRITE_REFUSALS, ReplyWhenCommitted, Turn
 from protocol.errors import ErrorCode
@@ -52,6 +52,8 @@ def commit_offsets(turn: Turn, event: CommitOffsets) -> None:
 
 def refusal_of(group: Group | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
     generation = request.generation_id_or_member_epoch
+    if not is_storable(request.group_id):
+        return ErrorCode.INVALID_GROUP_ID
     if group is None:
         if generation < 0:
             return ErrorCode.NONE

@@ -33,6 +33,7 @@ OFFSET_VERSION_WITH_EXPIRY = 1
 GROUP_VERSION = 3
 
 NO_TIMESTAMP = -1
+TEXT_SIZE_MAX = 0x7FFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,11 @@ def new_group_change(group: Group) -> GroupChange:
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=changed_ms
     )
     return GroupChange(group.group_id, value)
+
+
+def is_storable(text: str) -> bool:
+    """Whether a record can hold the text: its size is an int16, in a request it may be more."""
+    return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX
 
 
 def type_prefix(number: int) -> bytes:
