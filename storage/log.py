@@ -326,8 +326,12 @@ class Log:
             raise
         self.flushed(work, now_ms)
 
-    def close(self, now_ms: int, *, clean: bool) -> None:
-        """Clean: write everything out and leave a directory that needs no recovery. Raises OSError."""
+    def close(self, now_ms: int, *, clean: bool, syncs_parent: bool = True) -> None:
+        """Clean: write everything out and leave a directory that needs no recovery. Raises OSError.
+
+        Without `syncs_parent` the owner makes the name of the directory durable, once for all its logs.
+        """
+        self._parent_is_dirty = self._parent_is_dirty and syncs_parent
         if clean and self.failure is None:
             self.active.seal()
             if self.snapshots.write(self.producers):

@@ -202,7 +202,7 @@ class LogDirectory:
         """Write everything out and unlock; whether the next start may believe the files. Blocks for the syncs."""
         try:
             for log in self.logs.values():
-                log.close(now_ms, clean=True)
+                log.close(now_ms, clean=True, syncs_parent=False)
             is_clean = all(log.failure is None for log in self.logs.values())
             self.checkpoint(high_watermarks).run()
             if is_clean:

@@ -248,9 +248,16 @@ class Segment:
     def files_to_sync(self) -> list[OpenFile]:
         """The open files, with the indexes written out: what a flush must make durable."""
         self.write_indexes()
-        files = [self.open_file(), self.offset_index.entries.open_file(), self.time_index.entries.open_file()]
-        transactions = self.transaction_index.open_file()
-        return [*files, transactions] if transactions else files
+        files = [self.open_file()]
+        for entries in (self.offset_index.entries, self.time_index.entries):
+            if entries.is_unsynced:
+                files.append(entries.open_file())
+                entries.is_unsynced = False
+        if self.transaction_index.is_unsynced:
+            transactions = self.transaction_index.open_file()
+            files += [transactions] if transactions else []
+            self.transaction_index.is_unsynced = False
+        return files
 
     def existing_suffixes(self) -> list[str]:
         return [suffix for suffix in SEGMENT_SUFFIXES if self._fs.exists(self.path(suffix))]

@@ -28,7 +28,17 @@ Entry = tuple[int, ...]
 
 
 class SparseIndex:
-    __slots__ = ("_count", "_entry", "_fs", "_open_file", "_path", "_read_only", "_recent", "_written_count")
+    __slots__ = (
+        "_count",
+        "_entry",
+        "_fs",
+        "_open_file",
+        "_path",
+        "_read_only",
+        "_recent",
+        "_written_count",
+        "is_unsynced",
+    )
 
     def __init__(self, fs: FileSystem, path: str, entry: Struct, *, read_only: bool = False) -> None:
         self._fs = fs
@@ -37,6 +47,8 @@ class SparseIndex:
         self._read_only = read_only
         self._open_file: OpenFile | None = None
         self._count = -1  # not looked at yet
+        self.is_unsynced = False
+        """The file was changed since the owner last synced it."""
         self._written_count = 0
         self._recent: list[Entry] = []  # the last entries; those from `_written_count` on are not in the file
 
@@ -104,6 +116,7 @@ class SparseIndex:
         self._count = kept_count
         if kept_count < self._written_count:
             self._written_count = kept_count
+            self.is_unsynced = True
             self.file().truncate(kept_count * self._entry.size)
 
     def clear(self) -> None:
@@ -112,6 +125,7 @@ class SparseIndex:
             return
         self._recent.clear()
         self._count = self._written_count = 0
+        self.is_unsynced = True
         self.file().truncate(0)
 
     def write_pending(self) -> None:
@@ -122,6 +136,7 @@ class SparseIndex:
         pack = self._entry.pack
         self._writable_file().append([b"".join([pack(*entry) for entry in self._recent[-pending_count:]])])
         self._written_count = self._count
+        self.is_unsynced = True
         if len(self._recent) > 2 * PENDING_COUNT_MAX:
             del self._recent[:-PENDING_COUNT_MAX]
 

@@ -28,13 +28,15 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Small (one entry for each abort), so it is read whole when first asked."""
 
-    __slots__ = ("_entries", "_fs", "_open_file", "_path")
+    __slots__ = ("_entries", "_fs", "_open_file", "_path", "is_unsynced")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self._path = path
         self._open_file: OpenFile | None = None
         self._entries: list[AbortedTransaction] | None = None
+        self.is_unsynced = False
+        """The file was changed since the owner last synced it."""
 
     def entries(self) -> list[AbortedTransaction]:
         if self._entries is None:
@@ -48,6 +50,7 @@ class TransactionIndex:
         )
         if self._open_file is None:
             self._open_file = OpenFile(self._fs.open(self._path, create=True))
+        self.is_unsynced = True
         self._open_file.file.append([ENTRY.pack(VERSION, *aborted)])
         entries.append(aborted)
 
@@ -68,12 +71,14 @@ class TransactionIndex:
             del entries[kept_count:]
             open_file = self.open_file()
             assert open_file is not None
+            self.is_unsynced = True
             open_file.file.truncate(kept_count * ENTRY.size)
 
     def clear(self) -> None:
         self._entries = []
         open_file = self.open_file()
         if open_file is not None:
+            self.is_unsynced = True
             open_file.file.truncate(0)
 
     def open_file(self) -> OpenFile | None:
