@@ -47,7 +47,13 @@ def brokers(choice: str, directory: Path, ports: Ports, toolchain: Toolchain) ->
     if choice in ("moldau", "both"):
         chosen.append(Moldau(directory / "moldau", ports.pair()))
     if choice in ("apache", "both"):
-        chosen.append(Apache(directory / "apache", ports.pair(), toolchain))
+        try:
+            toolchain.java()
+            toolchain.jars()
+        except Missing as missing:
+            say(f"Apache Kafka is not run, what it answered when last recorded stands for it: {missing}")
+        else:
+            chosen.append(Apache(directory / "apache", ports.pair(), toolchain))
     return chosen
 
 
@@ -100,8 +106,10 @@ def run(options: argparse.Namespace, plan: Plan, directory: Path) -> int:
     try:
         for broker in brokers("moldau" if options.bounded else options.broker, directory, ports, toolchain):
             outcomes[broker.name] = observe(broker, plan, toolchain, directory, options.side_by_side)
-    except (Missing, Failed) as failed:
+    except Failed as failed:
         say(f"no broker: {failed}")
+        return 2
+    if not outcomes:
         return 2
     exchanges = [scenario for scenario in plan.directories if scenario.side in outcomes]
     for name, cells in run_directories(exchanges, toolchain, ports, directory, report=say).items():

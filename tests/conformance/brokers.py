@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from tests.conformance.outcome import Failed
@@ -48,10 +49,14 @@ group.min.session.timeout.ms=1000
 
 
 class Ports:
-    """Free ports in pairs, below the range from which the system takes the ports of outgoing connections."""
+    """Free ports in pairs, below the range from which the system takes the ports of outgoing connections.
+
+    Each process begins elsewhere in the range, so that two runs at a time do not meet.
+    """
 
     def __init__(self, first: int = 21_000, end: int = 22_000) -> None:
-        self._candidates: Iterator[int] = iter(range(first, end, 2))
+        start = first + os.getpid() * 20 % (end - first)
+        self._candidates: Iterator[int] = chain(range(start, end, 2), range(first, start, 2))
         self._lock = threading.Lock()
 
     def pair(self) -> int:
@@ -104,6 +109,9 @@ class Broker:
             if time.monotonic() > deadline:
                 raise Failed(f"{self.name} has not opened its port: {self.last_lines()}")
             time.sleep(0.05)
+        time.sleep(0.2)
+        if self._process.poll() is not None:
+            raise Failed(f"{self.name} ended at start, its port is another's: {self.last_lines()}")
 
     def stop(self) -> int:
         """SIGTERM, and the status with which the process ended; killed after 60 s."""
@@ -168,4 +176,3 @@ class Running:
 
 CLUSTER_ID = "bW9sZGF1LWNvbmZvcm1hbg"
 MOLDAU = (sys.executable, "-m", "broker.cli")
-ENVIRONMENT = dict(os.environ)

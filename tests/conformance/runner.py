@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +47,10 @@ def line_of(broker: str, client: str, scenario: str, outcome: Outcome) -> str:
 class Column:
     """One client against one broker; a driver that died or hangs is started anew for the next scenario."""
 
-    def __init__(self, kind: ClientKind, broker: Broker | Running, toolchain: Toolchain, logs: Path) -> None:
+    def __init__(
+        self, kind: ClientKind, broker: Broker | Running, toolchain: Toolchain, logs: Path, stopping: threading.Event
+    ) -> None:
+        self._stopping = stopping
         self._kind = kind
         self._broker = broker
         self._toolchain = toolchain
@@ -56,6 +60,8 @@ class Column:
     def run(self, scenarios: Sequence[Scenario], report: Report) -> dict[Cell, Outcome]:
         outcomes: dict[Cell, Outcome] = {}
         for scenario in scenarios:
+            if self._stopping.is_set():
+                break
             outcome = settle(lambda scenario=scenario: self._facts(scenario))  # type: ignore[misc]
             outcomes[self._kind.name, scenario.name] = outcome
             report(line_of(self._broker.name, self._kind.name, scenario.name, outcome))
@@ -138,7 +144,12 @@ def run_clients(
     side_by_side: int,
     report: Report,
 ) -> dict[Cell, Outcome]:
-    columns = [Column(kind, broker, toolchain, logs) for kind in kinds]
+    stopping = threading.Event()
+    columns = [Column(kind, broker, toolchain, logs, stopping) for kind in kinds]
     with ThreadPoolExecutor(side_by_side) as pool:
-        results = list(pool.map(lambda column: column.run(scenarios, report), columns))
+        try:
+            results = list(pool.map(lambda column: column.run(scenarios, report), columns))
+        except BaseException:
+            stopping.set()  # SIGTERM or Ctrl-C: the scenario at hand ends, the next does not begin
+            raise
     return {cell: outcome for result in results for cell, outcome in result.items()}

@@ -330,7 +330,7 @@ async function answer(line) {
   } catch (error) {
     if (error instanceof Unavailable) return { unavailable: error.message }
     const name = kafkaName(error)
-    if (name) return { refused: name, text: error.message }
+    if (name || error.name.startsWith('KafkaJS')) return { refused: name || error.name, text: error.message }
     return { crashed: `${error.name}: ${error.message}`, text: error.stack }
   }
 }
