@@ -1,7 +1,7 @@
 """Preparing the directories of a new node, as kafka-storage format does.
 
-Every directory gets meta.properties. The metadata directory also gets bootstrap.checkpoint, the first records of its
-log, and with --standalone (kraft.version 1) the snapshot 0-0, which holds the voters.
+Every directory gets meta.properties and bootstrap.checkpoint, the first records of the metadata log. With --standalone
+(kraft.version 1) the metadata directory also gets the snapshot 0-0, which holds the voters.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 
 from broker.config.config import Config
 from broker.metadata_log import DIRECTORY, write_batches
-from kraft.features import KRAFT_VERSION, LATEST_METADATA_VERSION, METADATA_VERSION, refusal_of_feature
+from kraft.features import (
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_NAMES,
+    refusal_of_feature,
+)
 from kraft.raft.control_records import QuorumDescription
 from kraft.raft.voters import Voter, Voters
 from kraft.snapshot.batches import snapshot_batches
@@ -46,7 +52,7 @@ def format_directories(
 ) -> list[str]:
     """Format what is not formatted yet; what was done, line by line. Raises `FormatError` and OSError. Blocks."""
     levels = levels_of(features, standalone)
-    directories = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
+    directories = list(dict.fromkeys((config.metadata_log_dir, *config.log_dirs)))
     formatted = [path for path in directories if is_formatted(fs, path, cluster_id, config.node_id)]
     if formatted and not ignore_formatted:
         raise FormatError(
@@ -60,13 +66,16 @@ def format_directories(
     for path in todo:
         make_durable_directory(fs, path)
         directory_id = new_directory_id(entropy)
-        kind = "log directory"
+        write_bootstrap(fs, path, levels, now_ms)
+        kind = "data directory"
         if path == config.metadata_log_dir:
             kind = "dynamic metadata voter directory" if levels[KRAFT_VERSION] else "metadata directory"
-            format_metadata(fs, config, directory_id, levels, now_ms)
+            if levels[KRAFT_VERSION]:
+                write_voters(fs, config, directory_id, levels, now_ms)
         # Last, because it is what makes a directory a formatted one.
         write_meta_properties(fs, path, MetaProperties(cluster_id, config.node_id, directory_id))
-        lines.append(f"Formatting {kind} {path} with metadata.version {levels[METADATA_VERSION]}.")
+        version = METADATA_VERSION_NAMES[levels[METADATA_VERSION]]
+        lines.append(f"Formatting {kind} {path} with metadata.version {version}.")
     return lines
 
 
@@ -106,34 +115,30 @@ def new_directory_id(entropy: Entropy) -> bytes:
             return directory_id
 
 
-def format_metadata(
-    fs: FileSystem, config: Config, directory_id: bytes, levels: Mapping[str, int], now_ms: int
-) -> None:
-    metadata_version = levels[METADATA_VERSION]
+def write_bootstrap(fs: FileSystem, path: str, levels: Mapping[str, int], now_ms: int) -> None:
     others = sorted(name for name, level in levels.items() if level and name not in (METADATA_VERSION, KRAFT_VERSION))
-    records = [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in (METADATA_VERSION, *others)]
-    write_batches(
-        fs,
-        f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}",
-        snapshot_batches(
-            records,
-            QuorumDescription(),
-            metadata_version=metadata_version,
-            epoch=0,
-            last_contained_ms=0,
-            now_ms=now_ms,
-        ),
+    batches = snapshot_batches(
+        [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in (METADATA_VERSION, *others)],
+        QuorumDescription(),
+        metadata_version=levels[METADATA_VERSION],
+        epoch=0,
+        last_contained_ms=0,
+        now_ms=now_ms,
     )
-    if levels[KRAFT_VERSION] == 0:
-        return
+    write_batches(fs, f"{path}/{BOOTSTRAP_CHECKPOINT}", batches)
+
+
+def write_voters(fs: FileSystem, config: Config, directory_id: bytes, levels: Mapping[str, int], now_ms: int) -> None:
     listeners = tuple((each.name, (each.host, each.port)) for each in config.advertised_controller_listeners)
-    quorum = QuorumDescription(levels[KRAFT_VERSION], Voters.of([Voter(config.node_id, directory_id, listeners)]))
+    voters = Voters.of([Voter(config.node_id, directory_id, listeners)])
     directory = f"{config.metadata_log_dir}/{DIRECTORY}"
     make_durable_directory(fs, directory)
-    write_batches(
-        fs,
-        f"{directory}/{SnapshotId(0, 0).file_name}",
-        snapshot_batches(
-            (), quorum, metadata_version=metadata_version, epoch=0, last_contained_ms=now_ms, now_ms=now_ms
-        ),
+    batches = snapshot_batches(
+        (),
+        QuorumDescription(levels[KRAFT_VERSION], voters),
+        metadata_version=levels[METADATA_VERSION],
+        epoch=0,
+        last_contained_ms=now_ms,
+        now_ms=now_ms,
     )
+    write_batches(fs, f"{directory}/{SnapshotId(0, 0).file_name}", batches)

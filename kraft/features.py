@@ -31,8 +31,16 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     "streams.version": SupportedRange(0, 0),
     "eligible.leader.replicas.version": SupportedRange(0, 0),
 }
-"""Level 0 is a feature that is off. 25 is 4.0-IV3, 30 is 4.3-IV0."""
+"""Level 0 is a feature that is off."""
 
+METADATA_VERSION_NAMES: Final = {
+    25: "4.0-IV3",
+    26: "4.1-IV0",
+    27: "4.1-IV1",
+    28: "4.2-IV0",
+    29: "4.2-IV1",
+    30: "4.3-IV0",
+}
 LATEST_METADATA_VERSION: Final = SUPPORTED_FEATURES[METADATA_VERSION].last
 CORDONED_LOG_DIRS_VERSION: Final = 30
 """The metadata version from which registrations name the directories that take no new replicas."""
