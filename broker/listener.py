@@ -45,7 +45,7 @@ class Listener:
         self._sweep: asyncio.TimerHandle | None = None
 
     async def bind(self) -> None:
-        """Listen, not yet accepting: clients may connect and are answered once `accept` is called."""
+        """Take the address; clients are refused until `accept`."""
         self._server = await self.broker.loop.create_server(
             lambda: Connection(self), self.host, self.port, backlog=512, start_serving=False, reuse_address=True
         )
