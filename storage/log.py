@@ -8,7 +8,7 @@ from operator import attrgetter
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
 from protocol.record_validation import PRODUCE_VERSION_OF_ZSTD
-from storage import log_append, log_read, log_truncation, timestamp_lookup
+from storage import log_append, log_follow, log_read, log_truncation, timestamp_lookup
 from storage.append_result import AppendOrigin, AppendResult
 from storage.disk_errors import NO_SPACE
 from storage.files import FileSystem
@@ -143,17 +143,18 @@ class Log:
         return log_append.append_internal(self, records, leader_epoch, now_ms, origin)
 
     def append_as_follower(self, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
-        """See `log_append.append_as_follower`."""
-        return log_append.append_as_follower(self, records, leader_epoch, now_ms)
+        """See `log_follow.append_as_follower`."""
+        return log_follow.append_as_follower(self, records, leader_epoch, now_ms)
 
-    def roll(self, now_ms: int) -> Segment:
-        """Open a new segment at the end. Raises OSError with the log as it was."""
-        if not self.active.size and self.active.base_offset == self.end_offset:
+    def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
+        """Open a new segment at the end, or where the next batch is to begin. Raises OSError with the log as it was."""
+        base_offset = max(base_offset, self.end_offset)
+        if not self.active.size and self.active.base_offset == base_offset:
             return self.active
         self.active.seal()
         self.snapshots.write(self.producers)
         self._directory_is_dirty = True
-        segment = Segment.create(self.fs, self.directory, self.end_offset, self.config, now_ms)
+        segment = Segment.create(self.fs, self.directory, base_offset, self.config, now_ms)
         self.segments.append(segment)
         self.active = segment
         self.boundaries.clear()

@@ -1,4 +1,4 @@
-"""Taking batches into a log: what is checked, what is assigned, what is remembered."""
+"""Taking batches into a leader's log: what is checked, what is assigned, what is remembered."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def store(
     last_offset = base_offset + header.last_offset_delta
     segment = log.active
     if segment.must_roll(size, last_offset, header.max_timestamp, now_ms, log.config):
-        segment = log.roll(now_ms)
+        segment = log.roll(now_ms, base_offset)
     segment.append(buffers, size, last_offset, header.max_timestamp)
     take_note(log, header, base_offset, leader_epoch, marker)
 
@@ -133,41 +133,6 @@ def take_note(
             if completed is not None and completed.is_aborted:
                 log.active.transaction_index.append(producers.aborted(completed))
     producers.map_end_offset = end_offset
-
-
-def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
-    """Write batches as the leader stored them, offsets and epochs kept. A batch cut short at the end is left out.
-
-    OFFSET_OUT_OF_RANGE where the first batch does not begin at or past the end of the log, CORRUPT_MESSAGE where one is
-    damaged: what came before it stays.
-    """
-    if log.failure is not None:
-        return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
-    view = memoryview(records)
-    first_offset, end_offset = -1, log.end_offset
-    try:
-        for position, header in BatchIterator(records, 0, len(records)):
-            if header.partition_leader_epoch > leader_epoch:
-                break  # of a leader we do not know yet: the next fetch brings it again
-            batch = view[position : position + header.size]
-            if not crc_is_valid(records, position, header) or header.last_offset_delta < 0:
-                return refuse(log, ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged")
-            if header.base_offset < log.end_offset:
-                return refuse(
-                    log, ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} before {log.end_offset}"
-                )
-            marker = (
-                read_transaction_marker(batch) if header.attributes & CONTROL_BIT and header.has_producer_id else None
-            )
-            end_offset = log.end_offset
-            if first_offset < 0:
-                first_offset = header.base_offset
-            store(log, header, [batch], header.base_offset, header.partition_leader_epoch, now_ms, marker)
-    except MalformedMessage as malformed:
-        return refuse(log, ErrorCode.CORRUPT_MESSAGE, str(malformed))
-    except OSError as error:
-        return refuse_disk(log, error, end_offset)
-    return AppendResult(NONE, first_offset, log.end_offset - 1, NO_TIME, log.log_start_offset)
 
 
 # Refusals

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
+from protocol.primitives import MalformedMessage
 from storage.open_file import FileSlice
 from storage.segment import Segment
 
@@ -58,8 +59,19 @@ class Boundaries:
 def read(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool) -> LogRead | ErrorCode:
     """Up to `size_max` bytes of batches from the one that holds an offset, of one segment, before `end_offset`.
 
-    With `at_least_one` the first batch comes whole even where it is larger. OFFSET_OUT_OF_RANGE outside of the log.
+    With `at_least_one` the first batch comes whole even where it is larger. OFFSET_OUT_OF_RANGE outside of the log,
+    KAFKA_STORAGE_ERROR where the disk refuses (the log failed), CORRUPT_MESSAGE where no batch is found in its place.
     """
+    try:
+        return find(log, offset, size_max, end_offset, at_least_one)
+    except OSError as error:
+        log.fail(error)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    except MalformedMessage:
+        return ErrorCode.CORRUPT_MESSAGE
+
+
+def find(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool) -> LogRead | ErrorCode:
     if not log.log_start_offset <= offset <= log.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if offset >= end_offset:

@@ -106,6 +106,15 @@ class Segment:
         self.size = position + size
         self.note_appended(position, size, last_offset, max_timestamp)
 
+    def append_run(self, run: BytesLike, batches: Sequence[tuple[int, int, int]]) -> None:
+        """Write several batches in one call; of each (size, last offset, max timestamp). Raises OSError as `append`."""
+        position = self.size
+        (self._open_file or self.open_file()).file.append([run])
+        self.size = position + len(run)
+        for size, last_offset, max_timestamp in batches:
+            self.note_appended(position, size, last_offset, max_timestamp)
+            position += size
+
     def note_appended(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Account for a batch that lies in the file: timestamps, and an index entry every so many bytes."""
         if not self._timestamps_loaded:

@@ -20,7 +20,7 @@ class TimestampedOffset(NamedTuple):
 
 
 def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
-    """The first record at or past a timestamp. May expand a batch or two.
+    """The first record at or past a timestamp. May expand a batch or two. Raises OSError and `MalformedMessage`.
 
     DIVERGES: Kafka gives up where the first segment that is late enough has no such record past the log start.
     """
@@ -44,7 +44,7 @@ def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> Time
 
 
 def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
-    """The first record with the largest timestamp; None where no record has one."""
+    """The first record with the largest timestamp; None where no record has one. Raises as the other."""
     for segment in log.segments:
         segment.load_timestamps()
     latest = max(log.segments, key=lambda segment: segment.max_timestamp)

@@ -107,6 +107,26 @@ def test_an_error_while_rolling_ends_the_log_and_loses_nothing() -> None:
             assert read_all(again) == {n: f"value {n}" for n in range(taken)}
 
 
+def test_a_read_error_is_told_and_ends_the_log() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(30):
+        append(log, f"value {number}")
+    refuse_next(disk, Operation.READ)
+    assert log.read(3, 100, end_offset=30, at_least_one=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.failure is not None
+
+
+def test_a_place_without_a_batch_is_told() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(30):
+        append(log, f"value {number}")
+    disk.open(f"/d/t-0/{0:020d}.log").pwrite(bytes(500), 100)
+    assert log.read(3, 100, end_offset=30, at_least_one=True) is ErrorCode.CORRUPT_MESSAGE
+    assert read_all(open_log(disk, "/d/t-0")) == {0: "value 0"}, "after a crash without a recovery point it is cut"
+
+
 def test_a_log_on_a_broken_directory_fails_alone() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)

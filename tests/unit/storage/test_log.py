@@ -13,6 +13,7 @@ from storage.local_files import LocalFiles
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_read import LogRead
+from tests.support.simulation.disk import Operation, SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 
@@ -118,7 +119,7 @@ def test_a_segment_rolls_when_its_records_span_more_than_segment_ms(tmp_path: Pa
     append(log, "in time", timestamp=6000)
     append(log, "late", timestamp=6001)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
-    assert not log.roll_is_due(NOW_MS - 1) or log.active.size
+    assert not log.roll_is_due(7001) and log.roll_is_due(7002)
 
 
 def test_a_segment_rolls_when_its_index_is_full(tmp_path: Path) -> None:
@@ -202,3 +203,31 @@ def test_descriptors_are_given_back_and_opened_again(log: Log) -> None:
     assert read.slice.file.pread(8, 0) == bytes(8), "a reader keeps its file open"
     assert read_all(log) == {n: f"value {n}" for n in range(60)}
     assert append(log, "more") == 60
+
+
+def test_a_follower_writes_a_whole_answer_at_once_and_rolls_as_the_leader_would(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/d")
+    follower = open_log(disk, "/d/t-0")
+    answer = b"".join(batch(f"value {n}", base_offset=n, leader_epoch=n // 10) for n in range(40))
+    writes = disk.counts[Operation.WRITE]
+    assert follower.append_as_follower(answer, 3, NOW_MS).last_offset == 39
+    leader = open_log(LocalFiles(), str(tmp_path / "t-1"))
+    for number in range(40):
+        append(leader, f"value {number}", leader_epoch=number // 10)
+    assert [s.base_offset for s in follower.segments] == [s.base_offset for s in leader.segments]
+    assert disk.counts[Operation.WRITE] - writes < 40
+    assert read_all(follower) == read_all(leader) and follower.epochs.entries == leader.epochs.entries
+
+
+def test_a_follower_leaves_out_what_a_later_leader_wrote(log: Log) -> None:
+    answer = batch("a", base_offset=0, leader_epoch=1) + batch("b", base_offset=1, leader_epoch=2)
+    assert log.append_as_follower(answer, 1, NOW_MS).last_offset == 0
+    assert log.append_as_follower(answer[len(answer) // 2 :], 2, NOW_MS).base_offset == 1
+
+
+def test_a_follower_far_behind_begins_a_segment_where_the_leader_is(log: Log) -> None:
+    append(log, "a")
+    assert log.append_as_follower(batch("far", base_offset=1 << 40), 0, NOW_MS).last_offset == 1 << 40
+    assert [segment.base_offset for segment in log.segments] == [0, 1 << 40]
+    assert read_all(log) == {0: "a", 1 << 40: "far"}
