@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.background import Tasks
@@ -58,6 +58,17 @@ class Waiting(NamedTuple):
     end_offset: int
     reply: Reply
     response: object
+
+
+BATCH_RECORDS_MAX = 10_000
+"""Of a decision that need not be atomic."""
+
+
+def batches_of(decision: Decision) -> Iterator[Sequence[object]]:
+    """The records of a decision as they go into the log."""
+    size = max(1, len(decision.records)) if decision.is_atomic else BATCH_RECORDS_MAX
+    for start in range(0, len(decision.records), size):
+        yield decision.records[start : start + size]
 
 
 class Quorum:
@@ -235,8 +246,8 @@ class Quorum:
         self._ready.set_result(None)
 
     def _carry_out(self, decision: Decision, reply: Reply | None) -> None:
-        if decision.records:
-            self._append(decision.records)
+        for records in batches_of(decision):
+            self._append(records)
         if reply is None:
             return
         if self.high_watermark >= self.log_end_offset:
@@ -249,7 +260,11 @@ class Quorum:
         assert controller is not None
         metadata_version = controller.image.features.metadata_version
         size_before = self._log.log.size
-        provenance = self._log.append(records, metadata_version, self.leader_epoch, self._environment.wall_ms())
+        try:
+            provenance = self._log.append(records, metadata_version, self.leader_epoch, self._environment.wall_ms())
+        except OSError as error:
+            self._environment.halt(f"cannot write the metadata log: {error}")
+            raise
         self._snapshots.appended(self._log.log.size - size_before)
         delta = controller.replay(records, provenance, self._environment.monotonic_ms())
         self._pending.append(Pending(controller.image, delta))

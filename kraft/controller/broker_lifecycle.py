@@ -142,6 +142,7 @@ def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest) -> Decision
             is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         ),
+        is_atomic=False,
     )
 
 

@@ -40,7 +40,7 @@ def register_broker(
     records: list[object] = [record]
     if existing is not None and not is_same:
         records.extend(changes_without(image, request.broker_id))
-    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), is_atomic=False)
 
 
 def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Broker | None) -> RegisterBrokerRecord:

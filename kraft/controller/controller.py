@@ -14,6 +14,7 @@ from kraft.controller.broker_lifecycle import BrokerSessions, fence, heartbeat
 from kraft.controller.broker_registration import register_broker
 from kraft.controller.config_control import alter_configs, incremental_alter_configs
 from kraft.controller.decision import Decision
+from kraft.controller.leadership import changes_of_leaderless
 from kraft.controller.partition_creation import create_partitions
 from kraft.controller.producer_id_control import allocate_producer_ids
 from kraft.controller.settings import ControllerSettings
@@ -60,13 +61,14 @@ class Controller:
 
     def activate(self, bootstrap: Sequence[object], registration: RegisterControllerRecord) -> list[Decision]:
         """What a new leader writes first: the end of a transaction that its predecessor left open, the bootstrap
-        records where there is no metadata yet, and its own registration."""
+        records where there is no metadata yet, its own registration, elections that its predecessor did not come to."""
         decisions = []
         if self._replay.in_transaction:
             decisions.append(Decision([AbortTransactionRecord(reason="failover")]))
         if not self.image.features.levels:
             decisions.append(Decision([BeginTransactionRecord(name=BOOTSTRAP), *bootstrap, EndTransactionRecord()]))
         decisions.append(Decision([registration]))
+        decisions.append(Decision([*changes_of_leaderless(self.image)], is_atomic=False))
         return decisions
 
     def step(self, request: object, now_ms: int) -> Decision:
@@ -79,7 +81,7 @@ class Controller:
         """What time brings: brokers that were not heard from are fenced, and a silent log gets a NoOpRecord."""
         for broker_id in self._sessions.expired(now_ms):
             self._sessions.forget(broker_id)
-            yield Decision(fence(self.image, self.image.cluster.brokers[broker_id]))
+            yield Decision(fence(self.image, self.image.cluster.brokers[broker_id]), is_atomic=False)
         idle_ms = self._settings.metadata_max_idle_interval_ms
         if idle_ms and now_ms >= self._last_append_ms + idle_ms:
             yield Decision([NoOpRecord()])

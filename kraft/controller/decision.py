@@ -11,13 +11,14 @@ from protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The records are one atomic batch, maybe an empty one.
+    """The records are one atomic batch, maybe an empty one; where they are not, any beginning of them makes sense.
 
     The reply waits until they, and all that was decided before them, are committed: it may speak of either.
     """
 
     records: Sequence[object]
     reply: object | None = None
+    is_atomic: bool = True
 
 
 class Refusal(NamedTuple):

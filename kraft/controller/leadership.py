@@ -33,12 +33,25 @@ def changes_without(image: MetadataImage, broker_id: int) -> Iterator[PartitionC
 
 
 def changes_with(image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker is in: partitions without a leader, which it has in sync, get one."""
+    """The broker is in: partitions without a leader, which it has in sync, get one.
+
+    Those that still name the broker itself as leader are of a former incarnation, whose end was not written down to
+    the last record; naming it again begins a new leader epoch.
+    """
 
     def is_active(replica: int) -> bool:
         return replica == broker_id or image.cluster.is_active(replica)
 
     for topic, partition_id, partition in image.topics.partitions():
-        if partition.leader == NO_LEADER and broker_id in partition.isr:
+        if partition.leader in (NO_LEADER, broker_id) and broker_id in partition.isr:
             leader = elect(partition, partition.isr, is_active)
             yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=leader)
+
+
+def changes_of_leaderless(image: MetadataImage) -> Iterator[PartitionChangeRecord]:
+    """Partitions that could have a leader and have none: the former controller died before it had elected them all."""
+    for topic, partition_id, partition in image.topics.partitions():
+        if partition.leader == NO_LEADER:
+            leader = elect(partition, partition.isr, image.cluster.is_active)
+            if leader != NO_LEADER:
+                yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=leader)

@@ -164,6 +164,12 @@ class ControllerScribe:
         self.controller = Controller(self.replay, self.settings, self.now_ms)
         return self.carried_out(self.activation())
 
+    def do_replay(self, command: Command) -> Iterator[str]:
+        assert command.arguments[0] == "unfence"
+        broker = self.controller.image.cluster.brokers[int(command.arguments[1])]
+        registration = broker._replace(fenced=False, in_controlled_shutdown=False).record()
+        return self.carry_out(Decision([registration]))
+
     def do_producer_ids(self, command: Command) -> Iterator[str]:
         broker_id = int(command.arguments[0])
         broker = self.controller.image.cluster.brokers.get(broker_id)
