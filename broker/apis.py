@@ -14,7 +14,7 @@ from enum import Flag, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
-from protocol.schema import spec_of
+from protocol.schema import NEVER, VERSION_MAX, spec_of
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
@@ -110,7 +110,8 @@ class Route:
             messages = importlib.import_module(f"protocol.messages.{self.api.module}")
             self._request = getattr(messages, f"{self.api.name}Request")
             self._response = getattr(messages, f"{self.api.name}Response")
-            self.flexible_from = spec_of(self._request).flexible.first
+            flexible = spec_of(self._request).flexible
+            self.flexible_from = VERSION_MAX if flexible == NEVER else flexible.first
             self.handle = importlib.import_module(f"broker.handlers.{self.api.module}").handle
         decoder = self.decoders[version] = decoder_of(self._request, version)
         self.encoders[version] = encoder_of(self._response, version)

@@ -20,6 +20,15 @@ def test_a_row_has_its_declaration_and_its_handler(api: Api) -> None:
     assert callable(importlib.import_module(f"broker.handlers.{api.module}").handle)
 
 
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_headers_are_flexible_in_the_versions_in_which_bodies_are(api: Api) -> None:
+    route = Route(api)
+    request = getattr(importlib.import_module(f"protocol.messages.{api.module}"), f"{api.name}Request")
+    for version in range(api.first, api.last + 1):
+        route.load(version)
+        assert (version >= route.flexible_from) == (version in spec_of(request).flexible)
+
+
 def test_keys_are_unique() -> None:
     assert len({api.key for api in APIS}) == len(APIS)
 
