@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test unit check conformance conformance-bounded bench kernel clean
+.PHONY: help install run test unit check conformance conformance-bounded bench bench-quick kernel clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ conformance-bounded: $(VENV)/.installed-tests ## the part of it that needs only 
 
 bench: install ## beside Apache Kafka in one run; JSON under bench/results
 	$(BIN)/python -m bench
+
+bench-quick: install ## the same in under five minutes
+	$(BIN)/python -m bench --quick
 
 clean: ## forget the environment, keep the data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,141 @@
+"""Ready-made requests: the frames that the load generator repeats, and where in them lies what changes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from protocol.checksum import crc32c
+from protocol.compiler import encode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
+from protocol.record_builder import Record, build_batch
+from protocol.schema import spec_of
+
+CLIENT_ID: Final = "bench"
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+"""Flexible, and the last version in which topics travel by name."""
+RECORD_VALUE_SIZE_MAX: Final = 1000
+"""Larger batches hold several records: one record of 256 KiB is not what producers send."""
+
+_REQUEST_HEADER = struct.Struct(">hhih")
+_PATCH_INT32 = struct.Struct(">i").pack_into
+_PATCH_UINT32 = struct.Struct(">I").pack_into
+_SEQUENCE_POSITION: Final = 53
+"""Of the base sequence in a batch."""
+
+
+class Producer(NamedTuple):
+    """An idempotent producer, as the broker named it."""
+
+    id: int
+    epoch: int
+
+
+class Frames:
+    """Copies of one request side by side, so that several leave in one call: what a connection may have in flight."""
+
+    def __init__(self, frame: bytes, count: int) -> None:
+        self.frame_size = len(frame)
+        self.buffer = memoryview(bytearray(frame * count))
+
+    def next(self, count: int) -> memoryview:
+        """The next requests as one piece, to be sent before this is called again."""
+        return self.buffer[: count * self.frame_size]
+
+
+class SequencedFrames(Frames):
+    """Produce requests of an idempotent producer with one record each: sequence and checksum are patched in place."""
+
+    def __init__(self, frame: bytes, batch: bytes, count: int) -> None:
+        super().__init__(frame, count)
+        position = frame.index(batch)
+        self._sequence = 0
+        self._places = []
+        for start in range(position, position + count * len(frame), len(frame)):
+            covered = self.buffer[start + ATTRIBUTES_POSITION : start + len(batch)]
+            self._places.append((start + _SEQUENCE_POSITION, start + CRC_POSITION, covered))
+
+    def next(self, count: int) -> memoryview:
+        buffer = self.buffer
+        sequence = self._sequence
+        for sequence_position, crc_position, covered in self._places[:count]:
+            _PATCH_INT32(buffer, sequence_position, sequence)
+            _PATCH_UINT32(buffer, crc_position, crc32c(covered, 0))
+            sequence += 1
+        self._sequence = sequence
+        return buffer[: count * self.frame_size]
+
+
+class RotatingFrames(Frames):
+    """Different requests of one size, one after the other and round again."""
+
+    def __init__(self, frames: list[bytes], first: int) -> None:
+        super().__init__(b"".join(frames), 1)
+        self.frame_size = len(frames[0])
+        assert all(len(frame) == self.frame_size for frame in frames)
+        self._count = len(frames)
+        self._at = first % len(frames)
+
+    def next(self, count: int) -> memoryview:
+        if self._at == self._count:
+            self._at = 0
+        count = min(count, self._count - self._at)
+        start = self._at * self.frame_size
+        self._at += count
+        return self.buffer[start : start + count * self.frame_size]
+
+
+def request_frame(message: object, version: int, correlation_id: int = 0) -> bytes:
+    """A request with its size before it."""
+    spec = spec_of(type(message))
+    assert spec.key is not None
+    name = CLIENT_ID.encode()
+    header = _REQUEST_HEADER.pack(spec.key, version, correlation_id, len(name)) + name
+    if version in spec.flexible:
+        header += b"\0"
+    body = header + encode(message, version)
+    return struct.pack(">i", len(body)) + body
+
+
+def batch_of(value_sizes: list[int], now_ms: int, producer: Producer | None = None) -> bytes:
+    """A batch of records without keys, of these value sizes."""
+    noise = bytes((7 * index * index + index) & 0xFF for index in range(max(value_sizes)))
+    records = [Record(value=noise[:size], timestamp=now_ms) for size in value_sizes]
+    if producer is None:
+        return build_batch(records)
+    return build_batch(records, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0)
+
+
+def produce_frame(topic: str, batch: bytes) -> bytes:
+    """A produce request to partition 0 under acks=all."""
+    data = PartitionProduceData(index=0, records=batch)
+    topic_data = TopicProduceData(name=topic, partition_data=[data])
+    return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic_data]), PRODUCE_VERSION)
+
+
+def batch_for_frame_size(topic: str, size: int, now_ms: int) -> bytes:
+    """A batch whose produce request has this size to a few bytes, in records of up to 1000 bytes."""
+    value_size = size - len(produce_frame(topic, batch_of([1], now_ms)))
+    count = -(-value_size // RECORD_VALUE_SIZE_MAX)
+    framing_size = (len(batch_of([RECORD_VALUE_SIZE_MAX] * (count + 1), now_ms)) - 61) // (count + 1) - 1000
+    return batch_of([value_size // count - (framing_size if count > 1 else 0)] * count, now_ms)
+
+
+def fetch_frame(topic: str, offset: int, size_max: int) -> bytes:
+    """A fetch of partition 0 outside of any session."""
+    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size_max)
+    topics = [FetchTopic(topic=topic, partitions=[part])]
+    return request_frame(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=size_max, topics=topics), FETCH_VERSION)
+
+
+def produce_error_position(topic: str) -> int:
+    """Where the partition's error code lies in a produce reply: after size, correlation id, tags, topic and index."""
+    return 4 + 4 + 1 + 1 + 1 + len(topic) + 1 + 4
+
+
+def fetch_error_position(topic: str) -> int:
+    """Where the partition's error code lies in a fetch reply: throttle time, error and session precede the topic."""
+    return 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1 + len(topic) + 1 + 4

@@ -1,0 +1,37 @@
+"""What an idle broker holds in memory."""
+
+from __future__ import annotations
+
+import time
+
+from bench.figures import Figure
+from bench.processes import memory
+from bench.subjects import Bench, Running, remove
+
+TOPIC = "idle"
+IDLE_S = 10.0
+BAR_MB = 45.0
+
+
+def measure_memory(bench: Bench, rounds: int) -> list[Figure]:
+    """Ten seconds after the start, one topic written once."""
+    resident: dict[str, list[float]] = {}
+    anonymous: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name in bench.names:
+            server = bench.new(name)
+            server.format()
+            with Running(server) as running:
+                client = running.connect()
+                client.create_topic(TOPIC)
+                client.close()
+                time.sleep(max(0.0, IDLE_S - (time.perf_counter() - running.started)))
+                held = memory(running.pid)
+            remove(server)
+            resident.setdefault(name, []).append(held.resident_mb)
+            anonymous.setdefault(name, []).append(held.anonymous_mb)
+            print(f"  memory {name}: {held.resident_mb:.1f} MB resident", flush=True)
+    return [
+        Figure("memory: resident, idle, one topic", "MB", resident, bar=BAR_MB),
+        Figure("memory: anonymous part of it", "MB", anonymous),
+    ]

@@ -1,0 +1,42 @@
+"""What the kernel says of a process: CPU time used and memory held."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class CpuTime(NamedTuple):
+    """Seconds of CPU, of all threads of a process."""
+
+    user_s: float
+    system_s: float
+
+    def since(self, before: CpuTime) -> CpuTime:
+        return CpuTime(self.user_s - before.user_s, self.system_s - before.system_s)
+
+    @property
+    def total_s(self) -> float:
+        return self.user_s + self.system_s
+
+
+class Memory(NamedTuple):
+    """Resident memory; anonymous is what the process itself asked for, without the pages of files."""
+
+    resident_mb: float
+    anonymous_mb: float
+
+
+def cpu_time(pid: int) -> CpuTime:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return CpuTime(int(fields[11]) / _TICKS_PER_S, int(fields[12]) / _TICKS_PER_S)
+
+
+def memory(pid: int) -> Memory:
+    text = Path(f"/proc/{pid}/status").read_text()
+    sizes = {name: int(kb) * 1024 / 1e6 for name, kb in re.findall(r"(VmRSS|RssAnon):\s+(\d+) kB", text)}
+    return Memory(sizes["VmRSS"], sizes["RssAnon"])

@@ -1,0 +1,143 @@
+"""The brokers that are measured, side by side: this checkout's, and Apache Kafka where Java and its jars are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from bench.client import Client, connect_when_possible
+from tests.conformance.brokers import Apache, Moldau, Ports
+from tests.conformance.toolchain import Missing, Toolchain
+
+SCRATCH_PIECE = bytes(1 << 20)
+SETTINGS = ("log.segment.delete.delay.ms=1000", "num.partitions=1")
+"""What both get besides the settings of the conformance run: deleted topics give back their space soon."""
+
+
+class Server(Protocol):
+    """A broker with a directory of its own that can be prepared and served."""
+
+    name: str
+    directory: Path
+    data: Path
+    port: int
+
+    def format(self) -> None: ...
+    def serve_command(self) -> list[str]: ...
+
+
+class Ours(Moldau):
+    """This checkout's broker as its user starts it: by the installed command."""
+
+    def serve_command(self) -> list[str]:
+        return [str(Path(sys.executable).with_name("moldau")), "serve", str(self.properties)]
+
+    def serve_command_without_file(self) -> list[str]:
+        """A node that prepares its own directory."""
+        addresses = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.port + 1}"
+        names = ("listeners", "advertised.listeners")
+        overrides = [word for name in names for word in ("--override", f"{name}={addresses}")]
+        return [*self.serve_command()[:2], "--data", str(self.data), *overrides]
+
+
+class Bench:
+    """Where the brokers of one run live: a directory for everything, and ports."""
+
+    def __init__(self, directory: Path, ports: Ports, toolchain: Toolchain | None) -> None:
+        self.directory = directory
+        self._ports = ports
+        self._toolchain = toolchain
+        self._count = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the brokers there are, ours first."""
+        return ("moldau",) if self._toolchain is None else ("moldau", "apache")
+
+    def new(self, name: str) -> Server:
+        """A broker that has never run, neither formatted nor started."""
+        self._count += 1
+        home = self.directory / f"{name}-{self._count}"
+        if name == "moldau":
+            return Ours(home, self._ports.pair(), SETTINGS)
+        assert self._toolchain is not None
+        return Apache(home, self._ports.pair(), self._toolchain, SETTINGS)
+
+
+class Running:
+    """A broker process. `with` ends it."""
+
+    def __init__(self, server: Server, command: Sequence[str] | None = None) -> None:
+        self.server = server
+        server.directory.mkdir(parents=True, exist_ok=True)
+        with (server.directory / "server.log").open("ab") as log:
+            self.started = time.perf_counter()
+            words = server.serve_command() if command is None else list(command)
+            self._process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def connect(self) -> Client:
+        return connect_when_possible(self.server.port)
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def find_peer() -> Toolchain | None:
+    """What runs Apache Kafka, fetched where Maven is there; where it cannot run, says so and why."""
+    toolchain = Toolchain(fetch=True)
+    try:
+        toolchain.java()
+        toolchain.jars()
+    except Missing as missing:
+        print(f"Apache Kafka is not measured: {missing}")
+        return None
+    return toolchain
+
+
+def warm_memory(directory: Path, size: int) -> None:
+    """Write and delete scratch: memory that nobody has touched before takes writes at a tenth of the speed."""
+    path = directory / "scratch"
+    with path.open("wb", buffering=0) as scratch:
+        for _ in range(size >> 20):
+            scratch.write(SCRATCH_PIECE)
+    path.unlink()
+
+
+def remove(server: Server) -> None:
+    shutil.rmtree(server.directory, ignore_errors=True)
+
+
+def machine() -> dict[str, str]:
+    """What the figures hold for."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    system = os.uname()
+    return {
+        "cpu": f"{os.cpu_count()} x {models[0] if models else system.machine}",
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
+        "system": f"{system.sysname} {system.release}",
+        "python": sys.version.split()[0],
+    }

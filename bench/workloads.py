@@ -1,0 +1,173 @@
+"""The loads: which ready-made requests, over how many connections, how many in flight, and which bars they are for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from bench.client import Client
+from bench.frames import (
+    Frames,
+    RotatingFrames,
+    SequencedFrames,
+    batch_for_frame_size,
+    batch_of,
+    fetch_error_position,
+    fetch_frame,
+    produce_error_position,
+    produce_frame,
+)
+from protocol.record_batch import parse_header
+
+FETCH_SIZE: Final = 1 << 20
+FILL_SIZE: Final = 256 << 20
+FILL_FRAME_SIZE: Final = 256 << 10
+SEQUENCED_RECORD_SIZE: Final = 100
+
+
+class Limit(NamedTuple):
+    """A bar and a target, in the figure's own unit or in times Apache Kafka's."""
+
+    bar: float
+    target: float | None = None
+    is_ratio: bool = True
+
+
+NO_LIMITS: Final[dict[str, Limit]] = {}
+
+
+class Workload(NamedTuple):
+    """`frames` makes the requests of all connections, once the topic is there."""
+
+    name: str
+    frames: Callable[[Client, str], list[Frames]]
+    error_position: Callable[[str], int]
+    in_flight: int
+    requests: int
+    requests_quick: int
+    request_size: int = 200
+    is_counted_in_mb: bool = False
+    is_fetch: bool = False
+    limits: dict[str, Limit] = NO_LIMITS
+    """By figure: `rate`, `p99`, `cpu` (user and system), `user`."""
+
+    def log_size(self, requests: int) -> int:
+        """Bytes that a run of so many requests leaves in the log, about."""
+        return FILL_SIZE if self.is_fetch else requests * self.request_size
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _idempotent(connections: int, in_flight: int) -> Callable[[Client, str], list[Frames]]:
+    def frames(client: Client, topic: str) -> list[Frames]:
+        made: list[Frames] = []
+        for _ in range(connections):
+            batch = batch_of([SEQUENCED_RECORD_SIZE], _now_ms(), client.new_producer())
+            made.append(SequencedFrames(produce_frame(topic, batch), batch, in_flight))
+        return made
+
+    return frames
+
+
+def _plain(size: int, connections: int, in_flight: int) -> Callable[[Client, str], list[Frames]]:
+    def frames(_: Client, topic: str) -> list[Frames]:
+        frame = produce_frame(topic, batch_for_frame_size(topic, size, _now_ms()))
+        return [Frames(frame, in_flight) for _ in range(connections)]
+
+    return frames
+
+
+def _fetches(connections: int) -> Callable[[Client, str], list[Frames]]:
+    """Fills the topic, then reads it piece by piece; each connection begins elsewhere."""
+
+    def frames(client: Client, topic: str) -> list[Frames]:
+        batch = batch_for_frame_size(topic, FILL_FRAME_SIZE, _now_ms())
+        count = parse_header(batch).records_count
+        frame = produce_frame(topic, batch)
+        for _ in range(FILL_SIZE // FILL_FRAME_SIZE):
+            client.exchange(frame)
+        step = count * FETCH_SIZE // FILL_FRAME_SIZE
+        pieces = FILL_SIZE // FETCH_SIZE - 1
+        fetches = [fetch_frame(topic, 1 + piece * step, FETCH_SIZE) for piece in range(pieces)]
+        return [RotatingFrames(fetches, index * pieces // connections) for index in range(connections)]
+
+    return frames
+
+
+HOT_PATH: Final = Workload(
+    "hot path: idempotent, one record of 100 B, 4 connections x 5 in flight",
+    _idempotent(4, 5),
+    produce_error_position,
+    in_flight=5,
+    requests=1_000_000,
+    requests_quick=100_000,
+    limits={"user": Limit(25.0, 12.0, is_ratio=False)},
+)
+
+LOADS: Final = (
+    Workload(
+        "produce 200 B, 4 connections x 5 in flight",
+        _plain(200, 4, 5),
+        produce_error_position,
+        in_flight=5,
+        requests=300_000,
+        requests_quick=60_000,
+        limits={"rate": Limit(1.5, 2.5), "p99": Limit(0.8, 0.5), "cpu": Limit(0.6, 0.3)},
+    ),
+    Workload(
+        "produce 200 B, one in flight",
+        _plain(200, 1, 1),
+        produce_error_position,
+        in_flight=1,
+        requests=50_000,
+        requests_quick=10_000,
+        limits={"rate": Limit(1.15, 1.5)},
+    ),
+    Workload(
+        "produce 16 KiB, acks=all, 4 x 5",
+        _plain(16 << 10, 4, 5),
+        produce_error_position,
+        in_flight=5,
+        requests=60_000,
+        requests_quick=15_000,
+        request_size=16 << 10,
+        is_counted_in_mb=True,
+        limits={"rate": Limit(1.5, 2.5), "cpu": Limit(0.6, 0.35)},
+    ),
+    Workload(
+        "produce 256 KiB, 4 x 5",
+        _plain(256 << 10, 4, 5),
+        produce_error_position,
+        in_flight=5,
+        requests=6_000,
+        requests_quick=2_000,
+        request_size=256 << 10,
+        is_counted_in_mb=True,
+        limits={"rate": Limit(1.0, 1.5)},
+    ),
+    Workload(
+        "fetch 1 MiB from page cache, 4 connections",
+        _fetches(4),
+        fetch_error_position,
+        in_flight=1,
+        requests=8_000,
+        requests_quick=2_000,
+        is_counted_in_mb=True,
+        is_fetch=True,
+        limits={"rate": Limit(1.0, 1.15), "cpu": Limit(0.85, 0.75)},
+    ),
+    Workload(
+        "fetch 1 MiB from page cache, 1 connection",
+        _fetches(1),
+        fetch_error_position,
+        in_flight=1,
+        requests=8_000,
+        requests_quick=2_000,
+        is_counted_in_mb=True,
+        is_fetch=True,
+        limits={"rate": Limit(1.1, 1.5)},
+    ),
+)
