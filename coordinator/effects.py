@@ -47,3 +47,5 @@ class Effects:
 
     records: list[Record] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What an operator may want to read in the log."""

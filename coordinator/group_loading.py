@@ -50,7 +50,7 @@ def take_up(turn: Turn, group: Group) -> None:
     for member in group.members.values():
         expect_heartbeat(turn, group, member)
     if len(group.members) > turn.config.max_size:
-        prepare_rebalance(turn, group)
+        prepare_rebalance(turn, group, f"{len(group.members)} members are more than are allowed")
 
 
 def give_up(turn: Turn, group: Group) -> None:

@@ -122,7 +122,7 @@ class GroupShard:
         )
         self._decide(turn, event)
         self._keep(turn)
-        return Effects([record_of(change, wall_ms) for change in turn.changes], turn.replies)
+        return Effects([record_of(change, wall_ms) for change in turn.changes], turn.replies, turn.notes)
 
     def _decide(self, turn: Turn, event: events.Event) -> None:
         """Who decides about each event; the frequent ones first."""

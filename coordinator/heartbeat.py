@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.events import Heartbeat
 from coordinator.group import Group
-from coordinator.group_state import HEARTBEAT_ANSWERS, PREPARING
+from coordinator.group_state import HEARTBEAT_ANSWERS
 from coordinator.rebalance import complete_if_all_joined, rebalance_or_go_on, remove_member
 from coordinator.sessions import expect_heartbeat
 from coordinator.turn import Turn
@@ -39,7 +39,4 @@ def session_is_over(turn: Turn, group: Group, member_id: str) -> None:
     if member is None or member.is_kept_by_a_parked_request:
         return
     remove_member(turn, group, member)
-    if group.state is PREPARING:
-        complete_if_all_joined(turn, group)
-    else:
-        rebalance_or_go_on(turn, group)
+    rebalance_or_go_on(turn, group, f"member {member_id!r} was not heard of for its session")

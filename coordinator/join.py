@@ -26,6 +26,7 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 
 KNOWN_MEMBER_VERSION = 4
 """From this version of JoinGroup on, a dynamic member is first told its id and has to come again with it."""
+REASON_SIZE_MAX = 255
 REBALANCE_TIMEOUT_VERSION = 1
 """Before this version a member's session timeout is its rebalance timeout too."""
 
@@ -167,7 +168,12 @@ def enter(turn: Turn, group: Group, event: Join, member_id: str) -> None:
         group.grew = True
     group.add(member)
     expect_new_member(turn, group, member)
-    rebalance_or_go_on(turn, group)
+    rebalance_or_go_on(turn, group, f"member {member_id!r} joins{said(request)}")
+
+
+def said(request: JoinGroupRequest) -> str:
+    """The client's reason, if it gives one."""
+    return f" ({request.reason[:REASON_SIZE_MAX]!r})" if request.reason else ""
 
 
 def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client_host: str) -> Member:
@@ -188,7 +194,7 @@ def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client
 def rejoin(turn: Turn, group: Group, member: Member, event: Join) -> None:
     """A member brings something new, or follows the call to a rebalance."""
     update(turn, group, member, event)
-    rebalance_or_go_on(turn, group)
+    rebalance_or_go_on(turn, group, f"member {member.member_id!r} joins again{said(event.request)}")
 
 
 def update(turn: Turn, group: Group, member: Member, event: Join) -> None:

@@ -27,7 +27,7 @@ def leave(turn: Turn, event: Leave) -> None:
         response = LeaveGroupResponse(error_code=results[0].error_code)
     if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
         if group.state is not EMPTY:
-            rebalance_or_go_on(turn, group)
+            rebalance_or_go_on(turn, group, "members left")
         if turn.changes:
             turn.when_committed(ReplyWhenCommitted(event.waiter, response, refusal_of_the_log))
             return

@@ -42,16 +42,17 @@ def refuse_join(turn: Turn, group: Group, member: Member, error: ErrorCode, memb
         turn.reply(waiter, join_refusal(waiter, error, member_id))
 
 
-def rebalance_or_go_on(turn: Turn, group: Group) -> None:
+def rebalance_or_go_on(turn: Turn, group: Group, reason: str) -> None:
     """Something changed: start a rebalance, or see whether this was what the one under way waited for."""
     if group.state is PREPARING:
         complete_if_all_joined(turn, group)
     else:
-        prepare_rebalance(turn, group)
+        prepare_rebalance(turn, group, reason)
 
 
-def prepare_rebalance(turn: Turn, group: Group) -> None:
+def prepare_rebalance(turn: Turn, group: Group, reason: str) -> None:
     """Any state but PreparingRebalance → PreparingRebalance."""
+    turn.note(group, f"generation {group.generation} ends in state {group.state.value}: {reason}")
     if group.state is COMPLETING:
         share_refusal(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     turn.cancel(TimerKind.SYNC, group)
@@ -104,8 +105,10 @@ def complete_join(turn: Turn, group: Group) -> None:
         return
     group.begin_generation(turn.wall_ms)
     if not group.members:
+        turn.note(group, f"generation {group.generation} is empty")
         turn.write(generation_change(group, {}))
         return
+    turn.note(group, f"generation {group.generation} begins with {len(group.members)} members")
     for member in group.members.values():
         waiter = group.take_join(member)
         if waiter is not None:
@@ -121,10 +124,11 @@ def sync_time_is_up(turn: Turn, group: Group) -> None:
     """Members that joined the generation and never asked for their share are out."""
     if not group.pending_syncs:
         return
-    for member_id in list(group.pending_syncs):
+    silent = list(group.pending_syncs)
+    for member_id in silent:
         turn.cancel(TimerKind.SESSION, group, member_id)
         group.remove(member_id)
-    prepare_rebalance(turn, group)
+    prepare_rebalance(turn, group, f"{len(silent)} members did not sync, {silent[0]!r} among them")
 
 
 def remove_member(turn: Turn, group: Group, member: Member) -> None:

@@ -102,7 +102,7 @@ def static_member_returns(turn: Turn, group: Group, event: Join, member_id: str)
     group.park_join(member, event.waiter)
     if group.state is STABLE:
         if group.select_protocol() != group.protocol_name:
-            rebalance_or_go_on(turn, group)
+            rebalance_or_go_on(turn, group, f"static member {member_id!r} changes the protocol")
             return
         assignments = {other.member_id: other.assignment for other in group.members.values()}
         turn.write(generation_change(group, assignments))
@@ -111,7 +111,7 @@ def static_member_returns(turn: Turn, group: Group, event: Join, member_id: str)
         )
     elif group.state is COMPLETING:
         # The leader may be planning for the old id at this moment.
-        prepare_rebalance(turn, group)
+        prepare_rebalance(turn, group, f"static member {member_id!r} restarted")
     else:
         assert group.state is PREPARING, "an empty group has no members"
         complete_if_all_joined(turn, group)

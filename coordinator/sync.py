@@ -36,13 +36,14 @@ class PlanStored:
         for member in group.members.values():
             member.assignment = self.assignments.get(member.member_id, NO_ASSIGNMENT)
         turn.move(group, STABLE)
+        turn.note(group, f"generation {group.generation} is stable")
         share_all(turn, group)
 
     def failed(self, turn: Turn, error: ErrorCode) -> None:
         group = self._waiting(turn)
         if group is not None:
             share_refusal(turn, group, write_refusal(error))
-            rebalance_or_go_on(turn, group)
+            rebalance_or_go_on(turn, group, f"the assignment was not stored: {error.name}")
 
     def _waiting(self, turn: Turn) -> Group | None:
         group = turn.groups.get(self.group_id)

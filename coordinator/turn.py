@@ -54,9 +54,14 @@ class Turn:
     changes: list[Change] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def reply(self, waiter: Waiter, response: Response) -> None:
         self.replies.append(Reply(waiter.token, response))
+
+    def note(self, group: Group, text: str) -> None:
+        """Tell the operator. Names and reasons are clients' text: they are quoted by whoever puts them in."""
+        self.notes.append(f"group {group.group_id!r}: {text}")
 
     def write(self, *changes: Change) -> None:
         """All records of a step are one batch."""

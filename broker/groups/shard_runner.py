@@ -162,6 +162,8 @@ class ShardRunner:
         return AppendRefused(error)
 
     def _reply(self, effects: Effects) -> None:
+        for note in effects.notes:
+            log.info("%s", note)
         for token, response in effects.replies:
             cast(Token, token).complete(response)
 

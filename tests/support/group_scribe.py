@@ -79,6 +79,7 @@ class GroupScribe:
         yield from self.act(effects)
 
     def act(self, effects: Effects) -> Iterator[str]:
+        yield from (f"note {note}" for note in effects.notes)
         if effects.records:
             if self.refusal is not ErrorCode.NONE:
                 yield f"the log refuses: {self.refusal.name}"
