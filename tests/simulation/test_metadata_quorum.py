@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeVar
 
 import pytest
@@ -21,6 +22,7 @@ from protocol.messages.broker_registration import BrokerRegistrationRequest, Bro
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from storage.meta_properties import read_meta_properties
+from tests.support.simulation.disk import Operation
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 
 Response = TypeVar("Response")
@@ -65,6 +67,7 @@ class Story:
     producer_ids: list[int] = field(default_factory=list)
     seen: dict[int, MetadataImage] = field(default_factory=dict)
     """By end offset, every image that was published."""
+    watched: list[tuple[bool, int]] = field(default_factory=list)
 
     async def live(self, environment: SimulatedEnvironment) -> None:
         """One life: format where needed, lead, check what is remembered, change something, until enough was done."""
@@ -214,3 +217,54 @@ def test_the_power_is_cut_again_and_again() -> None:
         story = Story()
         run_lives(f"again/{seed}", story, [*((seed * 7 + life * 13) % 90 + 1 for life in range(5)), None])
         assert len(story.created) >= ENOUGH_TOPICS
+
+
+class Onlooker(Story):
+    """Joins, and then says nothing more."""
+
+    async def live(self, environment: SimulatedEnvironment) -> None:
+        quorum = await self.start(environment)
+        await self.join(environment, quorum)
+        for _ in range(SILENCE_S):
+            self.watched.append((not quorum.image.cluster.brokers[1].fenced, quorum.image.provenance.end_offset))
+            await asyncio.sleep(1)
+        await quorum.stop()
+
+
+SILENCE_S = 12
+
+
+def test_a_silent_broker_is_fenced_and_a_silent_log_is_not_silent() -> None:
+    story = Onlooker()
+    run_lives("silence", story, [None])
+    alive = [is_active for is_active, _ in story.watched]
+    assert all(alive[:9]) and not any(alive[10:]), "a session is nine seconds"
+    growth = [after - before for (_, before), (_, after) in pairwise(story.watched)]
+    assert min(growth) >= 1 and max(growth) <= 3, "a record for every half second of silence, and one for the fencing"
+
+
+def test_a_sync_that_fails_stops_the_node_and_answers_nothing_more() -> None:
+    """The pages that could not be written are gone from the kernel: what they held was never answered."""
+    halted = 0
+    for failing in range(1, 13):
+        story = Story()
+        with World(f"sync/{failing}") as world:
+            host = world.add_host("h")
+            host.may_halt = True
+            halted += world.run(lives_around_a_failed_sync(host, story, failing), limit_s=LIVES_LIMIT_S)
+        assert len(story.created) >= 2 * ENOUGH_TOPICS, "the lives around the failure did all"
+    assert halted >= 8
+
+
+async def lives_around_a_failed_sync(host: Host, story: Story, failing: int) -> int:
+    """How many lives stopped themselves. A snapshot that fails does not stop the node: the next one tries again."""
+    halted = 0
+    for life in range(3):
+        if life == 1:
+            host.disk.fail(Operation.SYNC, host.disk.counts[Operation.SYNC] + failing)
+        host.boot(story.live)
+        while host.is_up:
+            await asyncio.sleep(0.01)
+        halted += host.halted is not None
+        assert life == 1 or host.halted is None
+    return halted
