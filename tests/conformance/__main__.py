@@ -62,6 +62,8 @@ def observe(
 ) -> dict[Cell, Outcome]:
     """Every column against one broker, which is started for it and stopped afterwards."""
     with ExitStack() as stack:
+        if not plan.clients and not plan.tools:
+            return {}
         if isinstance(broker, Broker):
             stack.callback(broker.stop)
             broker.format()

@@ -19,7 +19,15 @@ from tests.conformance.outcome import Failed, Refused, Unavailable
 from tests.conformance.record import Json, Record, from_wire, to_wire
 
 Pair = tuple[str, int]
-NOT_YET = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "GROUP_LOAD_IN_PROGRESS")
+NOT_YET = (
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "GROUP_LOAD_IN_PROGRESS",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "NOT_LEADER_FOR_PARTITION",
+    "NOT_LEADER_OR_FOLLOWER",
+)
 
 
 class Client:

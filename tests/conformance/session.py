@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.conformance.client import Client
 from tests.conformance.outcome import Facts, Failed, Refused, Unavailable
-from tests.conformance.record import Record
+from tests.conformance.record import Json, Record
 
 
 class Session:
@@ -30,7 +30,19 @@ class Session:
         self.client.create_topic(
             topic, partitions, configs={name.replace("_", "."): value for name, value in configs.items()}
         )
+        self.described(topic)
         return topic
+
+    def described(self, topic: str) -> Json:
+        """A topic's description, once the broker has heard of it from the controller."""
+        deadline = time.monotonic() + 15
+        while True:
+            try:
+                return self.client.describe_topic(topic)
+            except Refused:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def needs(self, *abilities: str) -> None:
         for ability in abilities:

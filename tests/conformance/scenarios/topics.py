@@ -22,7 +22,7 @@ def create_and_delete(session: Session) -> None:
 def default_counts(session: Session) -> None:
     topic = session.name()
     session.client.create_topic(topic, -1, replicas=-1)
-    session.observe("topic", session.client.describe_topic(topic))
+    session.observe("topic", session.described(topic))
 
 
 def describe(session: Session) -> None:
