@@ -160,11 +160,6 @@ class Log:
         self.boundaries.clear()
         return segment
 
-    def roll_is_due(self, now_ms: int) -> bool:
-        """By segment.ms, when nothing is appended: the clock takes the place of a next batch's timestamp."""
-        active = self.active
-        return active.size > 0 and active.age_ms(now_ms, now_ms) > self.config.segment_ms - active.roll_jitter_ms
-
     def take_producer_snapshot(self) -> bool:
         """Write the producer state; False where it is there already. Raises OSError."""
         return self.snapshots.write(self.producers)

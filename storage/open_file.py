@@ -31,3 +31,7 @@ class FileSlice(NamedTuple):
     @property
     def file(self) -> File:
         return self.open_file.file
+
+    def read(self) -> bytes:
+        """All of it; waits for the disk where it must. Raises OSError."""
+        return self.open_file.file.pread(self.size, self.position)

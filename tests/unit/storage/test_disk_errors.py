@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+from random import Random
 
 import pytest
 
 from protocol.errors import ErrorCode
 from storage.log import Log
 from storage.log_config import LogConfig
-from tests.support.simulation.disk import Operation, SimulatedDisk
+from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 
@@ -125,6 +126,47 @@ def test_a_place_without_a_batch_is_told() -> None:
     disk.open(f"/d/t-0/{0:020d}.log").pwrite(bytes(500), 100)
     assert log.read(3, 100, end_offset=30, at_least_one=True) is ErrorCode.CORRUPT_MESSAGE
     assert read_all(open_log(disk, "/d/t-0")) == {0: "value 0"}, "after a crash without a recovery point it is cut"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_the_disk_refuses_nothing_that_was_promised_is_lost(seed: int) -> None:
+    """Lives of a log on a disk that fails now and then; each ends by a kill or by the power going."""
+    random = Random(seed)
+    disk = SimulatedDisk(seed=seed)
+    disk.make_directories("/d")
+    disk.sync_directory("/")
+    synced: list[str] = []
+    promised: list[str] = []
+    recovery_point = 0
+    for life in range(12):
+        disk.faults = DiskFaults()
+        log = open_log(disk, "/d/t-0", recovery_point=recovery_point)
+        records = read_all(log)
+        assert list(records) == list(range(log.end_offset))
+        assert [records[offset] for offset in range(len(promised))] == promised, (seed, life)
+        taken = list(records.values())
+        disk.faults.write_error = random.choice([0, 0, 0.02])
+        disk.faults.sync_error = random.choice([0, 0, 0.1])
+        disk.faults.name_error = random.choice([0, 0, 0.1])
+        disk.faults.capacity_bytes = random.choice([1 << 30, disk.used_bytes + random.randrange(4000)])
+        for number in range(random.randrange(60)):
+            value = f"{life}.{number}"
+            if log.append_as_leader(batch(value), life, NOW_MS).error is ErrorCode.NONE:
+                taken.append(value)
+            if random.random() < 0.1:
+                try:
+                    log.flush(NOW_MS)
+                except OSError:
+                    continue
+                synced = list(taken)
+                recovery_point = log.recovery_point
+        # After a failed sync the page cache shows what the disk does not have: only the power makes a clean slate.
+        if log.failure is None and random.random() < 0.5:
+            disk.end_process()
+            promised = list(taken)
+        else:
+            disk.crash()
+            promised = list(synced)
 
 
 def test_a_log_on_a_broken_directory_fails_alone() -> None:
