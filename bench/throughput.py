@@ -94,7 +94,7 @@ def measure_loads(
 
 
 def figures_of(workload: Workload, runs: dict[str, list[Run]]) -> list[Figure]:
-    """Rate, latencies and CPU of a load: for a request where requests are small, for a gigabyte where they are large."""
+    """Rate, latencies and CPU of a load: for a request where they are small, for a gigabyte where they are large."""
 
     def figure(
         key: str, what: str, unit: str, of: Callable[[Run], float], *, less_is_better: bool = True, note: str = ""
