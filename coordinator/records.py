@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from coordinator.group import Group
 from protocol.compiler import decode, encode
@@ -36,8 +35,7 @@ NO_TIMESTAMP = -1
 TEXT_SIZE_MAX = 0x7FFF
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """How far a group came in a partition, as it said itself."""
 
     offset: int
@@ -49,8 +47,7 @@ class CommittedOffset:
     topic_id: bytes = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetChange:
+class OffsetChange(NamedTuple):
     """A record about an offset; None removes it."""
 
     group_id: str
@@ -59,8 +56,7 @@ class OffsetChange:
     value: CommittedOffset | None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupChange:
+class GroupChange(NamedTuple):
     """A record about a group's generation; None removes the group."""
 
     group_id: str

@@ -21,7 +21,8 @@ def handle(
 ) -> SyncGroupResponse | Pending[SyncGroupResponse]:
     runner = broker.groups.runner_of(request.group_id)
     if runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        # What the member waits for is lost: it has to join again, and is told so in a word that all clients know.
+        # DIVERGES: what the member waits for is lost, so it has to join again. Apache passes this error on, which
+        # consumers take for a fatal one when they sync.
         return sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS)
     if isinstance(runner, ErrorCode):
         return sync_refusal(runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
