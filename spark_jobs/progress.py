@@ -1,0 +1,61 @@
+"""How far a Spark job has come, said in a line now and then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INTERVAL_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where the lines go, and how much there is to read."""
+
+    say: Callable[[str], None]
+    size: int
+    tasks_count: int
+    interval_seconds: float = INTERVAL_SECONDS
+
+    def line(self, stages: list[tuple[int, int]], seconds: float) -> str:
+        """(tasks done, tasks) of the stages that are at work; the first stage is the one that reads."""
+        if not stages:
+            return f"{seconds:.0f} s: between two stages"
+        done, count = stages[0]
+        if count == self.tasks_count and len(stages) == 1:
+            read_size = self.size * done // max(count, 1)
+            return f"{seconds:.0f} s: read {megabytes(read_size)} of {megabytes(self.size)}, {done} of {count} tasks"
+        return f"{seconds:.0f} s: " + ", ".join(f"{done} of {count} tasks" for done, count in stages)
+
+
+def megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+@contextmanager
+def watched(session: SparkSession, progress: Progress) -> Iterator[None]:
+    """Say a line every interval until the job inside is done."""
+    finished = threading.Event()
+    tracker = session.sparkContext.statusTracker()
+    started = time.monotonic()
+
+    def watch() -> None:
+        while not finished.wait(progress.interval_seconds):
+            found = [tracker.getStageInfo(stage) for stage in sorted(tracker.getActiveStageIds())]
+            stages = [(stage.numCompletedTasks, stage.numTasks) for stage in found if stage is not None]
+            progress.say(progress.line(stages, time.monotonic() - started))
+
+    watcher = threading.Thread(target=watch, name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        watcher.join()

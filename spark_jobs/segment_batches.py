@@ -1,0 +1,89 @@
+"""The expanded batches of a slice of a .log file, gathered into chunks worth handing on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from protocol.compression import decompress
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, iterate_batches, parse_header
+from protocol.record_reader import RECORDS_SIZE_MAX
+from spark_jobs.planning import Slice
+from storage.files import File, FileSystem
+
+READ_SIZE = 8 << 20
+"""Bytes of the file read at once; a batch above it is read whole."""
+CHUNK_SIZE = 16 << 20
+"""Expanded bytes that make a chunk; one batch more may lie above it."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Batches and their expanded records, in order."""
+
+    headers: list[BatchHeader] = field(default_factory=list)
+    bodies: list[BytesLike] = field(default_factory=list)
+    size: int = 0
+
+
+def chunks_of(fs: FileSystem, wanted: Slice) -> Iterator[Chunk]:
+    """The batches that hold records of a slice; control batches and batches without records are left out.
+
+    Raises `MalformedMessage`, which names the file and the position, where a batch cannot be read; OSError.
+    """
+    chunk = Chunk()
+    for position, header, batch in batches_of(fs, wanted):
+        if header.is_control or not header.records_count or header.last_offset < wanted.start_offset:
+            continue
+        if header.base_offset >= wanted.end_offset:
+            break
+        try:
+            body = expand(header, batch)
+        except MalformedMessage as malformed:
+            raise MalformedMessage(f"{wanted.path}, position {position}: {malformed}") from None
+        chunk.headers.append(header)
+        chunk.bodies.append(body)
+        chunk.size += len(body)
+        if chunk.size >= CHUNK_SIZE:
+            yield chunk
+            chunk = Chunk()
+    if chunk.headers:
+        yield chunk
+
+
+def expand(header: BatchHeader, batch: memoryview) -> BytesLike:
+    """The records of a batch whose checksum holds."""
+    if not crc_is_valid(batch, 0, header):
+        raise MalformedMessage("the checksum of the batch does not match")
+    return decompress(header.codec, batch[HEADER_SIZE:], size_max=RECORDS_SIZE_MAX)
+
+
+def batches_of(fs: FileSystem, wanted: Slice) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, bytes) of the whole batches in the slice; a torn batch at its end is left."""
+    file = fs.open(wanted.path, read_only=True)
+    try:
+        position = wanted.start_position
+        while position + HEADER_SIZE <= wanted.end_position:
+            piece = memoryview(read_piece(file, position, wanted))
+            batches = iterate_batches(piece)
+            for inside, header in batches:
+                yield position + inside, header, piece[inside : inside + header.size]
+            if not batches.position:
+                return
+            position += batches.position
+    except MalformedMessage as malformed:
+        raise MalformedMessage(f"{wanted.path}: {malformed}") from None
+    finally:
+        file.close()
+
+
+def read_piece(file: File, position: int, wanted: Slice) -> bytes:
+    """Bytes from the beginning of a batch on, that one at least."""
+    piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
+    if len(piece) < HEADER_SIZE:
+        return piece
+    size = parse_header(piece).batch_length + LOG_OVERHEAD
+    if len(piece) < size <= wanted.end_position - position:
+        piece = file.pread(size, position)
+    return piece

@@ -1,0 +1,67 @@
+"""A Spark session on this machine, with the settings that reading segments wants."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from spark_jobs.java_runtime import find_java, home_for_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    # Rows go from Python to Java nearly twice as fast as over TCP.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+@contextmanager
+def local_session(
+    name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session for the time of a job; the Python of its workers is this one. Raises `NoJava`."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(name)
+    for setting, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(setting, value)
+    runtime = find_java(os.environ)
+    home = home_for_spark(runtime)
+    try:
+        with variables_set(
+            {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        ):
+            session = builder.getOrCreate()
+    finally:
+        if home != runtime.home:
+            shutil.rmtree(home)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Variables of this process while it starts Spark, whose launcher reads them there and nowhere else."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
