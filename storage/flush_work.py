@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from storage.disk_errors import NO_SPACE
 from storage.files import FileSystem, write_atomically
 from storage.open_file import OpenFile
 
@@ -9,7 +10,7 @@ from storage.open_file import OpenFile
 class FlushWork:
     """Makes a log durable up to an offset. Run it once: after an error the log is lost to us, never synced again."""
 
-    __slots__ = ("_checkpoint", "_directories", "_files", "_fs", "_paths", "end_offset")
+    __slots__ = ("_checkpoint", "_directories", "_files", "_fs", "_paths", "end_offset", "is_complete")
 
     def __init__(
         self,
@@ -26,9 +27,11 @@ class FlushWork:
         self._checkpoint = checkpoint
         self._directories = directories
         self.end_offset = end_offset
+        self.is_complete = False
+        """Everything is durable. Without it the batches are, and a full disk had no room for the checkpoint."""
 
     def run(self) -> None:
-        """Blocks for as long as the disk takes. Raises OSError."""
+        """Blocks for as long as the disk takes. Raises OSError: a sync failed."""
         for open_file in self._files:
             open_file.file.sync()
         for path in self._paths:
@@ -37,7 +40,15 @@ class FlushWork:
             except FileNotFoundError:
                 continue  # retention or a truncation took it away meanwhile
             written.file.sync()
-        if self._checkpoint is not None:
-            write_atomically(self._fs, *self._checkpoint)
         for directory in self._directories:
             self._fs.sync_directory(directory)
+        self.is_complete = self._checkpoint is None or self._write_checkpoint(*self._checkpoint)
+
+    def _write_checkpoint(self, path: str, data: bytes) -> bool:
+        try:
+            write_atomically(self._fs, path, data)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            return False
+        return True

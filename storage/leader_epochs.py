@@ -35,14 +35,14 @@ class LeaderEpochs:
     """Both columns strictly increase. Changes stay in memory until a flush writes them: past the recovery point the
     batches themselves say their epochs."""
 
-    __slots__ = ("_directory", "_fs", "entries", "is_dirty", "latest_epoch")
+    __slots__ = ("_directory", "_fs", "_written_entries", "entries", "latest_epoch")
 
     def __init__(self, fs: FileSystem, directory: str, entries: list[EpochStart]) -> None:
         self._fs = fs
         self._directory = directory
         self.entries = entries
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
-        self.is_dirty = False
+        self._written_entries: list[EpochStart] | None = list(entries)
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str) -> LeaderEpochs:
@@ -99,13 +99,25 @@ class LeaderEpochs:
     def encode(self) -> bytes:
         return format_checkpoint([f"{entry.epoch} {entry.start_offset}" for entry in self.entries])
 
+    @property
+    def is_dirty(self) -> bool:
+        """The file says something else."""
+        return self.entries != self._written_entries
+
+    def note_written(self) -> None:
+        """The file is being written with the entries of now."""
+        self._written_entries = list(self.entries)
+
+    def note_not_written(self) -> None:
+        """It was not: nobody knows what the file says."""
+        self._written_entries = None
+
     def write(self) -> None:
         write_atomically(self._fs, self.path, self.encode())
-        self.is_dirty = False
+        self.note_written()
 
     def _changed(self) -> None:
         self.latest_epoch = self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
-        self.is_dirty = True
 
 
 def decode_epochs(data: bytes, path: str) -> list[EpochStart]:

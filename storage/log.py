@@ -10,7 +10,6 @@ from protocol.primitives import BytesLike
 from protocol.record_validation import PRODUCE_VERSION_OF_ZSTD
 from storage import log_append, log_follow, log_read, log_truncation, timestamp_lookup
 from storage.append_result import AppendOrigin, AppendResult
-from storage.disk_errors import NO_SPACE
 from storage.files import FileSystem
 from storage.flush_work import FlushWork
 from storage.leader_epochs import EpochEnd
@@ -261,7 +260,7 @@ class Log:
     def pending_flush(self, end_offset: int | None = None) -> FlushWork | None:
         """What must be synced so that everything before an offset is durable.
 
-        None where it is already, where a flush is under way, or where a full disk has no room for the indexes.
+        None where it is already, where a flush is under way, and in a log that failed.
 
         Run it off the loop, then call `flushed`, or `flush_failed` with its error.
         """
@@ -271,8 +270,7 @@ class Log:
         try:
             return self._flush_work(end_offset)
         except OSError as error:
-            if error.errno not in NO_SPACE:
-                self.fail(error)
+            self.fail(error)
             return None
 
     def _needs_flush(self, end_offset: int) -> bool:
@@ -290,14 +288,17 @@ class Log:
         paths = self.snapshots.unsynced + self._unsynced_paths
         work = FlushWork(self.fs, files, paths, checkpoint, directories, end_offset)
         self.snapshots.unsynced, self._unsynced_paths = [], []
-        self.epochs.is_dirty = self._directory_is_dirty = self._parent_is_dirty = False
+        self._directory_is_dirty = self._parent_is_dirty = False
+        self.epochs.note_written()
         self._flush_end_offset = end_offset
         return work
 
     def flushed(self, work: FlushWork, now_ms: int) -> None:
         """The work is done: what it covered survives a crash, less what was truncated meanwhile."""
-        assert self._flush_end_offset != NO_FLUSH and self._flush_end_offset <= work.end_offset
-        self.recovery_point = max(self.recovery_point, self._flush_end_offset)
+        if work.is_complete:
+            self.recovery_point = max(self.recovery_point, self._flush_end_offset)
+        else:
+            self.epochs.note_not_written()
         self._flush_end_offset = NO_FLUSH
         self.last_flush_ms = now_ms
 
@@ -307,7 +308,7 @@ class Log:
         self.fail(error)
 
     def flush(self, now_ms: int, end_offset: int | None = None) -> None:
-        """Flush here and now, blocking; no other flush is under way. Raises OSError: it failed, or the disk is full."""
+        """Flush here and now, blocking; no other flush is under way. Raises OSError, and marks the log as failed."""
         assert self._flush_end_offset == NO_FLUSH
         if self.failure is not None:
             raise self.failure
@@ -332,10 +333,12 @@ class Log:
             self.active.seal()
             if self.snapshots.write(self.producers):
                 self._directory_is_dirty = True
+            self._flush_end_offset = NO_FLUSH  # a flush that is still under way does no harm, and no good any more
             self.flush(now_ms)
-            assert self.recovery_point == self.end_offset
+            self.epochs.truncate_from_end(self.end_offset)  # an epoch in which nobody wrote: the next start drops it
             if self.epochs.is_dirty:
                 self.epochs.write()
+            self.recovery_point = self.end_offset
         for segment in self.segments:
             segment.close()
 

@@ -127,6 +127,7 @@ def load_epochs(request: LogRequest, segments: list[Segment]) -> LeaderEpochs:
     except CorruptCheckpoint as error:
         request.report(f"{error}: leader epochs are read from the batches")
     epochs = LeaderEpochs(request.fs, request.directory, [])
+    epochs.note_not_written()
     trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
     for segment in segments:
         if segment.base_offset < trusted_end_offset:

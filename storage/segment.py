@@ -171,9 +171,6 @@ class Segment:
         self.load_timestamps()
         if self.max_timestamp >= 0:
             self.time_index.append_if_later(self.max_timestamp, self.offset_of_max_timestamp)
-        self.write_indexes()
-
-    def write_indexes(self) -> None:
         self.offset_index.entries.write_pending()
         self.time_index.entries.write_pending()
 
@@ -255,8 +252,12 @@ class Segment:
         self._bytes_since_index_entry = 0
 
     def files_to_sync(self) -> list[OpenFile]:
-        """The open files, with the indexes written out: what a flush must make durable."""
-        self.write_indexes()
+        """What a flush must make durable: the .log file, and the indexes that were written since the last one.
+
+        On a full disk the newest index entries stay in memory: an index that ends early is right all the same.
+        """
+        self.offset_index.entries.write_pending_if_room()
+        self.time_index.entries.write_pending_if_room()
         files = [self.open_file()]
         for entries in (self.offset_index.entries, self.time_index.entries):
             if entries.is_unsynced:

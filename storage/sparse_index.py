@@ -99,7 +99,7 @@ class SparseIndex:
         self._recent.append(entry)
         self._count += 1
         if self._count - self._written_count >= PENDING_COUNT_MAX:
-            self._write_pending_if_room()
+            self.write_pending_if_room()
 
     def lookup(self, column: int, target: int) -> Entry | None:
         """The last entry whose column is not above the target, None where all are above."""
@@ -140,7 +140,7 @@ class SparseIndex:
         if len(self._recent) > 2 * PENDING_COUNT_MAX:
             del self._recent[:-PENDING_COUNT_MAX]
 
-    def _write_pending_if_room(self) -> bool:
+    def write_pending_if_room(self) -> bool:
         """On a full disk the entries wait for room, as the log does."""
         try:
             self.write_pending()
@@ -160,7 +160,7 @@ class SparseIndex:
 
     def release(self) -> None:
         """Let go of the file and forget the kept entries; the next use opens it again."""
-        if self._write_pending_if_room():
+        if self.write_pending_if_room():
             self._recent.clear()
             self.close()
 

@@ -90,6 +90,37 @@ def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() -> None:
     assert read_all(again) == dict(enumerate([*taken, "room again"])) and len(again.segments) > 3
 
 
+def test_a_flush_on_a_full_disk_makes_the_batches_durable_all_the_same() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(8):
+        append(log, f"value {number}", leader_epoch=number // 4)
+    disk.faults.capacity_bytes = disk.used_bytes
+    work = log.pending_flush()
+    assert work is not None
+    work.run()
+    log.flushed(work, NOW_MS)
+    assert log.failure is None and log.recovery_point == 0, "there was no room for the leader epochs"
+    disk.crash()
+    disk.faults.capacity_bytes = 1 << 30
+    again = open_log(disk, "/d/t-0")
+    assert len(read_all(again)) == 8 and again.epochs.latest_epoch == 1
+    again.flush(NOW_MS)
+    assert again.recovery_point == 8
+
+
+def test_a_log_in_which_nothing_was_written_is_closed_without_a_sync() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, "a")
+    log.close(NOW_MS, clean=True)
+    again = open_log(disk, "/d/t-0", clean=True)
+    again.epochs.assign(7, again.end_offset)  # a leader that never wrote
+    syncs = disk.counts[Operation.SYNC]
+    again.close(NOW_MS, clean=True)
+    assert disk.counts[Operation.SYNC] == syncs
+
+
 def test_an_error_while_rolling_ends_the_log_and_loses_nothing() -> None:
     for operation in (Operation.NAME, Operation.WRITE):
         for call in range(1, 5):
