@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from protocol.messages.delete_groups import DeleteGroupsResponse
@@ -39,13 +38,12 @@ class Reply(NamedTuple):
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(NamedTuple):
     """In this order: append the records as one atomic batch and report it (`Appended`, `AppendRefused`), send the
     replies. Replies that need the records to be committed are not here yet: they come from the step that learns it.
     """
 
-    records: list[Record] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    records: list[Record]
+    replies: list[Reply]
+    notes: list[str]
     """What an operator may want to read in the log."""

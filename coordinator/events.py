@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from coordinator.effects import Waiter
 from protocol.errors import ErrorCode
@@ -17,8 +16,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from protocol.messages.sync_group import SyncGroupRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     waiter: Waiter
     request: JoinGroupRequest
     client_id: str
@@ -27,94 +25,80 @@ class Join:
     """A random uuid in its text form, in case that the member needs an id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(NamedTuple):
     waiter: Waiter
     request: SyncGroupRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     waiter: Waiter
     request: HeartbeatRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(NamedTuple):
     """A request of version 3 and later: one of 0 to 2 is given as a list of one member."""
 
     waiter: Waiter
     request: LeaveGroupRequest
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(NamedTuple):
     """Only topics that exist, under their names, with their ids where those are known."""
 
     waiter: Waiter
     request: OffsetCommitRequest
 
 
-@dataclass(frozen=True, slots=True)
-class FetchStableOffsets:
+class FetchStableOffsets(NamedTuple):
     """A read that waits until every commit before it is decided. Topics by name; None: all."""
 
     waiter: Waiter
     request: OffsetFetchRequestGroup
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(NamedTuple):
     """Only topics that exist."""
 
     waiter: Waiter
     request: OffsetDeleteRequest
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroups:
+class DeleteGroups(NamedTuple):
     """Groups of this shard, each named once."""
 
     waiter: Waiter
     request: DeleteGroupsRequest
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsDeleted:
+class TopicsDeleted(NamedTuple):
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(NamedTuple):
     """The whole log was replayed; requests come from now on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unloaded:
+class Unloaded(NamedTuple):
     """The partition is not ours any more: whoever waits is sent to look for the new coordinator. Nothing follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """A deadline may have passed. Takes care of one: ask `next_deadline_ms` again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The records of the step before are in the log, up to this offset."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRefused:
+class AppendRefused(NamedTuple):
     """The records of the step before are not in the log."""
 
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """Everything below this offset is committed."""
 
     end_offset: int

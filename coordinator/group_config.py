@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MINUTE_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(NamedTuple):
     """Kafka's settings, each under its name there; the defaults are those of 4.3.1."""
 
     min_session_timeout_ms: int = 6_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.effects import Waiter
 from coordinator.events import Join
@@ -31,8 +31,7 @@ REBALANCE_TIMEOUT_VERSION = 1
 """Before this version a member's session timeout is its rebalance timeout too."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStored:
+class GroupStored(NamedTuple):
     """The first record of a group: where it is refused, so is the join that made the group."""
 
     group_id: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.effects import Waiter
 from coordinator.events import FetchStableOffsets
@@ -21,8 +21,7 @@ from protocol.schema import ZERO_UUID
 NO_OFFSET = -1
 
 
-@dataclass(frozen=True, slots=True)
-class StableRead:
+class StableRead(NamedTuple):
     """The commits that were under way when the read came are decided."""
 
     waiter: Waiter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.assignment import share_refusal
 from coordinator.effects import Waiter
@@ -29,8 +29,7 @@ SKIP_ASSIGNMENT_VERSION = 9
 """From this version of JoinGroup on, a leader that restarted can be told that there is nothing to plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberReplaced:
+class MemberReplaced(NamedTuple):
     """The record with the new id of a static member is committed: only then may it act under that id."""
 
     group_id: str
@@ -80,8 +79,7 @@ class MemberReplaced:
         return group, member
 
 
-@dataclass(frozen=True, slots=True)
-class Former:
+class Former(NamedTuple):
     """What a static member had said before it restarted."""
 
     protocols: list[JoinGroupRequestProtocol]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.assignment import share, share_all, share_refusal, sync_refusal
 from coordinator.events import Sync
@@ -21,8 +21,7 @@ NAMED_PROTOCOL_VERSION = 5
 """From this version of SyncGroup on, a member says which protocol it takes the generation to run."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanStored:
+class PlanStored(NamedTuple):
     """The leader's assignment is committed: CompletingRebalance → Stable, unless another rebalance came between."""
 
     group_id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from coordinator.effects import Reply, Response, Waiter
 from coordinator.group import Group
@@ -25,8 +25,7 @@ class Outcome(Protocol):
         """The error is the log's, or REQUEST_TIMED_OUT: the records may yet be committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyWhenCommitted:
+class ReplyWhenCommitted(NamedTuple):
     """Owe a reply until the records are committed."""
 
     waiter: Waiter

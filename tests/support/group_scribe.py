@@ -13,7 +13,6 @@ The log is a list. Records are committed as soon as they are appended, unless `h
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from coordinator import events
@@ -230,7 +229,7 @@ class GroupScribe:
 
     def do_config(self, command: Command) -> Iterator[str]:
         values = {key: int(value) for key, value in command.options.items()}
-        self.config = self.shard.config = dataclasses.replace(self.config, **values)
+        self.config = self.shard.config = self.config._replace(**values)
         yield from ()
 
     def do_wait(self, command: Command) -> Iterator[str]:
