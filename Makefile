@@ -31,7 +31,8 @@ kernel: ## compile the hot loop where a C compiler is there
 	@$(BIN)/python -m protocol.compile_kernel
 
 run: install ## start a broker on 127.0.0.1:9092, data in ./data
-	@echo "Try next, in another terminal:  $(BIN)/moldau --help"
+	@echo "Try next, in another terminal, with any Kafka client:"
+	@echo "  echo hello | kcat -b 127.0.0.1:9092 -P -t greetings && kcat -b 127.0.0.1:9092 -C -t greetings -e"
 	$(BIN)/moldau serve
 
 test: $(VENV)/.installed-tests ## every test that needs nothing from outside

@@ -60,8 +60,8 @@ def protocol_page() -> str:
         [
             "# What we speak",
             "",
-            "Computed from `broker/apis.py` by `python docs/compute.py`. What is not in this table is not advertised, and a",
-            "request for it closes the connection, as in Apache Kafka.",
+            "Computed from `broker/apis.py` by `python docs/compute.py`. What is not in this table is not advertised,",
+            "and a request for it closes the connection, as in Apache Kafka.",
             "",
             "| key | API | versions | listener |",
             "|---|---|---|---|",
