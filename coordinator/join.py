@@ -48,32 +48,14 @@ class GroupStored(NamedTuple):
 
 
 def join(turn: Turn, event: Join) -> None:
+    """The reply comes now where there is nothing to wait for, else when the rebalance is over."""
+    normalise(event)
     request = event.request
-    if event.waiter.version < REBALANCE_TIMEOUT_VERSION:
-        request.rebalance_timeout_ms = request.session_timeout_ms
-    config = turn.config
-    if not request.group_id:
-        refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
+    error = refusal_of(turn, event)
+    if error is not ErrorCode.NONE:
+        refuse(turn, event, error)
         return
-    if not all(map(is_storable, names_of(event))):
-        # DIVERGES: Apache says UNKNOWN_SERVER_ERROR, after an exception on the way to the log.
-        refuse(turn, event, ErrorCode.INVALID_REQUEST)
-        return
-    by_name: dict[str, JoinGroupRequestProtocol] = {}
-    for protocol in request.protocols:
-        by_name.setdefault(protocol.name, protocol)
-    request.protocols = list(by_name.values())
-    if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
-        refuse(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT)
-        return
-    group = turn.groups.get(request.group_id)
-    if group is None and request.member_id:
-        refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID)
-        return
-    if group is None:
-        group = turn.groups[request.group_id] = Group(request.group_id, turn.wall_ms)
-        turn.write(new_group_change(group))
-        turn.when_committed(GroupStored(group.group_id, event.waiter))
+    group = turn.groups.get(request.group_id) or new_group(turn, event)
     if not has_room(turn, group, request.member_id):
         make_room_for_nobody(turn, group, event)
     elif not group.supports(request.protocol_type, request.protocols):
@@ -82,6 +64,40 @@ def join(turn: Turn, event: Join) -> None:
         join_with_id(turn, group, event)
     else:
         join_without_id(turn, group, event)
+
+
+def normalise(event: Join) -> None:
+    """What old versions do not say, and what may be said only once: a protocol counts where it is named first."""
+    request = event.request
+    if event.waiter.version < REBALANCE_TIMEOUT_VERSION:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    by_name: dict[str, JoinGroupRequestProtocol] = {}
+    for protocol in request.protocols:
+        by_name.setdefault(protocol.name, protocol)
+    request.protocols = list(by_name.values())
+
+
+def refusal_of(turn: Turn, event: Join) -> ErrorCode:
+    """Why nobody may join like this, NONE where it depends on the group."""
+    request, config = event.request, turn.config
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if not all(map(is_storable, names_of(event))):
+        # DIVERGES: Apache says UNKNOWN_SERVER_ERROR, after an exception on the way to the log.
+        return ErrorCode.INVALID_REQUEST
+    if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if request.member_id and request.group_id not in turn.groups:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE
+
+
+def new_group(turn: Turn, event: Join) -> Group:
+    """An empty group, which is there from now on whatever becomes of the join."""
+    group = turn.groups[event.request.group_id] = Group(event.request.group_id, turn.wall_ms)
+    turn.write(new_group_change(group))
+    turn.when_committed(GroupStored(group.group_id, event.waiter))
+    return group
 
 
 def names_of(event: Join) -> list[str]:
