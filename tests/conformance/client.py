@@ -37,6 +37,7 @@ class Client:
         self.name = name
         self._log: IO[bytes] = log.open("ab")
         self._timeout_s = timeout_s
+        self.patience_s = 15.0
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0
         )
@@ -60,7 +61,7 @@ class Client:
 
     def call(self, op: str, **args: Json) -> Json:
         """Asks again while the broker says "not yet": a client's patience differs, what we ask for does not."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + self.patience_s
         while True:
             try:
                 return self._call(op, args)

@@ -57,12 +57,15 @@ class Session:
 
     def refusal(self, name: str, attempt: Callable[[], object]) -> None:
         """Observes the error that `attempt` meets, or that it meets none."""
+        patience_s, self.client.patience_s = self.client.patience_s, 1.0
         try:
             attempt()
         except Refused as refused:
             self.facts[name] = refused.error
         else:
             self.facts[name] = "accepted"
+        finally:
+            self.client.patience_s = patience_s
 
     def until(self, what: str, holds: Callable[[], bool], timeout_s: float = 30) -> None:
         deadline = time.monotonic() + timeout_s
