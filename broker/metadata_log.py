@@ -12,11 +12,11 @@ from kraft.image.replay import Replay
 from kraft.raft.control_records import QuorumDescription, described_by
 from kraft.raft.election import QUORUM_STATE, Election, decode_election
 from kraft.record_frame import decode_record, encode_record
-from kraft.snapshot.batches import read_snapshot, snapshot_batches
+from kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
 from kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
-from protocol.record_batch import HEADER_SIZE, BatchHeader, iterate_batches
+from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, iterate_batches
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from protocol.records.metadata import NoOpRecord
@@ -93,7 +93,7 @@ class MetadataLog:
         reading = Reading(Replay(), QuorumDescription())
         newest = snapshots[-1] if snapshots else SnapshotId(0, 0)
         if snapshots:
-            content = read_snapshot(fs.read(f"{directory}/{newest.file_name}"))
+            content = read_snapshot_file(fs, f"{directory}/{newest.file_name}")
             reading.replay.replay(content.records, Provenance(newest.end_offset, newest.epoch))
             reading.quorum = content.quorum
             reading.is_quorum_in_log = newest.end_offset > 0
@@ -138,6 +138,8 @@ class MetadataLog:
             assert isinstance(read, LogRead) and read.slice is not None, f"cannot read {log.directory} at {offset}"
             data = read.slice.file.pread(read.slice.size, read.slice.position)
             for position, header in iterate_batches(data):
+                if not crc_is_valid(data, position, header):
+                    raise MalformedMessage(f"{log.directory}: the batch at offset {offset} has a wrong checksum")
                 # Most batches of an idle cluster are these, thousands an hour: a start should not open each of them.
                 is_silence = data[position + HEADER_SIZE : position + header.size] == NO_OP
                 yield header, [] if is_silence else list(records_of(data, position, header))
@@ -199,6 +201,14 @@ class MetadataLog:
     def _size(self) -> int:
         sizes = (self._fs.file_size(f"{self.directory}/{snapshot.file_name}") for snapshot in self._snapshots)
         return self.log.size + sum(sizes)
+
+
+def read_snapshot_file(fs: FileSystem, path: str) -> SnapshotContent:
+    """Blocks. Raises OSError, and `MalformedMessage` naming the file."""
+    try:
+        return read_snapshot(fs.read(path))
+    except MalformedMessage as error:
+        raise MalformedMessage(f"{path}: {error}") from error
 
 
 def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:

@@ -36,7 +36,9 @@ from kraft.raft.events import (
 )
 from kraft.raft.quorum import Quorum as QuorumFacts
 from kraft.raft.raft import Raft
+from storage.files import FileLock
 from storage.log import Log
+from storage.log_directory import LOCK
 from storage.meta_properties import MetaProperties
 
 log = logging.getLogger("moldau.quorum")
@@ -95,6 +97,8 @@ class Quorum:
         self._pending: deque[Pending] = deque()
         self._waiting: deque[Waiting] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._lock: FileLock | None = None
+        """Of a metadata directory that is no log directory; the others lock themselves."""
         self._ready: asyncio.Future[None] | None = None
         self._is_stopping = False
         self._bootstrap: list[object] = []
@@ -147,6 +151,8 @@ class Quorum:
         """Load, elect, begin the term. Raises OSError, and ValueErrors that say why the directory cannot be used."""
         now_ms = self._environment.wall_ms()
         fs, log_config = self._environment.fs, metadata_log_config(self._config)
+        if self._config.metadata_log_dir not in self._config.log_dirs:
+            self._lock = fs.lock(f"{self._config.metadata_log_dir}/{LOCK}")
         loaded = await self._environment.offload(
             lambda: MetadataLog.open(fs, self._config.metadata_log_dir, log_config, now_ms)
         )
@@ -168,6 +174,8 @@ class Quorum:
         await idle
         await self._tasks.stop()
         await self._environment.offload(lambda: self._log.log.close(now_ms, clean=True))
+        if self._lock is not None:
+            self._lock.release()
 
     def _adopt(self, loaded: Loaded) -> None:
         self._log = loaded.log

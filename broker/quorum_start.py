@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from broker.config.config import Config
-from broker.metadata_log import Loaded
+from broker.metadata_log import Loaded, read_snapshot_file
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
 from kraft.raft.quorum import Quorum
 from kraft.raft.voters import Voter, Voters
-from kraft.snapshot.batches import read_snapshot
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
 from protocol.records.metadata import (
     ControllerEndpoint,
@@ -77,7 +76,7 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
     path = f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
     if not fs.exists(path):
         return [FeatureLevelRecord(name="metadata.version", feature_level=SUPPORTED_FEATURES["metadata.version"].last)]
-    records = read_snapshot(fs.read(path)).records
+    records = read_snapshot_file(fs, path).records
     levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
     refuse_unsupported(FeaturesImage(levels))
     return records

@@ -17,8 +17,10 @@ from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.raft.control_records import QuorumDescription
 from kraft.raft.voters import Voter, Voters
 from kraft.snapshot.batches import read_snapshot
+from protocol.primitives import MalformedMessage
 from protocol.records.metadata import FeatureLevelRecord
 from storage.local_files import LocalFiles
+from storage.log import Log
 from storage.log_config import LogConfig
 from storage.meta_properties import read_meta_properties
 
@@ -170,3 +172,32 @@ def test_bootstrap_records_of_an_unsupported_feature_are_refused(tmp_path: Path)
     (tmp_path / "m/bootstrap.checkpoint").write_bytes(b"".join(batches))
     with pytest.raises(UnusableMetadata, match=r"transaction\.version"):
         bootstrap_records(FS, config(tmp_path))
+
+
+def test_damage_is_named_and_not_served(tmp_path: Path) -> None:
+    format_all(tmp_path)
+    snapshot = tmp_path / "m/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+    data = bytearray(snapshot.read_bytes())
+    data[100] ^= 1
+    snapshot.chmod(0o644)
+    snapshot.write_bytes(data)
+    with pytest.raises(MalformedMessage, match=r"0000000000\.checkpoint: .*checksum"):
+        MetadataLog.open(FS, f"{tmp_path}/m", LogConfig(), 1000)
+
+
+def test_a_rotten_record_is_seen_when_it_is_read(tmp_path: Path) -> None:
+    """Recovery looks at what may be torn; everything else is checked when it is read."""
+    format_all(tmp_path)
+    loaded = MetadataLog.open(FS, f"{tmp_path}/m", LogConfig(), 1000)
+    feature = FeatureLevelRecord(name="metadata.version", feature_level=30)
+    for _ in range(3):
+        loaded.log.append([feature], 30, 1, 1000)
+    loaded.log.log.close(1000, clean=True)
+    path = tmp_path / "m/__cluster_metadata-0/00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    log = Log.open(FS, f"{tmp_path}/m/__cluster_metadata-0", LogConfig(), clean_shutdown=True, now_ms=1000)
+    with pytest.raises(MalformedMessage, match="offset 0 has a wrong checksum"):
+        list(MetadataLog(FS, log, [])._batches(0))
+    log.close(1000, clean=False)

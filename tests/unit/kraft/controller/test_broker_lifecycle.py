@@ -1,0 +1,59 @@
+"""The table of a broker's life, pair by pair."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from kraft.controller.broker_lifecycle import NEXT_STATE, BrokerSessions, BrokerState, Wish, next_state, state_of
+from kraft.image.cluster import Broker
+from kraft.image.metadata_image import MetadataImage
+from tests.unit.kraft.image.images import broker, image_of, topic
+
+LIVING = [state for state in BrokerState if state is not BrokerState.SHUTDOWN_NOW]
+
+
+def broker_in(image: MetadataImage, state: BrokerState) -> Broker:
+    return image.cluster.brokers[1]._replace(
+        fenced=state is BrokerState.FENCED, in_controlled_shutdown=state is BrokerState.CONTROLLED_SHUTDOWN
+    )
+
+
+def test_every_wish_has_an_answer_in_every_state() -> None:
+    assert set(NEXT_STATE) == set(product(LIVING, Wish))
+
+
+@pytest.mark.parametrize("leads", [False, True])
+@pytest.mark.parametrize("is_caught_up", [False, True])
+@pytest.mark.parametrize(("state", "wish"), list(NEXT_STATE))
+def test_every_pair(state: BrokerState, wish: Wish, is_caught_up: bool, leads: bool) -> None:
+    """The table, but for what holds a step back: not having caught up, and still leading."""
+    image = image_of([broker(1), *(topic("t", 7) if leads else [])])
+    expected = NEXT_STATE[state, wish]
+    if (state, wish) == (BrokerState.FENCED, Wish.SERVE) and not is_caught_up:
+        expected = BrokerState.FENCED
+    if (state, wish) == (BrokerState.UNFENCED, Wish.SHUT_DOWN) and not leads:
+        expected = BrokerState.SHUTDOWN_NOW
+    if (state, wish) == (BrokerState.CONTROLLED_SHUTDOWN, Wish.SHUT_DOWN) and leads:
+        expected = BrokerState.CONTROLLED_SHUTDOWN
+    standing = broker_in(image, state)
+    assert state_of(standing) is state
+    assert next_state(image, standing, state, wish, is_caught_up) is expected
+
+
+def test_sessions() -> None:
+    image = image_of([broker(1)])
+    unfenced = image._replace(cluster=image.cluster._replace(brokers={1: broker_in(image, BrokerState.UNFENCED)}))
+    registered = unfenced.cluster.brokers[1]
+    sessions = BrokerSessions(unfenced, 9000, now_ms=100)
+    assert sessions.next_deadline_ms() == 9100
+    assert not sessions.is_alive(registered, 100), "read of, never heard from"
+    sessions.touch(1, registered.epoch, 200)
+    assert sessions.is_alive(registered, 9199) and not sessions.is_alive(registered, 9200)
+    assert sessions.expired(9199) == [] and sessions.expired(9200) == [1]
+    assert not sessions.is_alive(registered._replace(epoch=6), 200), "another incarnation"
+    assert not sessions.is_alive(None, 200)
+    sessions.forget(1)
+    assert sessions.next_deadline_ms() is None
+    assert BrokerSessions(image, 9000, now_ms=0).next_deadline_ms() is None, "a fenced broker has no session"
