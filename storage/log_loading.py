@@ -13,6 +13,7 @@ from storage.log_paths import (
     OFFSET_INDEX_SUFFIX,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     offset_name,
     offset_of_name,
 )
@@ -161,12 +162,24 @@ def believe(
     """After a clean shutdown: the end offset. An index of the last segment that cannot be right is made again."""
     replace_missing_indexes(request, segments[:-1], names)
     active = segments[-1]
-    if not (active.offset_index.is_sound() and active.time_index.is_sound()):
+    if not active.has_sound_indexes():
         request.report(f"{active.path(LOG_SUFFIX)}: an index is damaged: made again")
         rebuild_indexes(active)
     end_offset = active.next_offset()
-    load_producers(segments, snapshots, producers, request.log_start_offset, end_offset, request.now_ms)
+    snapshot_offset_max = active.base_offset if cleared_transactions(request, active) else end_offset
+    load_producers(
+        segments, snapshots, producers, request.log_start_offset, end_offset, request.now_ms, snapshot_offset_max
+    )
     return end_offset
+
+
+def cleared_transactions(request: LogRequest, segment: Segment) -> bool:
+    """Empty a transaction index that is damaged: the aborts are noted again when the producers of its batches are."""
+    if segment.has_sound_transaction_index():
+        return False
+    request.report(f"{segment.path(TRANSACTION_INDEX_SUFFIX)}: damaged: made again")
+    segment.transaction_index.clear()
+    return True
 
 
 def recover(
@@ -183,6 +196,9 @@ def recover(
     replace_missing_indexes(request, segments[:slot], names)
     snapshots.remove_after(request.recovery_point)
     base_offset = segments[slot].base_offset
+    is_cleared = cleared_transactions(request, segments[slot])
+    for segment in segments[slot + 1 :]:
+        cleared_transactions(request, segment)
     load_producers(
         segments[:slot],
         snapshots,
@@ -190,7 +206,7 @@ def recover(
         request.log_start_offset,
         base_offset,
         request.now_ms,
-        max(base_offset, request.recovery_point),
+        base_offset if is_cleared else max(base_offset, request.recovery_point),
     )
     epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the batches
     tail = TailRecovery(request.recovery_point, producers, epochs, request.report)

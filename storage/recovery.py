@@ -19,6 +19,7 @@ from protocol.primitives import MalformedMessage
 from protocol.record_batch import (
     CONTROL_BIT,
     HEADER_SIZE,
+    LOG_OVERHEAD,
     BatchHeader,
     crc_is_valid,
     parse_header,
@@ -47,8 +48,11 @@ class DamagedBatch(Exception):
         self.position = position
 
 
-def walk_verified(file: File, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, bytes) of each batch, checksum compared. Raises `DamagedBatch` where the row breaks off."""
+def walk_verified(file: File, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
+    """(position, header, buffer, position in the buffer) of each batch, checksum compared.
+
+    Raises `DamagedBatch` where the row breaks off.
+    """
     chunk_position, chunk = position, memoryview(b"")
     while position < end_position:
         inside = position - chunk_position
@@ -58,14 +62,14 @@ def walk_verified(file: File, position: int, end_position: int) -> Iterator[tupl
             header = parse_header(chunk, inside)
         except MalformedMessage as error:
             raise DamagedBatch(position, str(error)) from None
-        size = header.size
+        size = header.batch_length + LOG_OVERHEAD
         if position + size > end_position:
             raise DamagedBatch(position, f"{end_position - position} bytes of a batch of {size}")
         if inside + size > len(chunk):
             chunk, chunk_position, inside = memoryview(file.pread(max(size, CHUNK_SIZE), position)), position, 0
         if not crc_is_valid(chunk, inside, header):
             raise DamagedBatch(position, "checksum mismatch")
-        yield position, header, chunk[inside : inside + size]
+        yield position, header, chunk, inside
         position += size
 
 
@@ -84,10 +88,17 @@ class TailRecovery:
         """Recover one segment; False where it was cut, so that all later segments must go. Raises `CorruptLog`."""
         start_position = reported_position = self._start_position(segment)
         try:
-            for position, header, batch in walk_verified(segment.file(), start_position, segment.size):
+            for position, header, buffer, inside in walk_verified(segment.file(), start_position, segment.size):
                 self._refuse_disorder(header, position)
-                segment.note_appended(position, header.size, header.last_offset, header.max_timestamp)
-                self._take(segment, header, batch)
+                size = header.batch_length + LOG_OVERHEAD
+                last_offset = header.base_offset + header.last_offset_delta
+                segment.note_appended(position, size, last_offset, header.max_timestamp)
+                if header.partition_leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                if header.base_offset >= self.producers.map_end_offset:
+                    is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
+                    replay_batch(segment, self.producers, header, buffer[inside : inside + size] if is_marker else None)
+                self.next_offset = last_offset + 1
                 if position - reported_position >= REPORT_EVERY_SIZE:
                     reported_position = position
                     self.report(f"{segment.path('.log')}: {position >> 20} of {segment.size >> 20} MiB recovered")
@@ -121,11 +132,7 @@ class TailRecovery:
     def _start_position(self, segment: Segment) -> int:
         """Where checking begins: the last batch that the index knows to lie below the recovery point, or the start."""
         self.next_offset = segment.base_offset
-        if (
-            segment.base_offset < self.recovery_point
-            and segment.offset_index.is_sound()
-            and segment.time_index.is_sound()
-        ):
+        if segment.base_offset < self.recovery_point and segment.has_sound_indexes():
             segment.offset_index.truncate_to(self.recovery_point)
             segment.time_index.truncate_to(self.recovery_point)
             segment.transaction_index.truncate_to(self.recovery_point)
@@ -141,6 +148,7 @@ class TailRecovery:
                 self.next_offset = header.base_offset
                 return position
         segment.reset_indexes()
+        segment.transaction_index.truncate_to(self.recovery_point)
         return 0
 
     def _replay_unverified(self, segment: Segment, end_position: int, end_offset: int) -> None:
@@ -162,18 +170,15 @@ class TailRecovery:
             raise DamagedBatch(position, f"leader epoch {header.partition_leader_epoch} after {self.last_epoch}")
         self.last_epoch = header.partition_leader_epoch
 
-    def _take(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
-        self.next_offset = header.next_offset
-        if header.partition_leader_epoch > self.epochs.latest_epoch:
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        if header.base_offset >= self.producers.map_end_offset:
-            replay_batch(segment, self.producers, header, batch)
 
+def replay_batch(
+    segment: Segment, producers: ProducerStates, header: BatchHeader, marker_batch: memoryview | bytes | None
+) -> None:
+    """Feed a stored batch to the producer state, and an abort to the transaction index unless it is there already.
 
-def replay_batch(segment: Segment, producers: ProducerStates, header: BatchHeader, batch: memoryview | bytes) -> None:
-    """Feed a stored batch to the producer state, and an abort to the transaction index unless it is there already."""
-    marker = read_transaction_marker(batch) if header.attributes & CONTROL_BIT and header.producer_id >= 0 else None
-    completed = producers.replay(header, marker)
+    The bytes are needed of the control batches of producers alone.
+    """
+    completed = producers.replay(header, None if marker_batch is None else read_transaction_marker(marker_batch))
     if completed is not None and completed.is_aborted:
         known = segment.transaction_index.entries()
         if not known or known[-1].last_offset < completed.last_offset:
@@ -187,5 +192,5 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
             return
         if header.base_offset >= producers.map_end_offset:
             is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
-            batch = segment.file().pread(header.size, batch_position) if is_marker else b""
+            batch = segment.file().pread(header.size, batch_position) if is_marker else None
             replay_batch(segment, producers, header, batch)

@@ -22,7 +22,7 @@ from storage.offset_index import OffsetIndex
 from storage.open_file import FileSlice, OpenFile
 from storage.time_index import ENTRY as TIME_ENTRY
 from storage.time_index import NO_TIMESTAMP, TimeIndex
-from storage.transaction_index import TransactionIndex
+from storage.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 
@@ -236,11 +236,21 @@ class Segment:
         self._timestamps_loaded = False
         self.load_timestamps()
 
+    def has_sound_indexes(self) -> bool:
+        """Whether offset and time index can be believed as far as a look at their ends tells."""
+        return self.offset_index.is_sound() and self.time_index.is_sound()
+
+    def has_sound_transaction_index(self) -> bool:
+        try:
+            self.transaction_index.entries()
+        except CorruptTransactionIndex:
+            return False
+        return True
+
     def reset_indexes(self) -> None:
-        """Empty indexes, to be filled again from the batches."""
+        """Empty offset and time index, to be filled again from the batches."""
         self.offset_index.entries.clear()
         self.time_index.entries.clear()
-        self.transaction_index.clear()
         self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self._timestamps_loaded = True
         self._bytes_since_index_entry = 0

@@ -147,6 +147,23 @@ def test_transactions_are_known_again_after_a_crash_and_after_a_clean_end(log: L
         assert again.aborted_transactions(0, 3) == [AbortedTransaction(1, 0, 1, 2)]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", ["transactions", "offsets", "both"])
+def test_no_abort_is_forgotten_when_indexes_are_made_again(log: Log, clean: bool, damage: str) -> None:
+    send(log, 0, "a", pid=1, is_transactional=True)
+    end_transaction(log, commits=False, pid=1)
+    log.close(NOW_MS, clean=True)  # with a snapshot that is past the abort
+    segment = log.segments[0]
+    if damage != "offsets":
+        path = Path(segment.path(".txnindex"))
+        path.write_bytes(path.read_bytes()[:-1])
+    if damage != "transactions":
+        Path(segment.path(".index")).write_bytes(b"x")
+    again = open_log(LocalFiles(), log.directory, BIG, recovery_point=2, clean=clean)
+    assert again.aborted_transactions(0, 2) == [AbortedTransaction(1, 0, 1, 2)]
+    assert again.producers.entries[1].coordinator_epoch == 3
+
+
 def test_a_coordinator_of_an_older_epoch_is_fenced(log: Log) -> None:
     send(log, 0, is_transactional=True)
     assert end_transaction(log, commits=True, coordinator_epoch=3).error is ErrorCode.NONE
