@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from broker.background import Tasks
 from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
@@ -14,6 +12,7 @@ from broker.config.config import Config
 from broker.environment import Environment
 from broker.flusher import Flusher
 from broker.metadata_log import Loaded, MetadataLog, save_election, unlink_all
+from broker.metadata_publisher import Listener, MetadataPublisher, Reply
 from broker.metadata_snapshots import SnapshotPolicy
 from broker.quorum_start import bootstrap_records, controller_registration, metadata_log_config, quorum_of
 from kraft.controller.controller import Controller
@@ -42,25 +41,6 @@ from storage.log_directory import LOCK
 from storage.meta_properties import MetaProperties
 
 log = logging.getLogger("moldau.quorum")
-
-Listener = Callable[[MetadataImage, MetadataDelta], None]
-Reply = Callable[..., None]
-
-
-class Pending(NamedTuple):
-    """An image that becomes the published one once everything before its end is committed."""
-
-    image: MetadataImage
-    delta: MetadataDelta
-
-
-class Waiting(NamedTuple):
-    """A reply that is sent once everything before the offset is committed."""
-
-    end_offset: int
-    reply: Reply
-    response: object
-
 
 BATCH_RECORDS_MAX = 10_000
 """Of a decision that need not be atomic."""
@@ -91,11 +71,7 @@ class Quorum:
         self._tasks = Tasks(environment.halt)
         self._flusher = Flusher(environment, self._tasks.spawn, self._disk_failed)
         self._snapshots = SnapshotPolicy(config, environment.monotonic_ms())
-        self.image: MetadataImage = EMPTY_IMAGE
-        self.high_watermark = 0
-        self._listeners: list[Listener] = []
-        self._pending: deque[Pending] = deque()
-        self._waiting: deque[Waiting] = deque()
+        self._publisher = MetadataPublisher()
         self._timer: asyncio.TimerHandle | None = None
         self._lock: FileLock | None = None
         """Of a metadata directory that is no log directory; the others lock themselves."""
@@ -110,6 +86,15 @@ class Quorum:
         self._loaded_replay: Replay
 
     # What the broker asks
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self._publisher.image
+
+    @property
+    def high_watermark(self) -> int:
+        return self._publisher.high_watermark
 
     @property
     def leader_id(self) -> int:
@@ -134,7 +119,7 @@ class Quorum:
 
     def subscribe(self, listener: Listener) -> None:
         """Call the listener with every image from the next one on, and with what made it."""
-        self._listeners.append(listener)
+        self._publisher.subscribe(listener)
 
     def submit(self, request: object, reply: Reply) -> None:
         """Have the active controller decide on a request; its answer is given to `reply` once it is committed."""
@@ -203,7 +188,8 @@ class Quorum:
             case Lead(epoch):
                 self._lead(epoch)
             case Commit(high_watermark):
-                self._commit(high_watermark)
+                self._publisher.commit(high_watermark)
+                self._take_snapshot_if_due()
 
     async def _save(self, election: Election) -> None:
         data = encode_election(election, self._facts.kraft_version, self._facts.voters.ids)
@@ -241,12 +227,12 @@ class Quorum:
         )
         replay = self._loaded_replay
         self._controller = Controller(replay, settings, environment.monotonic_ms())
-        self._pending.append(Pending(replay.image, MetadataDelta(EMPTY_IMAGE)))
+        self._publisher.publish_later(replay.image, MetadataDelta(EMPTY_IMAGE))
         log.info("node %d leads the metadata quorum in epoch %d", self._facts.node_id, epoch)
         registration = controller_registration(config, environment.entropy(16))
         for decision in self._controller.activate(self._bootstrap, registration):
             self._carry_out(decision, None)
-        self._waiting.append(Waiting(self.log_end_offset, self._started, None))
+        self._publisher.reply_when_committed(self.log_end_offset, self._started, None)
         self._arm()
 
     def _started(self, _: object) -> None:
@@ -256,12 +242,8 @@ class Quorum:
     def _carry_out(self, decision: Decision, reply: Reply | None) -> None:
         for records in batches_of(decision):
             self._append(records)
-        if reply is None:
-            return
-        if self.high_watermark >= self.log_end_offset:
-            reply(decision.reply)
-        else:
-            self._waiting.append(Waiting(self.log_end_offset, reply, decision.reply))
+        if reply is not None:
+            self._publisher.reply_when_committed(self.log_end_offset, reply, decision.reply)
 
     def _append(self, records: Sequence[object]) -> None:
         controller = self._controller
@@ -275,20 +257,8 @@ class Quorum:
             raise
         self._snapshots.appended(self._log.log.size - size_before)
         delta = controller.replay(records, provenance, self._environment.monotonic_ms())
-        self._pending.append(Pending(controller.image, delta))
+        self._publisher.publish_later(controller.image, delta)
         self._appended(provenance)
-
-    def _commit(self, high_watermark: int) -> None:
-        self.high_watermark = high_watermark
-        while self._pending and self._pending[0].image.provenance.end_offset <= high_watermark:
-            image, delta = self._pending.popleft()
-            self.image = image
-            for listener in self._listeners:
-                listener(image, delta)
-        while self._waiting and self._waiting[0].end_offset <= high_watermark:
-            waiting = self._waiting.popleft()
-            waiting.reply(waiting.response)
-        self._take_snapshot_if_due()
 
     # Time
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -32,6 +32,14 @@ class Endpoint(NamedTuple):
     security_protocol: int
 
 
+def endpoints_of(points: Iterable[BrokerEndpoint | ControllerEndpoint]) -> dict[str, Endpoint]:
+    return {point.name: Endpoint(point.host, point.port, point.security_protocol) for point in points}
+
+
+def features_of(features: Iterable[BrokerFeature | ControllerFeature]) -> dict[str, SupportedRange]:
+    return {each.name: SupportedRange(each.min_supported_version, each.max_supported_version) for each in features}
+
+
 class Broker(NamedTuple):
     """A broker's registration. Its epoch is the offset of the record that registered this incarnation."""
 
@@ -54,13 +62,8 @@ class Broker(NamedTuple):
             id=record.broker_id,
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
-            endpoints={
-                point.name: Endpoint(point.host, point.port, point.security_protocol) for point in record.end_points
-            },
-            features={
-                feature.name: SupportedRange(feature.min_supported_version, feature.max_supported_version)
-                for feature in record.features
-            },
+            endpoints=endpoints_of(record.end_points),
+            features=features_of(record.features),
             rack=record.rack,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
@@ -119,13 +122,8 @@ class ControllerNode(NamedTuple):
         return cls(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
-            endpoints={
-                point.name: Endpoint(point.host, point.port, point.security_protocol) for point in record.end_points
-            },
-            features={
-                feature.name: SupportedRange(feature.min_supported_version, feature.max_supported_version)
-                for feature in record.features
-            },
+            endpoints=endpoints_of(record.end_points),
+            features=features_of(record.features),
             zk_migration_ready=record.zk_migration_ready,
         )
 
