@@ -10,7 +10,7 @@ from storage.open_file import OpenFile
 class FlushWork:
     """Makes a log durable up to an offset. Run it once: after an error the log is lost to us, never synced again."""
 
-    __slots__ = ("_checkpoint", "_directories", "_files", "_fs", "_paths", "end_offset", "is_complete")
+    __slots__ = ("_checkpoint", "_directories", "_files", "_fs", "_paths", "end_offset", "is_abandoned", "is_complete")
 
     def __init__(
         self,
@@ -27,11 +27,20 @@ class FlushWork:
         self._checkpoint = checkpoint
         self._directories = directories
         self.end_offset = end_offset
+        self.is_abandoned = False
+        """The log was closed meanwhile; its directory may be gone, and nobody needs it to be durable."""
         self.is_complete = False
         """Everything is durable. Without it the batches are, and a full disk had no room for the checkpoint."""
 
     def run(self) -> None:
         """Blocks for as long as the disk takes. Raises OSError: a sync failed."""
+        try:
+            self._sync()
+        except FileNotFoundError:
+            if not self.is_abandoned:
+                raise
+
+    def _sync(self) -> None:
         for open_file in self._files:
             open_file.file.sync()
         for path in self._paths:

@@ -39,6 +39,7 @@ class Log:
         "_directory_is_dirty",
         "_end_offset_at_release",
         "_flush_end_offset",
+        "_flush_in_flight",
         "_parent_is_dirty",
         "_unsynced_paths",
         "active",
@@ -82,6 +83,7 @@ class Log:
         self._directory_is_dirty = self._parent_is_dirty = not loaded.was_clean
         self._unsynced_paths: list[str] = []
         self._flush_end_offset = NO_FLUSH
+        self._flush_in_flight: FlushWork | None = None
         self._end_offset_at_release = loaded.end_offset
 
     @classmethod
@@ -291,6 +293,7 @@ class Log:
         self._directory_is_dirty = self._parent_is_dirty = False
         self.epochs.note_written()
         self._flush_end_offset = end_offset
+        self._flush_in_flight = work
         return work
 
     def flushed(self, work: FlushWork, now_ms: int) -> None:
@@ -299,12 +302,14 @@ class Log:
             self.recovery_point = max(self.recovery_point, self._flush_end_offset)
         else:
             self.epochs.note_not_written()
+        self._flush_in_flight = None
         self._flush_end_offset = NO_FLUSH
         self.last_flush_ms = now_ms
 
     def flush_failed(self, error: OSError) -> None:
         """The kernel has dropped the pages that it could not write: a second sync would lie. The log is lost to us."""
         self._flush_end_offset = NO_FLUSH
+        self._flush_in_flight = None
         self.fail(error)
 
     def flush(self, now_ms: int, end_offset: int | None = None) -> None:
@@ -329,6 +334,8 @@ class Log:
         Without `syncs_parent` the owner makes the name of the directory durable, once for all its logs.
         """
         self._parent_is_dirty = self._parent_is_dirty and syncs_parent
+        if self._flush_in_flight is not None:
+            self._flush_in_flight.is_abandoned = True
         if clean and self.failure is None:
             self.active.seal()
             if self.snapshots.write(self.producers):

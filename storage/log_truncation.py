@@ -94,10 +94,16 @@ def advance_log_start(log: Log, offset: int, high_watermark: int) -> ErrorCode:
 def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> list[str]:
     """Take what retention gives up out of the log; the paths, renamed to `.deleted`.
 
-    They are to be unlinked after file.delete.delay.ms. Raises OSError: the log failed.
+    They are to be unlinked after file.delete.delay.ms. Raises OSError: the log failed. The descriptors of segments that
+    stay are given back on the way: whoever reads them opens them again.
     """
     if log.failure is not None:
         return []
+    try:
+        log.release_files()
+    except OSError as error:
+        log.fail(error)
+        raise
     count = deletable_count(
         log.segments,
         log.config,

@@ -77,6 +77,22 @@ def test_a_deleted_partition_leaves_at_once_and_may_be_made_anew(tmp_path: Path)
     assert directory.directories_to_remove() == []
 
 
+def test_a_partition_may_be_deleted_while_it_is_flushed(tmp_path: Path) -> None:
+    directory = LogDirectory.open(LocalFiles(), str(tmp_path), ignore)
+    deleted, lost = (directory.create("orders", partition, TOPIC_ID, SMALL, NOW_MS) for partition in range(2))
+    works = []
+    for log in (deleted, lost):
+        append(log, "a")
+        works.append(log.pending_flush())
+    directory.delete("orders", 0, UNIQUE)
+    LocalFiles().rename(lost.directory, str(tmp_path / "gone"))
+    deleted_work, lost_work = works
+    assert deleted_work is not None and lost_work is not None
+    deleted_work.run()
+    with pytest.raises(FileNotFoundError):
+        lost_work.run()
+
+
 def test_a_stray_partition_is_kept_and_not_served(tmp_path: Path) -> None:
     directory = LogDirectory.open(LocalFiles(), str(tmp_path), ignore)
     append(directory.create("orders", 0, TOPIC_ID, SMALL, NOW_MS), "whose?")

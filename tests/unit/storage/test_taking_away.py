@@ -148,6 +148,21 @@ def test_a_reader_under_way_survives_the_deletion_of_its_segment(log: Log) -> No
     assert len(read.slice.file.pread(read.slice.size, read.slice.position)) == read.slice.size
 
 
+def test_a_retention_check_gives_back_the_descriptors_of_rolled_segments(log: Log) -> None:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        pytest.skip("only Linux lists the descriptors of a process")
+
+    def held() -> int:
+        return sum(str(link.resolve()).startswith(log.directory) for link in descriptors.iterdir())
+
+    read_all(log)
+    assert held() > 3
+    log.delete_old_segments(NOW_MS, COUNT)
+    assert held() <= 3
+    assert read_all(log) == values(0, COUNT)
+
+
 def test_a_crash_while_retention_renames_loses_no_later_record() -> None:
     for step in range(1, 60):
         disk = SimulatedDisk(seed=step)
