@@ -63,7 +63,10 @@ class DecodedChunk:
             start += len(body)
         self._fields = read_fields(np.frombuffer(self._data, np.uint8), np.array(positions, np.int64), start)
         self._batch = np.repeat(np.arange(len(counts)), counts)
-        self.offsets = self._of_batch([header.base_offset for header in chunk.headers]) + self._fields.offset_delta
+        delta = self._fields.offset_delta
+        if bool(np.any((delta < 0) | (delta > self._of_batch([each.last_offset_delta for each in chunk.headers])))):
+            raise MalformedMessage("a record's offset is not one of its batch")
+        self.offsets = self._of_batch([header.base_offset for header in chunk.headers]) + delta
         self._rows = self._rows_wanted()
         self.count = len(self.offsets) if self._rows is None else len(self._rows)
 

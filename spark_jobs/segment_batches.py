@@ -34,7 +34,7 @@ def chunks_of(fs: FileSystem, wanted: Slice) -> Iterator[Chunk]:
     """
     chunk = Chunk()
     for position, header, batch in batches_of(fs, wanted):
-        if header.is_control or not header.records_count or header.last_offset < wanted.start_offset:
+        if header.is_control or header.last_offset < wanted.start_offset:
             continue
         if header.base_offset >= wanted.end_offset:
             break
@@ -42,6 +42,8 @@ def chunks_of(fs: FileSystem, wanted: Slice) -> Iterator[Chunk]:
             body = expand(header, batch)
         except MalformedMessage as malformed:
             raise MalformedMessage(f"{wanted.path}, position {position}: {malformed}") from None
+        if not body and not header.records_count:  # compaction has left the batch for its offsets alone
+            continue
         chunk.headers.append(header)
         chunk.bodies.append(body)
         chunk.size += len(body)

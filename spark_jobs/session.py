@@ -38,10 +38,14 @@ def local_session(
         builder = builder.config(setting, value)
     runtime = find_java(os.environ)
     home = home_for_spark(runtime)
+    variables = {
+        "JAVA_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+    }
     try:
-        with variables_set(
-            {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-        ):
+        with variables_set(variables):
             session = builder.getOrCreate()
     finally:
         if home != runtime.home:
