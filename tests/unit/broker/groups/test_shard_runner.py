@@ -261,3 +261,23 @@ def test_ids_are_version_4_uuids() -> None:
         assert node.groups.fresh_id() != text
 
     lives(scenario)
+
+
+def test_settings_change_without_a_restart() -> None:
+    async def scenario(node: GroupNode) -> None:
+        node.groups.reconfigure(node.groups.config._replace(min_session_timeout_ms=20_000))
+        joined = await node.call(join(), 3)
+        assert isinstance(joined, JoinGroupResponse) and joined.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+    lives(scenario)
+
+
+def test_a_broker_that_stops_lets_go_of_all_who_wait() -> None:
+    async def scenario(node: GroupNode) -> None:
+        await stable_member(node)
+        parked = node.ask(join(), 3)
+        node.groups.close()
+        assert parked.is_complete
+        assert node.groups.runners == []
+
+    lives(scenario)
