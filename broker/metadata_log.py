@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from kraft.features import record_version
@@ -47,13 +46,13 @@ class Loaded(NamedTuple):
     last_epoch: int
 
 
-@dataclass(slots=True)
 class Reading:
     """A start that is reading snapshot and log."""
 
-    replay: Replay
-    quorum: QuorumDescription
-    is_quorum_in_log: bool = False
+    def __init__(self) -> None:
+        self.replay = Replay()
+        self.quorum = QuorumDescription()
+        self.is_quorum_in_log = False
 
 
 class Retention(Protocol):
@@ -90,7 +89,7 @@ class MetadataLog:
             if name.endswith(PART_SUFFIX):
                 fs.unlink(f"{directory}/{name}")
         snapshots = snapshots_in(names)
-        reading = Reading(Replay(), QuorumDescription())
+        reading = Reading()
         newest = snapshots[-1] if snapshots else SnapshotId(0, 0)
         if snapshots:
             content = read_snapshot_file(fs, f"{directory}/{newest.file_name}")

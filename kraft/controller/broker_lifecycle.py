@@ -9,8 +9,8 @@ A broker is unfenced once it has read the log up to its own registration, and it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_with, changes_without
@@ -51,8 +51,7 @@ NEXT_STATE: dict[tuple[BrokerState, Wish], BrokerState] = {
 }
 
 
-@dataclass(slots=True)
-class Session:
+class Session(NamedTuple):
     """What is known of a broker by its heartbeats alone; lost with the activity of this controller."""
 
     epoch: int

@@ -9,27 +9,15 @@ A new leader of the quorum builds a new controller from the end of its log; one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from kraft.controller.broker_lifecycle import BrokerSessions, fence, heartbeat
 from kraft.controller.broker_registration import register_broker
-from kraft.controller.config_control import alter_configs, incremental_alter_configs
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_of_leaderless
-from kraft.controller.partition_creation import create_partitions
-from kraft.controller.producer_id_control import allocate_producer_ids
 from kraft.controller.settings import ControllerSettings
-from kraft.controller.topic_creation import create_topics
-from kraft.controller.topic_deletion import delete_topics
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from kraft.image.replay import Replay
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_configs import AlterConfigsRequest
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.broker_registration import BrokerRegistrationRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -40,6 +28,16 @@ from protocol.records.metadata import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+
+if TYPE_CHECKING:
+    from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+    from protocol.messages.alter_configs import AlterConfigsRequest
+    from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+    from protocol.messages.broker_registration import BrokerRegistrationRequest
+    from protocol.messages.create_partitions import CreatePartitionsRequest
+    from protocol.messages.create_topics import CreateTopicsRequest
+    from protocol.messages.delete_topics import DeleteTopicsRequest
+    from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 BOOTSTRAP = "Bootstrap records"
 
@@ -73,7 +71,7 @@ class Controller:
 
     def step(self, request: object, now_ms: int) -> Decision:
         """Decide on a request (a message of the protocol); `AssertionError` where the controller has no such API."""
-        decide = self._steps.get(type(request))
+        decide = self._steps.get(type(request).__name__)
         assert decide is not None, f"{type(request).__name__} is not for the controller"
         return decide(request, now_ms)
 
@@ -109,19 +107,18 @@ class Controller:
             ):
                 self._sessions.forget(broker_id)
 
-    def _table(self) -> dict[type[object], Callable[..., Decision]]:
-        settings = self._settings
+    # One method an API; what a start does not need is imported when it is first asked for.
+
+    def _table(self) -> dict[str, Callable[..., Decision]]:
         return {
-            BrokerRegistrationRequest: self._register_broker,
-            BrokerHeartbeatRequest: self._heartbeat,
-            AllocateProducerIdsRequest: lambda request, now_ms: allocate_producer_ids(self.image, request),
-            CreateTopicsRequest: lambda request, now_ms: create_topics(self.image, request, settings),
-            DeleteTopicsRequest: lambda request, now_ms: delete_topics(self.image, request, settings),
-            CreatePartitionsRequest: lambda request, now_ms: create_partitions(self.image, request, settings),
-            AlterConfigsRequest: lambda request, now_ms: alter_configs(self.image, request, settings),
-            IncrementalAlterConfigsRequest: lambda request, now_ms: incremental_alter_configs(
-                self.image, request, settings
-            ),
+            "BrokerRegistrationRequest": self._register_broker,
+            "BrokerHeartbeatRequest": self._heartbeat,
+            "AllocateProducerIdsRequest": self._allocate_producer_ids,
+            "CreateTopicsRequest": self._create_topics,
+            "DeleteTopicsRequest": self._delete_topics,
+            "CreatePartitionsRequest": self._create_partitions,
+            "AlterConfigsRequest": self._alter_configs,
+            "IncrementalAlterConfigsRequest": self._incremental_alter_configs,
         }
 
     def _register_broker(self, request: BrokerRegistrationRequest, now_ms: int) -> Decision:
@@ -135,3 +132,33 @@ class Controller:
         if broker is not None and broker.epoch == request.broker_epoch:
             self._sessions.touch(broker.id, broker.epoch, now_ms)
         return decision
+
+    def _allocate_producer_ids(self, request: AllocateProducerIdsRequest, now_ms: int) -> Decision:
+        from kraft.controller.producer_id_control import allocate_producer_ids
+
+        return allocate_producer_ids(self.image, request)
+
+    def _create_topics(self, request: CreateTopicsRequest, now_ms: int) -> Decision:
+        from kraft.controller.topic_creation import create_topics
+
+        return create_topics(self.image, request, self._settings)
+
+    def _delete_topics(self, request: DeleteTopicsRequest, now_ms: int) -> Decision:
+        from kraft.controller.topic_deletion import delete_topics
+
+        return delete_topics(self.image, request, self._settings)
+
+    def _create_partitions(self, request: CreatePartitionsRequest, now_ms: int) -> Decision:
+        from kraft.controller.partition_creation import create_partitions
+
+        return create_partitions(self.image, request, self._settings)
+
+    def _alter_configs(self, request: AlterConfigsRequest, now_ms: int) -> Decision:
+        from kraft.controller.config_control import alter_configs
+
+        return alter_configs(self.image, request, self._settings)
+
+    def _incremental_alter_configs(self, request: IncrementalAlterConfigsRequest, now_ms: int) -> Decision:
+        from kraft.controller.config_control import incremental_alter_configs
+
+        return incremental_alter_configs(self.image, request, self._settings)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The records are one atomic batch, maybe an empty one; where they are not, any beginning of them makes sense.
 
     The reply waits until they, and all that was decided before them, are committed: it may speak of either.

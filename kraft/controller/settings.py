@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kraft.controller.decision import Refusal
 from kraft.image.configs import ConfigResource
-from protocol.messages.create_topics import CreatableTopicConfigs
+
+if TYPE_CHECKING:
+    from protocol.messages.create_topics import CreatableTopicConfigs
 
 
 class ConfigRules(Protocol):
@@ -30,8 +31,7 @@ class ConfigRules(Protocol):
         """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
+class ControllerSettings(NamedTuple):
     """Names and defaults are those of Kafka's configuration."""
 
     cluster_id: str
