@@ -26,11 +26,6 @@ class OffsetIndex:
         entry = self.entries.lookup(_OFFSET, offset - self._base_offset)
         return entry[_POSITION] if entry else 0
 
-    def last_before_position(self, position: int) -> tuple[int, int] | None:
-        """(last offset, position) of the last entry at or before a position."""
-        entry = self.entries.lookup(_POSITION, position)
-        return (entry[_OFFSET] + self._base_offset, entry[_POSITION]) if entry else None
-
     def last_position(self) -> int:
         last = self.entries.last()
         return last[_POSITION] if last else 0

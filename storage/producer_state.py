@@ -92,9 +92,6 @@ class ProducerEntry:
             self.batches.clear()
             self.last_sequence = NO_SEQUENCE
 
-    def last_offset(self) -> int:
-        return self.batches[-1].last_offset if self.batches else NO_OFFSET
-
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
         if epoch == self.producer_epoch:
             for batch in self.batches:

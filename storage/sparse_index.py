@@ -53,10 +53,6 @@ class SparseIndex:
         self._recent: list[Entry] = []  # the last entries; those from `_written_count` on are not in the file
 
     @property
-    def path(self) -> str:
-        return self._path
-
-    @property
     def count(self) -> int:
         if self._count < 0:
             self._load()
