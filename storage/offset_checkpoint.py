@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from storage.files import FileSystem
+from storage.files import FileSystem, write_atomically
 from storage.text_checkpoint import CorruptCheckpoint, format_checkpoint, parse_checkpoint
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -39,3 +39,8 @@ def read_offsets(fs: FileSystem, directory: str, name: str) -> Offsets:
     """Empty where there is no file. Raises `CorruptCheckpoint`."""
     path = f"{directory}/{name}"
     return decode_offsets(fs.read(path), path) if fs.exists(path) else {}
+
+
+def write_offsets(fs: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Blocks for a sync: off the loop."""
+    write_atomically(fs, f"{directory}/{name}", encode_offsets(offsets))

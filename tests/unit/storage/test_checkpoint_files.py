@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from storage.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
-from storage.files import write_atomically
 from storage.leader_epochs import EpochStart, LeaderEpochs
 from storage.local_files import LocalFiles
 from storage.meta_properties import (
@@ -18,7 +17,7 @@ from storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from storage.offset_checkpoint import RECOVERY_POINTS, encode_offsets, read_offsets
+from storage.offset_checkpoint import RECOVERY_POINTS, read_offsets, write_offsets
 from storage.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text, write_topic_id
 from storage.text_checkpoint import CorruptCheckpoint
 
@@ -28,7 +27,7 @@ ID = bytes.fromhex("5287f81146794c21b40f92d7a376c903")
 
 def test_offsets_are_written_as_kafka_does(tmp_path: Path) -> None:
     offsets = {("perf", 1): 11642, ("__transaction_state", 0): 0}
-    write_atomically(FS, f"{tmp_path}/{RECOVERY_POINTS}", encode_offsets(offsets))
+    write_offsets(FS, str(tmp_path), RECOVERY_POINTS, offsets)
     assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n2\nperf 1 11642\n__transaction_state 0 0\n"
     assert read_offsets(FS, str(tmp_path), RECOVERY_POINTS) == offsets
 
