@@ -8,10 +8,13 @@ scenario is written once, and what differs between two cells of a row is the cli
 from __future__ import annotations
 
 import json
+import os
 import selectors
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
 
@@ -38,8 +41,9 @@ class Client:
         self._log: IO[bytes] = log.open("ab")
         self._timeout_s = timeout_s
         self.patience_s = 15.0
+        # A session of its own, so that what the driver has started ends with it.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0, start_new_session=True
         )
         self._pending = bytearray()
         self._selector = selectors.DefaultSelector()
@@ -54,7 +58,9 @@ class Client:
         return self._process.poll() is None
 
     def close(self) -> None:
-        self._process.kill()
+        """Kills the driver, so that its members leave no group: to the broker they have died."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._selector.close()
         self._log.close()

@@ -112,7 +112,10 @@ def judge(cell: Cell, ours: Outcome, theirs: Outcome | None, known: tuple[Diverg
     unknown = [entry for entry in found if not any(each.covers(cell, entry.fact) for each in known)]
     if unknown:
         return Judgement(Verdict.DIFFERS, f"{len(unknown)} differences, first {unknown[0]}", found)
-    return Judgement(Verdict.KNOWN if found else Verdict.OK, "", found)
+    if not found:
+        return Judgement(Verdict.OK)
+    meant = dict.fromkeys(each.reason for each in known for entry in found if each.covers(cell, entry.fact))
+    return Judgement(Verdict.KNOWN, "; ".join(meant), found)
 
 
 def recorded(path: Path = RECORDED) -> dict[Cell, Outcome]:

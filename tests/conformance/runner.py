@@ -56,6 +56,7 @@ class Column:
         self._toolchain = toolchain
         self._log = logs / f"{broker.name}-{kind.name}.log"
         self._client: Client | None = None
+        self._command: list[str] = []
 
     def run(self, scenarios: Sequence[Scenario], report: Report) -> dict[Cell, Outcome]:
         outcomes: dict[Cell, Outcome] = {}
@@ -76,11 +77,15 @@ class Column:
                 command = self._kind.command(self._toolchain)
             except Missing as missing:
                 raise Unavailable(str(missing)) from None
-            self._client = Client(self._kind.name, [*command, self._broker.bootstrap], self._log)
+            self._command = [*command, self._broker.bootstrap]
+            self._client = self._start()
         data = self._broker.data if isinstance(self._broker, Broker) else None
-        session = Session(self._client, scenario.name, data)
+        session = Session(self._client, scenario.name, data, self._start)
         scenario.run(session)
         return session.facts
+
+    def _start(self) -> Client:
+        return Client(self._kind.name, self._command, self._log)
 
     def _after(self, outcome: Outcome) -> None:
         # After a failure members may still be polling: a new process starts from nothing.

@@ -12,10 +12,14 @@ from tests.conformance.record import Json, Record
 
 
 class Session:
-    """`data` is the broker's log directory where it can be looked into, None for a broker of somebody else."""
+    """`data` is the broker's log directory where it can be looked into, None for a broker of somebody else.
 
-    def __init__(self, client: Client, scenario: str, data: Path | None) -> None:
+    `another_client()` starts a second driver of the same kind; who asks for it closes it.
+    """
+
+    def __init__(self, client: Client, scenario: str, data: Path | None, another: Callable[[], Client]) -> None:
         self.client = client
+        self.another_client = another
         self.facts: Facts = {}
         self.data = data
         self._prefix = f"{client.name}.{scenario}"

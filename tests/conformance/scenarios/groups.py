@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.conformance.client import Client
 from tests.conformance.member import Member
 from tests.conformance.record import Json, Record
 from tests.conformance.scenario import Scenario
@@ -23,10 +24,16 @@ class Crowd:
         self.sent: list[bytes] = []
         self._left: list[Record] = []
 
-    def join(self, name: str, instance_id: str | None = None, session_timeout_ms: int = 10_000) -> Member:
+    def join(
+        self,
+        name: str,
+        instance_id: str | None = None,
+        session_timeout_ms: int = 10_000,
+        client: Client | None = None,
+    ) -> Member:
         full_name = self.session.name(name)
         member = self.members[name] = Member(
-            self.session.client,
+            client or self.session.client,
             full_name,
             self.group,
             self.topic,
@@ -41,6 +48,10 @@ class Crowd:
         member.look()
         member.close()
         self._left += member.records
+
+    def forget(self, name: str) -> None:
+        """What a member that died has read counts as seen; nobody asks it again."""
+        self._left += self.members.pop(name).records
 
     def send(self, count: int) -> None:
         values = [b"%d" % (len(self.sent) + index) for index in range(count)]
@@ -139,6 +150,23 @@ def resume(session: Session) -> None:
     crowd.expect_once()
 
 
+def dies(session: Session) -> None:
+    crowd = Crowd(session, eager_strategy(session))
+    crowd.join("a", session_timeout_ms=6_000)
+    crowd.until_shares(a=4)
+    other = session.another_client()
+    try:
+        crowd.join("b", session_timeout_ms=6_000, client=other)
+        crowd.until_shares(a=2, b=2)
+    finally:
+        other.close()
+    crowd.forget("b")
+    crowd.send(40)
+    crowd.until_shares(a=4)
+    crowd.until_all_seen()
+    crowd.leave("a")
+
+
 def static(session: Session) -> None:
     session.needs("static members")
     crowd = Crowd(session, eager_strategy(session))
@@ -189,6 +217,7 @@ SCENARIOS = (
     Scenario("group-round-robin", "the first member leaves, the second takes all (roundrobin)", round_robin),
     Scenario("group-cooperative", "only the partitions that move are revoked", cooperative),
     Scenario("group-resume", "a new consumer goes on from the committed offsets", resume),
+    Scenario("group-member-dies", "a killed member's partitions move when its session ends", dies, in_bounded=False),
     Scenario("group-static", "a static member returns to its partitions without a rebalance", static),
     Scenario("group-describe", "list, describe and delete groups", described),
 )
