@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from protocol.compiler import decode, encode
+from protocol.compiler import Decoder, decoder_of, encode
 from protocol.primitives import BytesLike, MalformedMessage, read_uvarint, uvarint
 from protocol.records import metadata
 from protocol.schema import spec_of
@@ -37,6 +37,15 @@ def decode_record(value: BytesLike) -> object:
         version, position = read_uvarint(value, position)
     except IndexError:
         raise MalformedMessage(f"{len(value)} bytes cannot hold the frame of a metadata record") from None
+    record, end = _decoder(frame_version, record_type, version)(value, position)
+    if end != len(value):
+        raise MalformedMessage(f"{len(value) - end} bytes left over after {type(record).__name__}")
+    return record
+
+
+@cache
+def _decoder(frame_version: int, record_type: int, version: int) -> Decoder[object]:
+    """Looked up once each: a start reads records by the 100,000. What is refused is not remembered."""
     if frame_version != FRAME_VERSION:
         raise MalformedMessage(f"metadata record frame version {frame_version} is not {FRAME_VERSION}")
     cls = record_classes().get(record_type)
@@ -44,4 +53,4 @@ def decode_record(value: BytesLike) -> object:
         raise MalformedMessage(f"unknown metadata record type {record_type}")
     if version not in spec_of(cls).versions:
         raise MalformedMessage(f"{cls.__name__} has no version {version}")
-    return decode(cls, memoryview(value)[position:], version)
+    return decoder_of(cls, version)
