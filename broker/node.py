@@ -24,6 +24,7 @@ from broker.metadata_follower import MetadataFollower
 from broker.pending import Pending
 from broker.producer_ids import ProducerIds
 from broker.quorum import Quorum
+from broker.quorum_start import SECURITY_PROTOCOL_IDS
 from broker.registration import Identity, Registration
 from broker.replicas import Replicas
 from broker.settings import Settings
@@ -45,7 +46,6 @@ log = logging.getLogger("moldau.broker")
 
 Response = TypeVar("Response")
 
-SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 SHUTDOWN_PATIENCE_MS: Final = 10_000
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 """A session unused for so long makes room for a new one."""

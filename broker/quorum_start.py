@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.config.config import Config
-from broker.metadata_log import Loaded, read_snapshot_file
+from broker.metadata_log import BATCH_SIZE_MAX, Loaded, read_snapshot_file
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
 from kraft.raft.quorum import Quorum
@@ -22,7 +22,7 @@ from storage.log_config import LogConfig
 from storage.meta_properties import MetaProperties
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-BATCH_SIZE_MAX: Final = 8 << 20
+"""As the wire numbers them."""
 
 
 class UnusableMetadata(ValueError):
