@@ -32,8 +32,11 @@ _epoch = itemgetter(0)
 
 
 class LeaderEpochs:
-    """Both columns strictly increase. Changes stay in memory until a flush writes them: past the recovery point the
-    batches themselves say their epochs."""
+    """Both columns strictly increase. Changes stay in memory until a flush writes them.
+
+    DIVERGES: Kafka writes the file at every new leader, with a sync; past the recovery point the batches themselves say
+    their epochs, so a thousand partitions may change leaders without a thousand syncs.
+    """
 
     __slots__ = ("_directory", "_fs", "_written_entries", "entries", "latest_epoch")
 

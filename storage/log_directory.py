@@ -209,6 +209,7 @@ class LogDirectory:
                 write_clean_shutdown(self.fs, self.path, broker_epoch)
         except OSError:
             is_clean = False
+        # DIVERGES: Kafka removes the .lock file when it stops; a lock file that goes away can let two processes in.
         self._lock.release()
         return is_clean
 

@@ -37,7 +37,10 @@ Report = Callable[[str], None]
 
 
 class CorruptLog(Exception):
-    """Bytes that were once durable are not what they were: the replica must be fenced, never cut."""
+    """Bytes that were once durable are not what they were: the replica must be fenced, never cut.
+
+    DIVERGES: Kafka cuts a log at the first damage in the segments it recovers, flushed or not, and serves the rest.
+    """
 
 
 class DamagedBatch(Exception):

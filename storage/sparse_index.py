@@ -20,6 +20,8 @@ from storage.disk_errors import NO_SPACE
 from storage.files import File, FileSystem
 from storage.open_file import OpenFile
 
+# DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls; ours grow as they are written,
+# so that an idle partition takes no room and a truncated file can never be under a mapping.
 PENDING_COUNT_MAX = 64
 BLOCK_COUNT = 256
 """Entries read at once at the end of a binary search."""
