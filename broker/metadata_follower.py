@@ -37,9 +37,7 @@ class MetadataFollower:
         )
         for key, (topic_id, assigned) in local.items():
             partition = Partition(key[0], topic_id, key[1], logs[key], broker.logs.high_watermark(logs[key]))
-            self._lead(partition, assigned)
-            broker.replicas.add(partition)
-            broker.partition_gained(partition)
+            self._add(partition, assigned)
         broker.quorum.subscribe(self._changed)
 
     def _changed(self, image: MetadataImage, delta: MetadataDelta) -> None:
@@ -64,14 +62,18 @@ class MetadataFollower:
             config = broker.settings.log_config(image.configs.of(ResourceType.TOPIC, topic))
             made = broker.logs.create(topic, index, topic_id, config)
             partition = Partition(topic, topic_id, index, made, made.log_start_offset)
-            self._lead(partition, assigned)
-            broker.replicas.add(partition)
-            broker.partition_gained(partition)
+            self._add(partition, assigned)
         else:
             self._lead(partition, assigned)
 
+    def _add(self, partition: Partition, assigned: topics.Partition) -> None:
+        partition.is_internal = self._broker.is_internal(partition.topic)
+        self._lead(partition, assigned)
+        self._broker.replicas.add(partition)
+        self._broker.partition_gained(partition)
+
     def _lead(self, partition: Partition, assigned: topics.Partition) -> None:
-        partition.min_insync_replicas = partition.log.config.min_insync_replicas
+        partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
         partition.become_leader(assigned.leader, assigned.leader_epoch, assigned.isr)
 
     def _delete(self, topic: str) -> None:
@@ -89,4 +91,5 @@ class MetadataFollower:
             if partition.topic in changed_topics or broker.settings.config is not before:
                 overrides = image.configs.of(ResourceType.TOPIC, partition.topic)
                 partition.log.config = broker.settings.log_config(overrides)
-                partition.min_insync_replicas = partition.log.config.min_insync_replicas
+                assigned = image.topics.by_id[partition.topic_id].partitions[partition.index]
+                partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))

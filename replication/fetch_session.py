@@ -11,17 +11,18 @@ names where ids were used, or the reverse                    FETCH_SESSION_TOPIC
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from protocol.schema import ZERO_UUID
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 NO_SESSION: Final = 0
+TOPIC_ID_VERSION: Final = 13
+"""From this version of Fetch on topics travel by id."""
 
 TopicKey = str | bytes
 """How the client names a topic: by name up to Fetch 12, by id from 13."""
@@ -70,7 +71,7 @@ class FetchSession:
 
     def update(self, request: FetchRequest) -> None:
         """Take the request's changes into the session."""
-        for key, wish in wishes(request):
+        for key, wish in wishes(request, self.uses_topic_ids).items():
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = CachedPartition(wish)
@@ -78,7 +79,7 @@ class FetchSession:
                 cached.wish = wish
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
-                self.partitions.pop((topic.topic if topic.topic_id == ZERO_UUID else topic.topic_id, index), None)
+                self.partitions.pop((topic.topic_id if self.uses_topic_ids else topic.topic, index), None)
 
     def served(self, key: PartitionKey) -> None:
         """A partition that gave data goes to the end of the line, so that a full reply starves none."""
@@ -116,18 +117,19 @@ class FetchSessions:
 
     def open(self, request: FetchRequest, version: int, now_ms: int) -> tuple[FetchContext, bool]:
         """(what to read, whether it is an incremental fetch of a known session)."""
+        uses_topic_ids = version >= TOPIC_ID_VERSION
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             session = None
             if request.session_epoch == INITIAL_EPOCH:
-                session = self._create(request, version >= 13, now_ms)
-            return FetchContext(list(wishes(request)), session), False
+                session = self._create(request, uses_topic_ids, now_ms)
+            return FetchContext(list(wishes(request, uses_topic_ids).items()), session), False
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), False
         if request.session_epoch != session.epoch:
             return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH), False
-        if (version >= 13) != session.uses_topic_ids:
+        if uses_topic_ids != session.uses_topic_ids:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR), False
         session.update(request)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
@@ -149,9 +151,11 @@ class FetchSessions:
         return session
 
 
-def wishes(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
-    """The partitions that a request names, each under the key of its topic."""
+def wishes(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:
+    """The partitions that a request names, each under the key of its topic; of one named twice the last wish."""
+    wanted: dict[PartitionKey, FetchPartition] = {}
     for topic in request.topics:
-        key: TopicKey = topic.topic if topic.topic_id == ZERO_UUID else topic.topic_id
+        key: TopicKey = topic.topic_id if uses_topic_ids else topic.topic
         for partition in topic.partitions:
-            yield (key, partition.partition), partition
+            wanted[key, partition.partition] = partition
+    return wanted

@@ -18,6 +18,8 @@ from storage.append_result import AppendOrigin, AppendResult
 from storage.log import Log
 
 ACKS_ALL: Final = -1
+NONE: Final = ErrorCode.NONE
+"""Looked up once: an enum's member costs as much as a call."""
 
 
 class Partition:
@@ -27,6 +29,7 @@ class Partition:
         "_waiters",
         "high_watermark",
         "index",
+        "is_internal",
         "isr",
         "leader_epoch",
         "leader_id",
@@ -45,6 +48,9 @@ class Partition:
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.min_insync_replicas = 1
+        """How many must be in sync for an append under acks=all; never more than there are replicas."""
+        self.is_internal = False
+        """Whether only coordinators write it: a client's batch is refused."""
         self.high_watermark = high_watermark
         self._waiters: list[Callable[[], None]] = []
 
@@ -73,7 +79,7 @@ class Partition:
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
         result = self.log.append_as_leader(records, self.leader_epoch, now_ms, produce_version=produce_version)
-        if result.error is ErrorCode.NONE:
+        if result.error is NONE:
             self._advance()
         return result
 

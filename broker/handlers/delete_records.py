@@ -26,7 +26,11 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(broker, topic.name, wish) for wish in topic.partitions]
+                name=topic.name,
+                partitions=[
+                    _delete(broker, topic.name, wish)
+                    for wish in {each.partition_index: each for each in topic.partitions}.values()
+                ],
             )
             for topic in request.topics
         ]

@@ -20,16 +20,14 @@ CONTROLLERS: Final = 2
 def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     served = CONTROLLERS if context.listener.role is Role.CONTROLLER else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
-        return _refused(
-            request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
-        )
+        return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != served:
         text = (
             "The request was sent to an endpoint of the wrong type."
             if served == BROKERS
             else ("The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER")
         )
-        return _refused(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
+        return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
     listener = context.listener.name
     if served == CONTROLLERS:
         nodes = [
@@ -60,7 +58,5 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
     )
 
 
-def _refused(request: DescribeClusterRequest, error: ErrorCode, text: str) -> DescribeClusterResponse:
-    return DescribeClusterResponse(
-        error_code=error, error_message=text, endpoint_type=request.endpoint_type, cluster_id=""
-    )
+def _refused(error: ErrorCode, text: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=error, error_message=text, cluster_id="")

@@ -55,7 +55,6 @@ def _result(
         )
     keys = resource.configuration_keys
     return DescribeConfigsResult(
-        error_message=None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[_entry(request, each) for each in described if not keys or each.name in keys],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -16,6 +17,8 @@ from protocol.messages.describe_producers import (
 if TYPE_CHECKING:
     from broker.connection import RequestContext
     from broker.node import Broker
+
+UNKNOWN: Final = "This server does not host this topic-partition."
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
@@ -32,9 +35,10 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     partition = broker.replicas.get(topic, index)
     if partition is None:
-        return PartitionResponse(
-            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
-        )
+        invalid = refusal_of_name(topic)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if invalid is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+        text = None if topic in broker.image.topics.ids else invalid or UNKNOWN
+        return PartitionResponse(partition_index=index, error_code=error, error_message=text)
     return PartitionResponse(
         partition_index=index,
         error_message=None,

@@ -29,17 +29,19 @@ def handle(
     topics = broker.image.topics
     names = {topic.name for topic in request.topics} or set(topics.ids)
     cursor = request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)):
+        return DescribeTopicPartitionsResponse(topics=[_refused(name) for name in sorted(names)])
     first_name = cursor.topic_name if cursor is not None else ""
     left = max(min(request.response_partition_limit, broker.described_partitions_max), 1)
     response = DescribeTopicPartitionsResponse()
     for name in sorted(name for name in names if name >= first_name):
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
         topic = topics.by_name(name)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
-        if left == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=0)
-            break
         start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         indexes = [index for index in sorted(topic.partitions) if index >= start]
         response.topics.append(_described(broker, topic, indexes[:left]))
@@ -50,13 +52,19 @@ def handle(
     return response
 
 
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name, topic_id=ZERO_UUID)
+
+
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    # DIVERGES: an empty name makes Apache Kafka fail the whole request; here it is invalid like any other.
     is_valid = refusal_of_name(name) is None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,
         topic_id=ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.delayed_fetch import DelayedFetch
 from broker.pending import Pending
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from storage.log_read import LogRead
     from storage.open_file import FileSlice
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+NO_EPOCH: Final = -1
 
 
 class Answer(NamedTuple):
@@ -43,6 +45,8 @@ class Answer(NamedTuple):
 
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = broker.environment.monotonic_ms()
     fetch, is_incremental = broker.fetch_sessions.open(request, context.version, now_ms)
     if fetch.error is not ErrorCode.NONE:
@@ -70,7 +74,10 @@ def _find(broker: Broker, key: PartitionKey, wish: FetchPartition) -> Partition 
 
 
 def _plan(broker: Broker, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> list[Answer]:
-    """Where each partition's bytes lie. The first partition with data gives at least one batch, whatever the limits."""
+    """Where each partition's bytes lie. The first partition with data gives at least one batch, whatever the limits.
+
+    DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
+    """
     left = min(request.max_bytes, broker.fetch_size_max)
     found_data = False
     answers = []
@@ -99,13 +106,16 @@ def _plan_partition(
         aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
         records=b"",
     )
-    refusal = partition.check_leader_epoch(wish.current_leader_epoch)
+    refusal = partition.check_leader_epoch(max(wish.current_leader_epoch, NO_EPOCH))
     if refusal is not ErrorCode.NONE:
         return Answer(key, _failed(data, refusal), partition, None)
     if wish.last_fetched_epoch >= 0:
         epoch, end_offset = log.end_offset_for_epoch(wish.last_fetched_epoch)
+        if epoch == NO_EPOCH:
+            return Answer(key, _failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition, None)
         if epoch < wish.last_fetched_epoch or end_offset < wish.fetch_offset:
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            data.aborted_transactions = None
             return Answer(key, data, partition, None)
     end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
     if wish.fetch_offset > log.end_offset or wish.fetch_offset < log.log_start_offset:
@@ -121,8 +131,8 @@ def _plan_partition(
 
 def _failed(data: PartitionData, error: ErrorCode) -> PartitionData:
     data.error_code = error
-    if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+    data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+    data.aborted_transactions = None
     return data
 
 

@@ -29,7 +29,7 @@ LISTABLE: Final = (
 
 def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     # Version 0 was made for client metrics alone and names no types; from 1 on, no types means all.
-    types: Iterable[int] = request.resource_types or LISTABLE
+    types: Iterable[int] = dict.fromkeys(request.resource_types) or LISTABLE
     if context.version == 0:
         types = (ResourceType.CLIENT_METRICS,)
     if not set(types) <= set(LISTABLE):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from protocol.errors import ErrorCode
@@ -12,6 +13,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.schema import VERSION_MAX
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
@@ -25,22 +27,32 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
-FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSIONS: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 """The version that brought each special position; clients that speak less cannot mean it."""
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER_REPLICA_ID: Final = -1
 NO_EPOCH: Final = -1
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    asked = [(topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions]
-    repeated = {each for each in asked if asked.count(each) > 1} if len(set(asked)) < len(asked) else set()
+    asked = Counter((topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions)
     topics = []
     for topic in request.topics:
         answers = []
         for wish in topic.partitions:
+            times = asked.pop((topic.name, wish.partition_index), 0)
+            if times == 0:
+                continue  # asked for several times, and refused once already
             partition = broker.replicas.get(topic.name, wish.partition_index)
-            if (topic.name, wish.partition_index) in repeated:
+            if times > 1:
                 answers.append(_refused(wish, ErrorCode.INVALID_REQUEST))
             elif partition is None:
                 answers.append(_refused(wish, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -60,8 +72,10 @@ def _answer(
     refusal = partition.check_leader_epoch(wish.current_leader_epoch)
     if refusal is not ErrorCode.NONE:
         return _refused(wish, refusal)
-    if wish.timestamp < 0 and version < FIRST_VERSIONS.get(wish.timestamp, 0):
+    if wish.timestamp < 0 and version < FIRST_VERSIONS.get(wish.timestamp, VERSION_MAX):
         return _refused(wish, ErrorCode.UNSUPPORTED_VERSION)
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refused(wish, ErrorCode.UNKNOWN_SERVER_ERROR)
     log = partition.log
     end_offset = log.end_offset
     if request.replica_id == CONSUMER_REPLICA_ID:
@@ -71,11 +85,11 @@ def _answer(
     if wish.timestamp == LATEST:
         answer.offset = end_offset
         answer.leader_epoch = partition.leader_epoch
-    elif wish.timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+    elif wish.timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
         epoch = log.epochs.epoch_of(log.log_start_offset)
         answer.leader_epoch = NO_EPOCH if epoch is None else epoch
-    elif wish.timestamp != LATEST_TIERED:
+    elif wish.timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         found = (
             log.offset_of_max_timestamp()
             if wish.timestamp == MAX_TIMESTAMP

@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
 NULL_MEANS_ALL_VERSION: Final = 1
 """Version 0 has no null: there the empty list asks for all topics."""
+ASKED_BY_ID_VERSION: Final = 12
+"""The ids that versions 10 and 11 know may only be told, not asked by."""
 
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    if context.version < ASKED_BY_ID_VERSION and any(_is_by_id(wish) for wish in request.topics or ()):
+        return _refused(request)
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     topics = [
@@ -51,17 +55,32 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
     )
 
 
+def _is_by_id(wish: MetadataRequestTopic) -> bool:
+    return wish.name is None or wish.topic_id != ZERO_UUID
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=wish.name or "", topic_id=wish.topic_id)
+        for wish in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics)
+
+
 def _wanted(broker: Broker, request: MetadataRequest, asks_for_all: bool) -> Iterable[Topic | MetadataRequestTopic]:
-    """The topics asked for; where one is not there, what was asked."""
+    """The topics asked for, each once; where one is not there, what was asked."""
     topics = broker.image.topics
     if asks_for_all:
         return topics.by_id.values()
-    found: list[Topic | MetadataRequestTopic] = []
+    found: dict[str | bytes, Topic | MetadataRequestTopic] = {}
     for wish in request.topics or ():
-        by_id = wish.name is None
-        topic = topics.by_id.get(wish.topic_id) if by_id else topics.by_name(wish.name or "")
-        found.append(wish if topic is None else topic)
-    return found
+        # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
+        if _is_by_id(wish):
+            found[wish.topic_id] = topics.by_id.get(wish.topic_id) or wish
+        else:
+            name = wish.name or ""
+            found[name] = topics.by_name(name) or wish
+    return found.values()
 
 
 def _described(broker: Broker, context: RequestContext, topic: Topic, operations: int) -> MetadataResponseTopic:
@@ -95,7 +114,7 @@ def _partition(broker: Broker, context: RequestContext, index: int, partition: P
 
 
 def _missing(broker: Broker, wish: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
-    if wish.name is None:
+    if _is_by_id(wish) or wish.name is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wish.topic_id)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if refusal_of_name(wish.name) is not None:

@@ -14,6 +14,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 TOPIC_ID_VERSION: Final = 13
 """From this version on topics travel by id."""
+TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
+"""The byte of a batch that says whether it is part of a transaction."""
 
 
 def handle(
@@ -31,9 +34,6 @@ def handle(
     """Everything is appended before this returns; only a flush that a topic's settings ask for parks the reply."""
     acks = request.acks
     refusal = ErrorCode.NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
-    if request.transactional_id is not None:
-        # There is no transaction coordinator yet, so no producer holds a transactional id that we handed out.
-        refusal = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     now_ms = broker.environment.wall_ms()
     by_id = context.version >= TOPIC_ID_VERSION
     unflushed: list[Log] = []
@@ -44,10 +44,12 @@ def handle(
         answers = []
         for data in topic.partition_data:
             partition = known.get(data.index) if known is not None else None
-            if partition is None or refusal is not ErrorCode.NONE:
-                error = refusal or (
-                    ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
+            if partition is None:
+                is_unknown_id = by_id and known is None
+                error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+            elif refusal is not ErrorCode.NONE or partition.is_internal:
+                error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             else:
                 answer = _append(partition, data, acks, now_ms, context.version)
@@ -57,6 +59,8 @@ def handle(
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if acks == 0:
+        for log in unflushed:
+            broker.flusher.flush(log)
         if has_failed:
             context.connection.close("a produce with acks=0 failed; closing is the only way to say so")
         return None
@@ -73,7 +77,12 @@ def _append(
 ) -> PartitionProduceResponse:
     records = data.records
     if records is None:
+        # DIVERGES: Apache Kafka fails on null and never answers.
         return PartitionProduceResponse(index=data.index, error_code=ErrorCode.INVALID_RECORD, base_offset=-1)
+    if len(records) > TRANSACTIONAL_POSITION and records[TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT:
+        # Nobody would ever end the transaction, and readers of committed records would stop before it for good.
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
     result = partition.append(records, acks, now_ms, version)
     if result.error is ErrorCode.NONE:
         return PartitionProduceResponse(
@@ -82,6 +91,7 @@ def _append(
             log_append_time_ms=result.log_append_time_ms,
             log_start_offset=result.log_start_offset,
         )
+    # DIVERGES: Apache Kafka leaves the message of most refusals empty; a producer shows what we say.
     return PartitionProduceResponse(
         index=data.index,
         error_code=result.error,
