@@ -44,14 +44,13 @@ class FlushWork:
         for open_file in self._files:
             open_file.file.sync()
         for path in self._paths:
-            try:
-                written = OpenFile(self._fs.open(path))
-            except FileNotFoundError:
-                continue  # retention or a truncation took it away meanwhile
+            written = OpenFile(self._fs.open(path))
             written.file.sync()
-        for directory in self._directories:
-            self._fs.sync_directory(directory)
         self.is_complete = self._checkpoint is None or self._write_checkpoint(*self._checkpoint)
+        synced = self._checkpoint[0].rpartition("/")[0] if self._checkpoint and self.is_complete else None
+        for directory in self._directories:
+            if directory != synced:  # the checkpoint's was synced with it
+                self._fs.sync_directory(directory)
 
     def _write_checkpoint(self, path: str, data: bytes) -> bool:
         try:

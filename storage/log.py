@@ -135,11 +135,11 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         *,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        origin: AppendOrigin = log_append.CLIENT,
         produce_version: int = PRODUCE_VERSION_OF_ZSTD,
     ) -> AppendResult:
         """See `log_append.append_from_client` and `append_internal`."""
-        if origin is AppendOrigin.CLIENT:
+        if origin is log_append.CLIENT:
             return log_append.append_from_client(self, records, leader_epoch, now_ms, produce_version)
         return log_append.append_internal(self, records, leader_epoch, now_ms, origin)
 
@@ -287,9 +287,8 @@ class Log:
         directories = [self.directory] if self._directory_is_dirty else []
         if self._parent_is_dirty:
             directories.append(self.directory.rpartition("/")[0])
-        paths = self.snapshots.unsynced + self._unsynced_paths
-        work = FlushWork(self.fs, files, paths, checkpoint, directories, end_offset)
-        self.snapshots.unsynced, self._unsynced_paths = [], []
+        work = FlushWork(self.fs, files, self._unsynced_paths, checkpoint, directories, end_offset)
+        self._unsynced_paths = []
         self._directory_is_dirty = self._parent_is_dirty = False
         self.epochs.note_written()
         self._flush_end_offset = end_offset
@@ -338,8 +337,7 @@ class Log:
             self._flush_in_flight.is_abandoned = True
         if clean and self.failure is None:
             self.active.seal()
-            if self.snapshots.write(self.producers):
-                self._directory_is_dirty = True
+            self.snapshots.write(self.producers)
             self._flush_end_offset = NO_FLUSH  # a flush that is still under way does no harm, and no good any more
             self.flush(now_ms)
             self.epochs.truncate_from_end(self.end_offset)  # an epoch in which nobody wrote: the next start drops it

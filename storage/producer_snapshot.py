@@ -66,22 +66,23 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 
 
 class SnapshotFiles:
-    """The snapshots of one log directory, by offset."""
+    """The snapshots of one log directory, by offset.
 
-    __slots__ = ("_directory", "_fs", "offsets", "unsynced")
+    They are never synced: what a crash tears or takes is found by its checksum, and made again from the log.
+    """
+
+    __slots__ = ("_directory", "_fs", "offsets")
 
     def __init__(self, fs: FileSystem, directory: str, names: list[str]) -> None:
         self._fs = fs
         self._directory = directory
         self.offsets = sorted(offset_of_name(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
-        self.unsynced: list[str] = []
-        """Paths written since the last flush."""
 
     def path(self, offset: int) -> str:
         return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, states: ProducerStates) -> bool:
-        """Write the state as it is; False where its offset has one already. A torn one is found by its checksum."""
+        """Write the state as it is; False where its offset has one already."""
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False
@@ -93,7 +94,6 @@ class SnapshotFiles:
         finally:
             file.close()
         self.offsets.append(offset)
-        self.unsynced.append(path)
         return True
 
     def load_latest(self, offset_min: int, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
@@ -118,7 +118,4 @@ class SnapshotFiles:
 
     def forget(self, offset: int) -> None:
         """The owner moves the file away itself."""
-        path = self.path(offset)
         self.offsets.remove(offset)
-        if path in self.unsynced:
-            self.unsynced.remove(path)
