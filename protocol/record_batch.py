@@ -199,7 +199,8 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
     end = position + header.batch_length + LOG_OVERHEAD
     if end > len(buffer):
         return False
-    return crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end], 0) == header.crc
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    return crc32c(view[position + ATTRIBUTES_POSITION : end], 0) == header.crc
 
 
 class BatchIterator:

@@ -69,9 +69,10 @@ class LocalFile:
 
     def append(self, buffers: Sequence[BytesLike]) -> int:
         position = self._size
-        wanted = sum(map(len, buffers))
+        wanted = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         try:
-            written = os.pwritev(self._descriptor, buffers[:BUFFERS_PER_CALL_MAX], position) if wanted else 0
+            first = buffers if len(buffers) <= BUFFERS_PER_CALL_MAX else buffers[:BUFFERS_PER_CALL_MAX]
+            written = os.pwritev(self._descriptor, first, position) if wanted else 0
             if written != wanted:
                 self._append_rest(buffers, written, position)
         except BaseException:

@@ -78,7 +78,8 @@ class ProducerEntry:
         self.open_transaction_offset = NO_OFFSET
 
     def take(self, epoch: int, batch: ProducerBatch) -> None:
-        self.move_to(epoch)
+        if epoch != self.producer_epoch:
+            self.move_to(epoch)
         batches = self.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
