@@ -33,13 +33,14 @@ class Role(Flag):
 
 
 class Api(NamedTuple):
-    """One row: versions `first` to `last` are served and advertised."""
+    """One row: versions `first` to `last` are served, and advertised unless the row says otherwise."""
 
     key: int
     name: str
     first: int
     last: int
     role: Role = Role.BROKER
+    is_advertised: bool = True
 
     @property
     def module(self) -> str:
@@ -78,6 +79,8 @@ APIS: Final = (
     Api(55, "DescribeQuorum", 0, 2, Role.BOTH),
     Api(60, "DescribeCluster", 0, 2, Role.BOTH),
     Api(61, "DescribeProducers", 0, 0),
+    Api(71, "GetTelemetrySubscriptions", 0, 0, is_advertised=False),
+    Api(72, "PushTelemetry", 0, 0, is_advertised=False),
     Api(74, "ListConfigResources", 0, 1),
     Api(75, "DescribeTopicPartitions", 0, 0),
 )

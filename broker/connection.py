@@ -77,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
         self.client_host = ""
+        self.client_port = 0
         self.software = ("unknown", "unknown")
         """Name and version of the client's library, as its ApiVersions request says."""
         self.was_active = True
@@ -96,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self.client_host = peer[0] if peer else "local"
+        self.client_host, self.client_port = peer[:2] if peer else ("local", 0)
         self.listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

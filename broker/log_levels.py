@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from broker.config.describing import Described
 from broker.config.layers import ConfigSource, Synonym
 from broker.config.setting import ValueType
+from protocol.errors import ErrorCode
 
 ROOT: Final = "moldau"
 LOGGERS: Final = (
@@ -29,7 +31,12 @@ LEVELS: Final = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
+SET: Final = 0
+DELETE: Final = 1
+OPERATIONS: Final = {2: "APPEND", 3: "SUBTRACT"}
+"""Operations of IncrementalAlterConfigs that a level does not know."""
 _WORDS: Final = {level: word for word, level in LEVELS.items()}
+"""TRACE says the same as DEBUG here, and is described as it."""
 
 
 def describe_loggers(names: tuple[str, ...]) -> list[Described]:
@@ -42,3 +49,27 @@ def describe_loggers(names: tuple[str, ...]) -> list[Described]:
             Described(name, word, source, False, False, ValueType.STRING, None, (Synonym(name, word, source),))
         )
     return entries
+
+
+def alter_loggers(
+    changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool
+) -> tuple[ErrorCode, str | None]:
+    """Do what each (logger, operation, level) says, or nothing where one is refused."""
+    levels: dict[str, int] = {}
+    for name, operation, word in changes:
+        if operation not in (SET, DELETE):
+            said = OPERATIONS.get(operation, str(operation))
+            return ErrorCode.INVALID_REQUEST, f"{said} operation is not allowed for the BROKER_LOGGER resource"
+        if operation == SET and word is None:
+            return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"
+        if name not in LOGGERS:
+            return ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!"
+        if operation == DELETE and name == ROOT:
+            return ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"
+        if operation == SET and word not in LEVELS:
+            return ErrorCode.INVALID_CONFIG, f"{name} cannot have the level {word}, only one of {', '.join(LEVELS)}"
+        levels[name] = LEVELS[word] if operation == SET and word is not None else logging.NOTSET
+    if not validate_only:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+    return ErrorCode.NONE, None

@@ -55,16 +55,21 @@ def protocol_page() -> str:
     from broker.apis import APIS, Role
 
     names = {Role.BROKER: "broker", Role.CONTROLLER: "controller", Role.BOTH: "broker, controller"}
-    rows = [f"| {api.key} | {api.name} | {api.first}-{api.last} | {names[api.role]} |" for api in APIS]
+    rows = [
+        f"| {api.key} | {api.name} | {api.first}-{api.last} | {names[api.role]} |"
+        + (" yes |" if api.is_advertised else " no |")
+        for api in APIS
+    ]
     return "\n".join(
         [
             "# What we speak",
             "",
             "Computed from `broker/apis.py` by `python docs/compute.py`. What is not in this table is not advertised,",
-            "and a request for it closes the connection, as in Apache Kafka.",
+            "and a request for it closes the connection, as in Apache Kafka. What is served and not advertised is so",
+            "there as well, as long as nothing receives the metrics of clients.",
             "",
-            "| key | API | versions | listener |",
-            "|---|---|---|---|",
+            "| key | API | versions | listener | advertised |",
+            "|---|---|---|---|---|",
             *rows,
             "",
         ]

@@ -36,7 +36,7 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     image = broker.image
     levels = {**image.features.levels, KRAFT_VERSION: broker.quorum.kraft_version}
     return ApiVersionsResponse(
-        api_keys=[_range(route.api) for route in context.listener.routes.values()],
+        api_keys=[_range(route.api) for route in context.listener.routes.values() if route.api.is_advertised],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=first, max_version=last)
             for name, (first, last) in SUPPORTED_FEATURES.items()

@@ -14,8 +14,8 @@ from broker.config.describing import (
 )
 from broker.config.layers import ConfigSource
 from broker.config.topics import topic_defaults
-from broker.handlers.list_config_resources import BROKER_LOGGER
 from broker.log_levels import LOGGERS, describe_loggers
+from broker.own_resources import BROKER_LOGGER
 from kraft.image.configs import ResourceType
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode

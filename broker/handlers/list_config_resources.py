@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from broker.own_resources import BROKER_LOGGER
 from kraft.image.configs import ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.list_config_resources import (
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from broker.connection import RequestContext
     from broker.node import Broker
 
-BROKER_LOGGER: Final = 8
 LISTABLE: Final = (
     ResourceType.TOPIC,
     ResourceType.BROKER,
