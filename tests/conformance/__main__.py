@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from pathlib import Path
 from tests.conformance.brokers import Apache, Broker, Moldau, Ports, Running
 from tests.conformance.comparison import Cell, Judgement, judge, known_divergences, record, recorded
 from tests.conformance.matrix import remarks, table
-from tests.conformance.outcome import Failed, Outcome
+from tests.conformance.outcome import Failed, Outcome, Status
 from tests.conformance.plan import COLUMNS, Plan
 from tests.conformance.runner import run_clients, run_directories, run_tools
 from tests.conformance.toolchain import Missing, Toolchain
@@ -97,8 +98,11 @@ def conclude(options: argparse.Namespace, outcomes: dict[str, dict[Cell, Outcome
         write_json(options.json, outcomes)
     if options.record and "apache" in outcomes:
         record(outcomes["apache"])
+    for name, cells in outcomes.items():
+        counts = Counter(outcome.status for outcome in cells.values())
+        say(f"{name}: " + ", ".join(f"{counts[status]} {status.value}" for status in Status))
     bad = [cell for cell, judgement in verdicts.items() if judgement.verdict.is_bad]
-    say(f"\n{len(verdicts)} cells, {len(bad)} to mend")
+    say(f"{len(verdicts)} cells, {len(bad)} to mend")
     return 1 if bad else 0
 
 
@@ -123,6 +127,9 @@ def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # stop the brokers on the way out
     plan = Plan.of(options.client, options.scenario, bounded=options.bounded)
+    if not plan.names():
+        say(f"no scenario begins with {' or '.join(options.scenario)}: --list shows them all")
+        return 2
     if options.list:
         say("\n".join(plan.lines()))
         return 0

@@ -28,6 +28,8 @@ def _python(module: str, library: str) -> Callable[[Toolchain], list[str]]:
 
 
 def _kcat(toolchain: Toolchain) -> list[str]:
+    # kcat has no admin client: confluent-kafka's prepares its topics.
+    _python("kcat", "confluent_kafka")(toolchain)
     return [sys.executable, "-m", "tests.conformance.drivers.kcat", toolchain.kcat()]
 
 

@@ -46,6 +46,9 @@ class Plan:
             ),
         )
 
+    def names(self) -> list[str]:
+        return [each.name for group in (self.scenarios, self.tools, self.directories) for each in group]
+
     def lines(self) -> Iterator[str]:
         for group in (self.scenarios, self.tools, self.directories):
             for scenario in group:

@@ -55,13 +55,11 @@ def test_facts_in_a_list_of_objects_have_paths_of_their_own() -> None:
 
 
 def test_every_known_divergence_names_a_scenario_that_exists() -> None:
-    plan = Plan.of(None, None, bounded=False)
-    names = [each.name for group in (plan.scenarios, plan.tools, plan.directories) for each in group]
+    names = Plan.of(None, None, bounded=False).names()
     for divergence in known_divergences():
         assert any(fnmatchcase(name, divergence.scenario) for name in names), divergence.scenario
 
 
 def test_scenario_names_are_unique() -> None:
-    plan = Plan.of(None, None, bounded=False)
-    names = [each.name for group in (plan.scenarios, plan.tools, plan.directories) for each in group]
+    names = Plan.of(None, None, bounded=False).names()
     assert len(names) == len(set(names))
