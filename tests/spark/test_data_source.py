@@ -1,0 +1,105 @@
+"""The data source in a session: found without being registered, pruned, bounded, refused in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from protocol.record_builder import build_batch
+from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A topic of two partitions with 400 and 200 records."""
+    write_partition(tmp_path, mixed_batches(40, 10))
+    write_partition(tmp_path, mixed_batches(20, 10), partition=1)
+    write_checkpoints(tmp_path, {("t", 0): 400, ("t", 1): 200, ("empty", 0): 0})
+    write_partition(tmp_path, [], topic="empty")
+    return tmp_path
+
+
+def load(spark: SparkSession, directory: Path, schema: str | None = None, **options: str) -> DataFrame:
+    source = spark.read.format("moldau").options(**{"subscribe": "t", **options})
+    return (source.schema(schema) if schema else source).load(str(directory))
+
+
+def test_rows_have_the_columns_of_the_kafka_connector(spark: SparkSession, directory: Path) -> None:
+    assert load(spark, directory).dtypes == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+    ]
+    with_headers = load(spark, directory, includeHeaders="true")
+    assert with_headers.dtypes[-1] == ("headers", "array<struct<key:string,value:binary>>")
+    (row,) = with_headers.where("partition = 1 AND offset = 9").collect()
+    assert [(header.key, bytes(header.value)) for header in row.headers[:2]] == [("trace", b"\x00\xff"), ("", b"")]
+    assert row.headers[2].value is None
+    assert (row.key, row.topic, row.timestampType) == (b"key-9", "t", 0)
+
+
+def test_columns_and_offsets_are_pruned(spark: SparkSession, directory: Path) -> None:
+    rows = load(
+        spark,
+        directory,
+        "offset bigint, key binary",
+        startingOffsets='{"t": {"0": 395, "1": -2}}',
+        endingOffsets='{"t": {"0": -1, "1": 3}}',
+    )
+    found = sorted((row.offset, row.key) for row in rows.collect())
+    assert found == sorted((offset, mixed_record(offset).key) for offset in [*range(395, 400), *range(3)])
+
+
+def test_tasks_are_as_many_as_asked_for(spark: SparkSession, directory: Path) -> None:
+    assert load(spark, directory).rdd.getNumPartitions() == 1
+    assert 4 <= load(spark, directory, minPartitions="8").rdd.getNumPartitions() <= 16
+
+
+def test_a_topic_of_nothing_has_no_rows(spark: SparkSession, directory: Path) -> None:
+    assert load(spark, directory, subscribe="empty").count() == 0
+
+
+def test_a_view_is_a_snapshot_and_the_next_one_sees_more(spark: SparkSession, directory: Path) -> None:
+    """Spark plans a source once for each DataFrame or view: its offsets stay what they were then."""
+    view = f"CREATE OR REPLACE TEMPORARY VIEW t USING moldau OPTIONS (path '{directory}', subscribe 't')"
+    query = "SELECT count(*), max(offset) FROM t WHERE partition = 0"
+    write_checkpoints(directory, {("t", 0): 123, ("t", 1): 200})
+    spark.sql(view)
+    assert spark.sql(query).first() == (123, 122)
+    write_checkpoints(directory, {("t", 0): 400, ("t", 1): 200})
+    assert spark.sql(query).first() == (123, 122)
+    spark.sql(view)
+    assert spark.sql(query).first() == (400, 399)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"startingTimestamp": "5"}, "the option startingtimestamp is not supported"),
+        ({"subscribe": "u"}, "no partition of u is in these log directories"),
+        ({"endingOffsets": '{"t": {"0": 401, "1": 1}}'}, "the high watermark is 400"),
+    ],
+)
+def test_what_cannot_be_read_is_said(spark: SparkSession, directory: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises(PySparkException) as problem:
+        load(spark, directory, **options).collect()
+    assert said in str(problem.value)
+
+
+def test_a_corrupt_batch_fails_the_query_and_is_named(spark: SparkSession, directory: Path) -> None:
+    batch = bytearray(build_batch([mixed_record(1)]))
+    batch[-1] ^= 1
+    write_partition(directory, [], topic="bad")
+    log = directory / "bad-0" / f"{0:020d}.log"
+    log.write_bytes(batch)
+    write_checkpoints(directory, {("bad", 0): 1})
+    with pytest.raises(PySparkException) as problem:
+        load(spark, directory, subscribe="bad").collect()
+    assert f"{log}, position 0: the checksum of the batch does not match" in str(problem.value)
