@@ -45,6 +45,7 @@ class Log:
         "active",
         "boundaries",
         "config",
+        "cut_segments",
         "directory",
         "end_offset",
         "epochs",
@@ -82,6 +83,8 @@ class Log:
         self.boundaries = Boundaries()
         self._directory_is_dirty = self._parent_is_dirty = not loaded.was_clean
         self._unsynced_paths: list[str] = []
+        self.cut_segments: list[Segment] = []
+        """Truncated since the last flush."""
         self._flush_end_offset = NO_FLUSH
         self._flush_in_flight: FlushWork | None = None
         self._end_offset_at_release = loaded.end_offset
@@ -282,7 +285,9 @@ class Log:
     def _flush_work(self, end_offset: int) -> FlushWork:
         slot = max(0, bisect_right(self.segments, self.recovery_point, key=_base_offset) - 1)
         reached = [segment for segment in self.segments[slot:] if segment.base_offset <= end_offset]
+        reached += [segment for segment in self.cut_segments if segment in self.segments[:slot]]
         files = [open_file for segment in reached for open_file in segment.files_to_sync()]
+        self.cut_segments.clear()
         checkpoint = (self.epochs.path, self.epochs.encode()) if self.epochs.is_dirty else None
         directories = [self.directory] if self._directory_is_dirty else []
         if self._parent_is_dirty:

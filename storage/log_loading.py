@@ -192,7 +192,7 @@ def recover(
 ) -> int:
     """After a crash: check from the recovery point on; the end offset. Segments past a cut leave the list."""
     directory = request.directory
-    slot = max((i for i, segment in enumerate(segments) if segment.base_offset <= request.recovery_point), default=0)
+    slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
     replace_missing_indexes(request, segments[:slot], names)
     snapshots.remove_after(request.recovery_point)
     base_offset = segments[slot].base_offset
@@ -211,9 +211,9 @@ def recover(
     epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the batches
     tail = TailRecovery(request.recovery_point, producers, epochs, request.report)
     for number, segment in enumerate(segments[slot:], slot + 1):
-        is_whole = tail.recover(segment, request.now_ms)
-        if number < len(segments):
-            next_base_offset = segments[number].base_offset
+        next_base_offset = segments[number].base_offset if number < len(segments) else None
+        is_whole = tail.recover(segment, next_base_offset, request.now_ms)
+        if next_base_offset is not None:
             if not is_whole or not tail.reaches(next_base_offset, may_have_gap=request.config.is_compacted):
                 request.report(f"{directory}: removed the segments from offset {next_base_offset} on")
                 remove_segments(request, segments[number:])

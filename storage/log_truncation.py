@@ -29,9 +29,15 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     try:
         remove_files(log, drop_segments_from(log, offset))
         log.active = log.segments[-1]
+        size_before = log.active.size
         log.end_offset = log.active.truncate_to(offset, now_ms)
         log.log_start_offset = min(log.log_start_offset, log.end_offset)
         settle(log, now_ms)
+        if log.active.size < size_before:
+            # The cut is not durable yet. What follows goes to a segment of its own, whose name tells recovery where the
+            # old bytes end, should a crash bring them back.
+            log.cut_segments.append(log.active)
+            log.roll(now_ms)
     except OSError as error:
         log.fail(error)
         raise

@@ -87,11 +87,18 @@ class TailRecovery:
         self.next_offset = 0
         self.last_epoch = epochs.latest_epoch
 
-    def recover(self, segment: Segment, now_ms: int) -> bool:
-        """Recover one segment; False where it was cut, so that all later segments must go. Raises `CorruptLog`."""
+    def recover(self, segment: Segment, next_base_offset: int | None, now_ms: int) -> bool:
+        """Recover one segment; False where it was cut, so that all later segments must go. Raises `CorruptLog`.
+
+        What lies at or past the base of the next segment was truncated before that one was made: it goes alone.
+        """
         start_position = reported_position = self._start_position(segment)
         try:
             for position, header, buffer, inside in walk_verified(segment.file(), start_position, segment.size):
+                if next_base_offset is not None and header.base_offset >= next_base_offset:
+                    self.report(f"{segment.path('.log')}: truncated at offset {next_base_offset} once more")
+                    segment.cut(position, now_ms)
+                    break
                 self._refuse_disorder(header, position)
                 size = header.batch_length + LOG_OVERHEAD
                 last_offset = header.base_offset + header.last_offset_delta
