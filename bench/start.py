@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from bench.subjects import Bench, Ours, Running, Server, remove
 
 TOPIC = "started"
 BAR_S = 0.35
+PACKAGES = ("broker", "protocol", "storage", "replication", "kraft", "coordinator")
 
 
 def measure_start(bench: Bench, rounds: int) -> list[Figure]:
@@ -19,6 +21,7 @@ def measure_start(bench: Bench, rounds: int) -> list[Figure]:
     known_cpu: dict[str, list[float]] = {}
     fresh: dict[str, list[float]] = {}
     servers = {}
+    compile_packages()
     for name in bench.names:
         servers[name] = server = bench.new(name)
         server.format()
@@ -46,6 +49,13 @@ def measure_start(bench: Bench, rounds: int) -> list[Figure]:
             note="Moldau formats its directory within this time; Apache Kafka's was formatted before",
         ),
     ]
+
+
+def compile_packages() -> None:
+    """As `make install` does: without bytecode a start takes three times as long, and sources have changed since."""
+    root = Path(__file__).parent.parent
+    for package in PACKAGES:
+        compileall.compile_dir(root / package, quiet=1)
 
 
 def _start(server: Server) -> tuple[float, float]:
