@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from broker.config.describing import Described
-from broker.config.layers import ConfigSource, Synonym
-from broker.config.setting import ValueType
+from broker.config.layers import ConfigSource
 from protocol.errors import ErrorCode
 
-ROOT: Final = "moldau"
+ROOT: Final = "root"
 LOGGERS: Final = (
     ROOT,
+    "moldau",
     "moldau.background",
     "moldau.broker",
     "moldau.connection",
@@ -23,8 +23,10 @@ LOGGERS: Final = (
     "moldau.quorum",
     "moldau.registration",
 )
+TRACE: Final = 5
+"""More than DEBUG; nothing here says so much yet, but what was set is what is described."""
 LEVELS: Final = {
-    "TRACE": logging.DEBUG,
+    "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
     "WARN": logging.WARNING,
@@ -36,19 +38,14 @@ DELETE: Final = 1
 OPERATIONS: Final = {2: "APPEND", 3: "SUBTRACT"}
 """Operations of IncrementalAlterConfigs that a level does not know."""
 _WORDS: Final = {level: word for word, level in LEVELS.items()}
-"""TRACE says the same as DEBUG here, and is described as it."""
+_NO_TYPE: Final = 0
 
 
 def describe_loggers(names: tuple[str, ...]) -> list[Described]:
-    """The level in force of each logger."""
-    entries = []
-    for name in names:
-        word = _WORDS[logging.getLogger(name).getEffectiveLevel()]
-        source = ConfigSource.DYNAMIC_BROKER_LOGGER
-        entries.append(
-            Described(name, word, source, False, False, ValueType.STRING, None, (Synonym(name, word, source),))
-        )
-    return entries
+    """The level in force of each logger; as in Apache Kafka without a type and without synonyms."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER
+    levels = {name: _WORDS[logging.getLogger(name).getEffectiveLevel()] for name in names}
+    return [Described(name, word, source, False, False, _NO_TYPE, "", ()) for name, word in levels.items()]
 
 
 def alter_loggers(
@@ -57,17 +54,20 @@ def alter_loggers(
     """Do what each (logger, operation, level) says, or nothing where one is refused."""
     levels: dict[str, int] = {}
     for name, operation, word in changes:
+        if operation in OPERATIONS:
+            message = f"{OPERATIONS[operation]} operation is not allowed for the BROKER_LOGGER resource"
+            return ErrorCode.INVALID_REQUEST, message
         if operation not in (SET, DELETE):
-            said = OPERATIONS.get(operation, str(operation))
-            return ErrorCode.INVALID_REQUEST, f"{said} operation is not allowed for the BROKER_LOGGER resource"
-        if operation == SET and word is None:
-            return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"
+            return ErrorCode.UNKNOWN_SERVER_ERROR, None
         if name not in LOGGERS:
             return ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!"
         if operation == DELETE and name == ROOT:
             return ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"
         if operation == SET and word not in LEVELS:
-            return ErrorCode.INVALID_CONFIG, f"{name} cannot have the level {word}, only one of {', '.join(LEVELS)}"
+            return ErrorCode.INVALID_CONFIG, (
+                f"Cannot set the log level of {name} to {word} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(sorted(LEVELS))}"
+            )
         levels[name] = LEVELS[word] if operation == SET and word is not None else logging.NOTSET
     if not validate_only:
         for name, level in levels.items():

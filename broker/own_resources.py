@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.log_levels import alter_loggers
+from broker.log_levels import DELETE, alter_loggers
 from kraft.image.configs import ResourceType
 from protocol.errors import ErrorCode
 
@@ -25,6 +25,16 @@ class Change(NamedTuple):
     name: str
     operation: int
     value: str | None
+
+
+def refusal_of_changes(changes: Sequence[Change]) -> Verdict | None:
+    """What Apache Kafka looks at before it asks whose settings these are."""
+    if len({each.name for each in changes}) < len(changes):
+        return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]
+    if nulls:
+        return Verdict(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    return None
 
 
 def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | None:
@@ -48,5 +58,5 @@ def alter_own_loggers(node_id: int, name: str, changes: Sequence[Change], *, val
 
 
 def _not_a_number(name: str) -> str | None:
-    is_number = name.isascii() and name.removeprefix("-").isdigit()
+    is_number = name.isascii() and name[name[:1] in ("+", "-") :].isdigit()
     return None if is_number else f"Node id must be an integer, but it is: {name}"
