@@ -28,7 +28,6 @@ REASONS: Final = {
     "share": "Share groups are not served in this version.",
     "single": "It concerns several nodes; this version runs as a single one.",
     "streams": "Streams groups are not served in this version.",
-    "telemetry": "Client metrics are not collected in this version.",
     "test-only": "It exists for Apache Kafka's own tests.",
     "threads": "One event loop answers all requests; there is no pool of threads to size.",
     "tiered": "Tiered storage is not part of this version.",

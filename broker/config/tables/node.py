@@ -159,6 +159,6 @@ kafka.metrics.reporters  list  []  list  refused:plugin  read-only
     Classes that report metrics of the older library.
 kafka.metrics.polling.interval.secs  int  10  1..  accepted:metrics  read-only
     Polling interval of kafka.metrics.reporters.
-telemetry.max.bytes  int  1048576  1..  accepted:telemetry  read-only
+telemetry.max.bytes  int  1048576  1..  honoured  read-only
     Largest push of client metrics that is announced to clients.
 """

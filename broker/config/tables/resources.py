@@ -111,11 +111,11 @@ streams.session.timeout.ms  int  45000  1..  accepted:streams  group.streams.ses
 """
 
 CLIENT_METRICS_ROWS = """
-interval.ms  int  300000  any  accepted:telemetry  -
+interval.ms  int  300000  any  honoured  -
     Interval at which clients push metrics.
-match  list  []  list  accepted:telemetry  -
+match  list  []  list  honoured  -
     Clients that this subscription means: name=pattern.
-metrics  list  []  list  accepted:telemetry  -
+metrics  list  []  list  honoured  -
     Prefixes of the metrics that are pushed; * for all.
 """
 
