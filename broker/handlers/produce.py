@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from replication.partition import Partition
     from storage.log import Log
 
+NONE: Final = ErrorCode.NONE
+"""Looked up once: an enum's member costs as much as a call."""
 TOPIC_ID_VERSION: Final = 13
 """From this version on topics travel by id."""
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
@@ -33,7 +35,7 @@ def handle(
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
     """Everything is appended before this returns; only a flush that a topic's settings ask for parks the reply."""
     acks = request.acks
-    refusal = ErrorCode.NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
+    refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
     now_ms = broker.environment.wall_ms()
     by_id = context.version >= TOPIC_ID_VERSION
     unflushed: list[Log] = []
@@ -48,14 +50,14 @@ def handle(
                 is_unknown_id = by_id and known is None
                 error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-            elif refusal is not ErrorCode.NONE or partition.is_internal:
+            elif refusal is not NONE or partition.is_internal:
                 error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             else:
                 answer = _append(partition, data, acks, now_ms, context.version)
                 if partition.log.unflushed_count >= partition.log.config.flush_messages:
                     unflushed.append(partition.log)
-            has_failed = has_failed or answer.error_code != ErrorCode.NONE
+            has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if acks == 0:
@@ -84,7 +86,7 @@ def _append(
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
     result = partition.append(records, acks, now_ms, version)
-    if result.error is ErrorCode.NONE:
+    if result.error is NONE:
         return PartitionProduceResponse(
             index=data.index,
             base_offset=result.base_offset,
