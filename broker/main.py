@@ -6,26 +6,26 @@ import asyncio
 import gc
 import logging
 import signal
-import sys
 
+from broker.cli.terminal import Terminal
 from broker.config.config import Config
 from broker.environment import LocalEnvironment
+from broker.log_output import write_log
 
 log = logging.getLogger("moldau")
 
-LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 GC_THRESHOLDS = (50_000, 50, 100)
 """The first collection after so many allocations: replies make no cycles, so frequent looks find nothing."""
 EXIT_REFUSED = 1
 """Exit status of a node that could not start."""
 
 
-def serve(config: Config, *, format_if_missing: bool) -> int:
-    """Run a node until SIGTERM or SIGINT; the exit status of the process."""
+def serve(config: Config, errors: Terminal, *, format_if_missing: bool) -> int:
+    """Run a node until SIGTERM or SIGINT, its log on `errors`; the exit status of the process."""
     from broker.local_logs import NotFormatted
     from broker.storage_format import FormatError
 
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    write_log(errors, config.text("moldau.log.format"))
     for warning in config.warnings:
         log.warning("%s", warning)
     loop = _new_loop()

@@ -31,11 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE", help="a setting that wins; may be repeated"
     )
+    parser.add_argument("--log-format", choices=("text", "json"), help="how to write the log; moldau.log.format")
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Serve until told to stop."""
-    config = load_config(arguments.file, arguments.data, arguments.override, invocation.variables)
+    overrides = list(arguments.override)
+    if arguments.log_format is not None:
+        overrides.append(f"moldau.log.format={arguments.log_format}")
+    config = load_config(arguments.file, arguments.data, overrides, invocation.variables)
     from broker.main import serve
 
-    return serve(config, format_if_missing=arguments.file is None)
+    return serve(config, invocation.errors, format_if_missing=arguments.file is None)

@@ -21,6 +21,10 @@ class Terminal:
             return text
         return f"\033[{';'.join(_CODES[style] for style in styles)}m{text}\033[0m"
 
+    @property
+    def stream(self) -> TextIO:
+        return self._stream
+
     def say(self, text: str, *styles: str) -> None:
         """Write a line."""
         print(self.painted(text, *styles), file=self._stream)

@@ -1,10 +1,13 @@
-"""The catalogue: every configuration name of Apache Kafka 4.3.1, read from the tables when first asked for."""
+"""The catalogue: every name of Apache Kafka 4.3.1 and our own, read from the tables when first asked for."""
 
 from __future__ import annotations
 
 from functools import cache
 
 from broker.config.setting import Catalogue, Setting, read_rows
+
+OWN_PREFIX = "moldau."
+"""How names begin that Apache Kafka does not know."""
 
 # Names that say the same in different units, the one that wins first (Kafka's DynamicBrokerConfig observed).
 UNIT_SYNONYMS: tuple[tuple[str, ...], ...] = (
@@ -18,7 +21,7 @@ UNIT_SYNONYMS: tuple[tuple[str, ...], ...] = (
 @cache
 def broker_catalogue() -> Catalogue:
     """Settings of the broker and the controller, by name."""
-    from broker.config.tables import groups, log, node, security, topics
+    from broker.config.tables import groups, log, node, own, security, topics
 
     return (
         read_rows(node.ROWS)
@@ -26,6 +29,7 @@ def broker_catalogue() -> Catalogue:
         | read_rows(topics.ROWS)
         | read_rows(groups.ROWS)
         | read_rows(security.ROWS)
+        | read_rows(own.ROWS)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.config.catalogue import base_name, broker_catalogue, topic_catalogue
+from broker.config.catalogue import OWN_PREFIX, base_name, broker_catalogue, topic_catalogue
 from broker.config.config import Config
 from broker.config.layers import BrokerLayers, ConfigSource, Synonym, known_setting
 from broker.config.setting import Catalogue, Scope
@@ -27,8 +27,15 @@ class Described:
 
 
 def describe_broker(config: Config, layers: BrokerLayers) -> list[Described]:
-    """Every setting of a broker; `config` is the effective one, `layers` say where it comes from."""
-    names = {name for name, setting in broker_catalogue().items() if not setting.is_internal}
+    """Every setting of a broker; `config` is the effective one, `layers` say where it comes from.
+
+    Names that Apache Kafka does not know are told where they are set.
+    """
+    names = {
+        name
+        for name, setting in broker_catalogue().items()
+        if not setting.is_internal and not name.startswith(OWN_PREFIX)
+    }
     names.update(layers.static, layers.dynamic_default, layers.dynamic_broker)
     names -= {name for name in names if (known := known_setting(name)) and known.is_internal}
     entries = []

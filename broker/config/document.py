@@ -36,8 +36,9 @@ Settings are Apache Kafka's own. A later source wins:
 3. `--data DIR`, which is `log.dirs`
 4. `--override name=value`
 
-Every name that Apache Kafka 4.3.1 knows is in one of three lists. An unknown name warns at start and has no effect; a
-value that its setting does not take stops the start and says what is allowed.
+Every name that Apache Kafka 4.3.1 knows is in one of three lists; names that begin with `moldau.` are our own. An
+unknown name warns at start and has no effect; a value that its setting does not take stops the start and says what is
+allowed.
 
 | | settings of brokers | what happens |
 |---|---|---|

@@ -53,7 +53,7 @@ class ValueType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One name that Apache Kafka 4.3.1 knows."""
+    """One name that Apache Kafka 4.3.1 knows, or one of our own."""
 
     name: str
     type: ValueType

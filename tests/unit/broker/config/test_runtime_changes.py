@@ -6,7 +6,7 @@ import pytest
 
 from broker.config import Config
 from broker.config.altering import broker_refusal, effective
-from broker.config.catalogue import broker_catalogue, group_catalogue
+from broker.config.catalogue import OWN_PREFIX, broker_catalogue, group_catalogue
 from broker.config.describing import (
     Described,
     describe_broker,
@@ -117,7 +117,8 @@ def test_the_resource_without_a_name_shows_what_is_set_for_all_brokers() -> None
 def test_internal_settings_are_not_described() -> None:
     names = {each.name for each in describe_broker(CONFIG, LAYERS)}
     assert "log.initial.task.delay.ms" not in names
-    assert len(names) == len([s for s in broker_catalogue().values() if not s.is_internal])
+    theirs = [s for s in broker_catalogue().values() if not s.name.startswith(OWN_PREFIX)]
+    assert len(names) == len([s for s in theirs if not s.is_internal])
     assert "internal.segment.bytes" not in {each.name for each in describe_topic(topic_defaults(CONFIG), LAYERS, {})}
 
 
@@ -289,3 +290,11 @@ def test_a_change_in_a_finer_unit_hides_the_coarser_one() -> None:
     config = effective(BrokerLayers.of(CONFIG, {"log.retention.ms": "5"}))
     assert config.log_retention_ms == 5
     assert config.settings.integer_or_none("log.retention.minutes") is None
+
+
+def test_names_of_our_own_are_told_where_they_are_set() -> None:
+    layers = BrokerLayers.of(CONFIG)
+    assert not [each.name for each in describe_broker(CONFIG, layers) if each.name.startswith(OWN_PREFIX)]
+    config = Config.load({**CONFIG.originals, "moldau.log.format": "json"})
+    (entry,) = [each for each in describe_broker(config, BrokerLayers.of(config)) if each.name.startswith(OWN_PREFIX)]
+    assert (entry.name, entry.value, entry.source) == ("moldau.log.format", "json", ConfigSource.STATIC_BROKER)

@@ -1,0 +1,74 @@
+"""The node's own log on standard error: lines for people, coloured on a terminal, or one JSON object a line."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from broker.cli.terminal import Terminal
+
+LEVEL_WORDS: Final = {5: "TRACE", 10: "DEBUG", 20: "INFO", 30: "WARN", 40: "ERROR", 50: "FATAL"}
+"""Log4j's words, in which levels are also set and described."""
+STYLES: Final[Mapping[int, str]] = {5: "dim", 10: "dim", 30: "yellow", 40: "red", 50: "red"}
+
+
+def write_log(terminal: Terminal, form: str) -> None:
+    """Send what every logger of this process says to the terminal; `form` is `text` or `json`."""
+    handler = logging.StreamHandler(terminal.stream)
+    handler.setFormatter(JsonLines() if form == "json" else Lines(terminal))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+
+
+def moment_of(record: logging.LogRecord) -> str:
+    """When, in UTC, to the millisecond, as ISO 8601."""
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.msecs):03d}Z"
+
+
+class Lines(logging.Formatter):
+    """`moment level logger: message`; what a client put into the message cannot begin a line of its own."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def format(self, record: logging.LogRecord) -> str:
+        word = f"{LEVEL_WORDS.get(record.levelno, record.levelname):5}"
+        style = STYLES.get(record.levelno)
+        shown = self._terminal.painted(word, style) if style else word
+        line = f"{moment_of(record)} {shown} {record.name}: {printable(record.getMessage())}"
+        return "\n".join([line, *self._traces(record)])
+
+    def _traces(self, record: logging.LogRecord) -> list[str]:
+        traces = [self.formatException(record.exc_info)] if record.exc_info else []
+        return [*traces, self.formatStack(record.stack_info)] if record.stack_info else traces
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: time, level, logger, message; exception and stack where there are any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        said = {
+            "time": moment_of(record),
+            "level": LEVEL_WORDS.get(record.levelno, record.levelname),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            said["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(said, ensure_ascii=False)
+
+
+def printable(text: str) -> str:
+    """A text in which nothing moves the cursor, ends the line or changes the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
