@@ -83,8 +83,9 @@ class Log:
         self.boundaries = Boundaries()
         self._directory_is_dirty = self._parent_is_dirty = not loaded.was_clean
         self._unsynced_paths: list[str] = []
-        self.cut_segments: list[Segment] = []
-        """Truncated since the last flush."""
+        before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
+        self.cut_segments = [] if loaded.was_clean else before[-1:]
+        """Truncated since the last flush, by the process before this one perhaps."""
         self._flush_end_offset = NO_FLUSH
         self._flush_in_flight: FlushWork | None = None
         self._end_offset_at_release = loaded.end_offset
