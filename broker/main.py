@@ -6,7 +6,9 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
 
+from broker.advertised import doubts, named, told
 from broker.cli.terminal import Terminal
 from broker.config.config import Config
 from broker.environment import LocalEnvironment
@@ -28,6 +30,11 @@ def serve(config: Config, errors: Terminal, *, format_if_missing: bool) -> int:
     write_log(errors, config.text("moldau.log.format"))
     for warning in config.warnings:
         log.warning("%s", warning)
+    config = named(config, socket.getfqdn)
+    for line in told(config):
+        log.info("%s", line)
+    for doubt in doubts(config):
+        log.warning("%s", doubt)
     loop = _new_loop()
     asyncio.set_event_loop(loop)
     environment = LocalEnvironment(loop)

@@ -1,0 +1,74 @@
+"""What clients will be told to connect to, and why that may not work for them: said once, at start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from broker.config.config import Config
+from broker.config.listeners import Listener, resolved
+
+_CONTAINER_NAME: Final = r"[0-9a-f]{12}|[0-9a-f]{64}"
+"""Docker names a container by the first digits of its id; inside no other machine is that a name."""
+_LOOPBACK: Final = r"localhost|127\.[0-9.]+|::1"
+EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+
+
+def named(config: Config, host_name: Callable[[], str]) -> Config:
+    """With this machine's name where a listener is advertised without a host, as in Apache Kafka."""
+    own, controllers = config.advertised_listeners, config.advertised_controller_listeners
+    if all(each.host for each in (*own, *controllers)):
+        return config
+    name, ports = host_name(), {each.name: each.port for each in config.listeners}
+    return replace(
+        config,
+        advertised_listeners=resolved(own, name, ports),
+        advertised_controller_listeners=resolved(controllers, name, ports),
+    )
+
+
+def told(config: Config) -> list[str]:
+    """One line for each listener of clients."""
+    return [
+        f"clients of listener {each.name} are told to connect to {address(each)}"
+        for each in config.advertised_listeners
+    ]
+
+
+def doubts(config: Config) -> list[str]:
+    """What may keep clients away, each with what to do."""
+    bound = {each.name: each for each in config.listeners}
+    return [
+        f"listener {each.name}: {doubt}"
+        for each in config.advertised_listeners
+        for doubt in _doubts(each, bound.get(each.name), has_peers=_has_peers(config))
+    ]
+
+
+def address(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}"
+
+
+def _doubts(advertised: Listener, bound: Listener | None, *, has_peers: bool) -> Iterator[str]:
+    host, remedy = advertised.host, "set advertised.listeners to an address that they can reach"
+    if host in EVERY_INTERFACE:
+        said = f"{host} is told to clients" if host else "clients are told no host"
+        yield f"{said}, and is no address to connect to; {remedy}"
+    elif re.fullmatch(_LOOPBACK, host, re.IGNORECASE):
+        if bound is not None and bound.host in EVERY_INTERFACE:
+            yield f"it listens on every interface but tells clients {host}: those on other machines will fail; {remedy}"
+        elif has_peers:
+            yield f"the quorum has other nodes, and {host} leads each of them to itself; {remedy}"
+    elif re.fullmatch(_CONTAINER_NAME, host):
+        yield f"{host} looks like a container's own name, which only its network knows; {remedy}"
+    elif "_" in host:
+        yield f"{host} has an underscore, which is no host name: Java clients refuse it; {remedy}"
+    if advertised.port == 0:
+        yield f"port 0 is told to clients, and is no port to connect to; {remedy}"
+
+
+def _has_peers(config: Config) -> bool:
+    return len(config.controller_quorum_voters) > 1 or len(config.controller_quorum_bootstrap_servers) > 1
