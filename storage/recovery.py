@@ -93,6 +93,8 @@ class TailRecovery:
         What lies at or past the base of the next segment was truncated before that one was made: it goes alone.
         """
         start_position = reported_position = self._start_position(segment)
+        # The process before this one may have stopped on a failed sync: the cache then shows what the disk never took.
+        segment.file().evict()
         try:
             for position, header, buffer, inside in walk_verified(segment.file(), start_position, segment.size):
                 if next_base_offset is not None and header.base_offset >= next_base_offset:

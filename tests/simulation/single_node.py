@@ -6,6 +6,7 @@ Topics are made with flush.messages=1, so that an acknowledged record is a durab
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
 import sys
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from protocol.schema import spec_of
 from storage.meta_properties import read_meta_properties
+from tests.support.simulation.disk import Operation
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 
 Response = TypeVar("Response")
@@ -58,7 +60,15 @@ PROPERTIES = {
 
 
 async def serve(environment: SimulatedEnvironment) -> None:
-    """A node from start until the host goes dark."""
+    """A node from start until the host goes dark; one that cannot start ends its process."""
+    try:
+        await start(environment)
+    except OSError as error:
+        environment.halt(f"cannot start: {error}")
+    await asyncio.get_running_loop().create_future()
+
+
+async def start(environment: SimulatedEnvironment) -> None:
     config = Config.load(PROPERTIES)
     if read_meta_properties(environment.fs, "/data") is None:
         format_directories(
@@ -73,7 +83,6 @@ async def serve(environment: SimulatedEnvironment) -> None:
         )
     broker = Broker(config, environment, asyncio.get_running_loop())
     await broker.start()
-    await asyncio.get_running_loop().create_future()
 
 
 class Client:
@@ -156,7 +165,17 @@ async def scenario(world: World, host: Host, history: History, count: int, cuts:
             host.crash()
             history.cuts += 1
             host.boot(serve)
+    host.crash()
+    host.boot(serve)
     history.read = await read_all(client)
+
+
+async def operate(host: Host) -> None:
+    """Start the process again whenever it has stopped itself; the machine, and its page cache, stay up."""
+    while True:
+        await asyncio.sleep(1)
+        if not host.is_up:
+            host.boot(serve)
 
 
 async def produce(client: Client, number: int) -> None:
@@ -195,14 +214,29 @@ async def read_all(client: Client) -> list[int]:
 
 
 def run(
-    seed: int, *, count: int = 30, cuts: int = 2, flush_messages: str = "1", keep_trace: bool = False
+    seed: int,
+    *,
+    count: int = 30,
+    cuts: int = 2,
+    flush_messages: str = "1",
+    failing_sync: int | None = None,
+    keep_trace: bool = False,
 ) -> tuple[World, History]:
-    """One seed."""
+    """One seed. `failing_sync`: the disk refuses the sync of this number, and the node must stop itself."""
     history = History()
     with World(seed, keep_trace=keep_trace) as world:
         host = world.add_host(HOST)
+        host.may_halt = failing_sync is not None
+        if failing_sync is not None:
+            host.disk.fail(Operation.SYNC, failing_sync, errno.EIO)
         host.boot(serve)
-        world.run(scenario(world, host, history, count, cuts, flush_messages), limit_s=600)
+
+        async def operated() -> None:
+            operator = asyncio.get_running_loop().create_task(operate(host))
+            await scenario(world, host, history, count, cuts, flush_messages)
+            operator.cancel()
+
+        world.run(operated(), limit_s=600)
     return world, history
 
 

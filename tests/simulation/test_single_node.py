@@ -41,3 +41,10 @@ def test_no_power_cut_loses_an_acknowledged_record(seed: int) -> None:
 def test_without_a_sync_for_each_acknowledgement_a_power_cut_does_lose_some() -> None:
     """So the check above can fail."""
     assert any(run(seed, flush_messages="1000000")[1].problems() for seed in range(20))
+
+
+@pytest.mark.parametrize("failing_sync", range(1, 60, 2))
+def test_a_failed_sync_stops_the_node_and_loses_nothing_acknowledged(failing_sync: int) -> None:
+    """Not even when the process starts again over the same page cache, and the power is cut after that."""
+    _, history = run(failing_sync, count=10, cuts=1, failing_sync=failing_sync)
+    assert history.problems() == []
