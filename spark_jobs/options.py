@@ -1,9 +1,9 @@
-"""The options of the data source: those of Spark's Kafka connector that segments can honour, each refused by name
-where it cannot be."""
+"""Options of the data source: those of Spark's Kafka connector that files can honour. Others are refused by name."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ def _local(name: str) -> str:
     path = name.removeprefix("file://")
     if "://" in path:
         raise Refused(f"path: {name} is not on a local disk; other stores are not part of this version")
-    return path.rstrip("/") or "/"
+    return os.path.abspath(path)  # tasks may run in another directory
 
 
 def _subscription(given: Mapping[str, str]) -> Subscription:

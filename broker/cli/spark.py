@@ -52,6 +52,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
         raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[spark]'")
+    from pyspark.errors import PySparkException
+
+    from spark_jobs.failed_query import reason_of
     from spark_jobs.java_runtime import NoJava
     from spark_jobs.latest import run_latest
     from spark_jobs.progress import Progress, megabytes
@@ -68,6 +71,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
             count = run_latest(session, plan, Progress(say, plan.size, plan.tasks_count))
     except NoJava as problem:
         raise CommandError(str(problem)) from None
+    except PySparkException as problem:
+        raise CommandError(reason_of(problem)) from None
     invocation.out.say(f"{count:,} keys of {arguments.topic} are in {arguments.output}")
     return 0
 
