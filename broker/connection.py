@@ -30,6 +30,10 @@ PARTIAL_SIZE_FIRST: Final = 1 << 16
 """A partial frame gets this much at first and doubles as bytes arrive: a claimed size alone allocates nothing."""
 WAITING_REPLIES_MAX: Final = 256
 """With so many replies waiting, a connection is not read until some have left."""
+WAITING_SIZE_MAX: Final = 1 << 26
+"""Nor with so many bytes of replies that are ready and wait for one before them."""
+UNSENT_SIZE_MAX: Final = 1 << 18
+"""Replies leave when so many bytes have come together, though more requests are there: a slow reader is noticed."""
 JOINED_REPLY_SIZE_MAX: Final = 1 << 15
 """Replies up to this size leave as one piece of bytes; the pieces of larger ones are not copied."""
 
@@ -62,13 +66,14 @@ class RequestContext:
 
 
 class _Reply:
-    """A place in the queue of replies."""
+    """A place in the queue of replies: encoded once the response is there, so that its size is known."""
 
-    __slots__ = ("context", "response")
+    __slots__ = ("context", "parked", "pieces")
 
-    def __init__(self, context: RequestContext, response: object | None) -> None:
+    def __init__(self, context: RequestContext, parked: Pending[object] | None = None) -> None:
         self.context = context
-        self.response = response
+        self.parked = parked
+        self.pieces: list[BytesLike] | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -87,7 +92,12 @@ class Connection(asyncio.BufferedProtocol):
         self._partial: memoryview | None = None
         self._partial_size = 0
         self._replies: deque[_Reply] = deque()
+        self._waiting_size = 0
+        """Bytes of the replies that are ready and wait for one before them."""
         self._out: list[BytesLike] = []
+        self._out_size = 0
+        self._closing: asyncio.Transport | None = None
+        """The transport once the connection is closed, until what was written has left."""
         self._is_writable = True
         self._is_stopped = False
         self._is_flush_scheduled = False
@@ -101,10 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._partial = None
-        self._replies.clear()
-        self._out.clear()
+        self._forget()
+        self._closing = None
         self.listener.closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -133,11 +141,33 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
-        """End the connection; replies not yet sent are dropped."""
-        if self._transport is not None:
+        """End the connection: replies that are ready leave, those that wait for something are given up."""
+        transport = self._transport
+        if transport is not None:
             log.log(level, "closing connection from %s: %s", self.client_host, reason)
-            self._transport.close()
-            self._transport = None
+            self._flush()
+            self._forget()
+            self._closing = transport
+            transport.close()
+
+    def abort(self) -> None:
+        """End at once a connection that was closed, and whose peer does not take what was written."""
+        if self._closing is not None:
+            self._closing.abort()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._transport is None
+
+    def _forget(self) -> None:
+        """Nobody is there any more to be answered: what waits for these replies need not."""
+        self._transport = None
+        self._partial = None
+        self._out = []
+        replies, self._replies = self._replies, deque()
+        for reply in replies:
+            if reply.parked is not None:
+                reply.parked.abandon()
 
     def _consume(self, buffer: memoryview, size: int) -> None:
         """Handle the whole frames in `buffer[:size]` and keep what is left of it."""
@@ -156,9 +186,10 @@ class Connection(asyncio.BufferedProtocol):
                 self.close(f"malformed request: {error}", logging.WARNING)
                 return
             except Exception:
-                log.exception("a handler failed; closing the connection from %s", self.client_host)
-                self.close("the handler failed", logging.ERROR)
+                self._failed()
                 return
+            if self._out_size > UNSENT_SIZE_MAX:
+                self._flush()
             if self._transport is None:
                 return
             position = end
@@ -207,15 +238,12 @@ class Connection(asyncio.BufferedProtocol):
         if response is None:
             return
         if type(response) is Pending:
-            reply = _Reply(context, None)
+            reply = _Reply(context, response)
             self._replies.append(reply)
             response.listen(lambda response: self._complete(reply, response))
-        elif self._replies:
-            self._replies.append(_Reply(context, response))
         else:
-            self._encode(context, response)
-            return
-        if len(self._replies) >= WAITING_REPLIES_MAX:
+            self._answer(context, response)
+        if len(self._replies) >= WAITING_REPLIES_MAX or self._waiting_size > WAITING_SIZE_MAX:
             self._stop_reading()
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> None:
@@ -226,39 +254,52 @@ class Connection(asyncio.BufferedProtocol):
         from broker.handlers.api_versions import unsupported_version
 
         route.load(0)
-        self._encode(RequestContext(self, route, 0, correlation_id, None), unsupported_version(route.api))
+        self._answer(RequestContext(self, route, 0, correlation_id, None), unsupported_version(route.api))
+
+    def _failed(self) -> None:
+        """A bug of ours ends this connection and no other."""
+        log.exception("a handler failed; closing the connection from %s", self.client_host)
+        self.close("the handler failed", logging.ERROR)
 
     # Replies
 
+    def _answer(self, context: RequestContext, response: object) -> None:
+        """Send a response that is there at once, behind the replies before it."""
+        if self._replies:
+            reply = _Reply(context)
+            self._ready(reply, response)
+            self._replies.append(reply)
+        else:
+            pieces, size = _encoded(context, response)
+            self._out += pieces
+            self._out_size += size
+
+    def _ready(self, reply: _Reply, response: object) -> None:
+        reply.pieces, size = _encoded(reply.context, response)
+        self._waiting_size += size
+        reply.parked = None
+
     def _complete(self, reply: _Reply, response: object) -> None:
         """A parked reply is there: send it, and those behind it, unless one before it still waits."""
-        reply.response = response
         if self._transport is None:
             return
+        try:
+            self._ready(reply, response)
+        except Exception:
+            self._failed()
+            return
         replies = self._replies
-        while replies and replies[0].response is not None:
-            first = replies.popleft()
-            self._encode(first.context, first.response)
+        while replies and (pieces := replies[0].pieces) is not None:
+            replies.popleft()
+            size = sum(map(len, pieces))
+            self._waiting_size -= size
+            self._out += pieces
+            self._out_size += size
         if self._out and not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self.listener.broker.loop.call_soon(self._flush_later)
         if self._is_stopped and len(replies) < WAITING_REPLIES_MAX // 2:
             self.listener.broker.loop.call_soon(self._resume_reading)
-
-    def _encode(self, context: RequestContext, response: object) -> None:
-        chunks: list[Chunk] = [b""]
-        route = context.route
-        route.encoders[context.version](response, chunks)
-        size = sum(map(len, chunks))
-        if context.version >= route.flexible_from and route.api.key != API_VERSIONS:
-            chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)
-        else:
-            chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)
-        pieces = cast("list[BytesLike]", chunks)
-        if size <= JOINED_REPLY_SIZE_MAX:
-            self._out.append(b"".join(pieces))
-        else:
-            self._out += _coalesce(pieces)
 
     def _flush_later(self) -> None:
         self._is_flush_scheduled = False
@@ -268,6 +309,7 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out
         if out and self._transport is not None:
             self._out = []
+            self._out_size = 0
             if len(out) == 1:
                 self._transport.write(out[0])
             else:
@@ -276,15 +318,15 @@ class Connection(asyncio.BufferedProtocol):
     # Back-pressure
 
     def _stop_reading(self) -> None:
-        if not self._is_stopped and self._transport is not None:
+        if not self._is_stopped and self._transport is not None and not self._transport.is_closing():
             self._is_stopped = True
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
         """Handle what arrived meanwhile, then read on."""
-        if not self._is_stopped or not self._is_writable or self._transport is None:
+        if not self._is_stopped or not self._is_writable or self._transport is None or self._transport.is_closing():
             return
-        if len(self._replies) >= WAITING_REPLIES_MAX:
+        if len(self._replies) >= WAITING_REPLIES_MAX or self._waiting_size > WAITING_SIZE_MAX:
             return
         self._is_stopped = False
         partial = self._partial
@@ -301,6 +343,22 @@ def _after_tags(frame: memoryview, position: int) -> int:
         return position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except IndexError:
         raise MalformedMessage("the request header is cut short") from None
+
+
+def _encoded(context: RequestContext, response: object) -> tuple[list[BytesLike], int]:
+    """A reply's frame in pieces, and its size."""
+    chunks: list[Chunk] = [b""]
+    route = context.route
+    route.encoders[context.version](response, chunks)
+    size = sum(map(len, chunks))
+    if context.version >= route.flexible_from and route.api.key != API_VERSIONS:
+        chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)
+    else:
+        chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)
+    pieces = cast("list[BytesLike]", chunks)
+    if size <= JOINED_REPLY_SIZE_MAX:
+        return [b"".join(pieces)], size + len(chunks[0])
+    return _coalesce(pieces), size + len(chunks[0])
 
 
 def _coalesce(pieces: list[BytesLike]) -> list[BytesLike]:

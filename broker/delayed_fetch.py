@@ -20,7 +20,7 @@ class DelayedFetch:
         partitions: list[Partition],
         attempt: Callable[[bool], FetchResponse | Pending[FetchResponse] | None],
     ) -> None:
-        self.reply: Pending[FetchResponse] = Pending()
+        self.reply: Pending[FetchResponse] = Pending(self._give_up)
         self._loop = loop
         self._partitions = partitions
         self._attempt = attempt
@@ -43,11 +43,15 @@ class DelayedFetch:
         response = self._attempt(is_last)
         if response is None:
             return
-        self._is_over = True
-        self._timer.cancel()
-        for partition in self._partitions:
-            partition.forget(self._wake)
+        self._give_up()
         if isinstance(response, Pending):
             response.listen(self.reply.complete)
         else:
             self.reply.complete(response)
+
+    def _give_up(self) -> None:
+        """Wait no longer, for anything."""
+        self._is_over = True
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.forget(self._wake)

@@ -72,9 +72,14 @@ class Listener:
             connection.close("the broker is stopping", logging.DEBUG)
 
     def _close_idle(self) -> None:
-        """Close connections that sent nothing since the last sweep: idle for one to two times the limit."""
+        """Close connections that sent nothing since the last sweep: idle for one to two times the limit.
+
+        One that was closed by the last sweep and is still here has a peer that takes nothing more.
+        """
         for connection in tuple(self.connections):
-            if connection.was_active:
+            if connection.is_closed:
+                connection.abort()
+            elif connection.was_active:
                 connection.was_active = False
             else:
                 connection.close("idle for too long", logging.DEBUG)

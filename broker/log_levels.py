@@ -17,6 +17,7 @@ LOGGERS: Final = (
     "moldau.background",
     "moldau.broker",
     "moldau.connection",
+    "moldau.fetch",
     "moldau.groups",
     "moldau.listener",
     "moldau.logs",

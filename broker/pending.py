@@ -13,11 +13,13 @@ class Pending(Generic[T]):
 
     `complete` is called once, from the event loop, with the response. The connection keeps replies in the order of
     their requests, whatever the order of completion; completing after the connection is gone does nothing.
+    `on_abandon` is called when the connection goes away first: whatever would complete the reply need not.
     """
 
-    __slots__ = ("_listener", "_response")
+    __slots__ = ("_listener", "_response", "on_abandon")
 
-    def __init__(self) -> None:
+    def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
+        self.on_abandon = on_abandon
         self._response: T | None = None
         self._listener: Callable[[T], None] | None = None
 
@@ -29,6 +31,7 @@ class Pending(Generic[T]):
         """Give the response. A second call is a bug of ours."""
         assert self._response is None, "a reply was completed twice"
         self._response = response
+        self.on_abandon = None
         if self._listener is not None:
             self._listener(response)
 
@@ -37,3 +40,10 @@ class Pending(Generic[T]):
         self._listener = listener
         if self._response is not None:
             listener(self._response)
+
+    def abandon(self) -> None:
+        """Nobody waits any more. Completing it later still does nothing."""
+        self._listener = None
+        on_abandon, self.on_abandon = self.on_abandon, None
+        if on_abandon is not None:
+            on_abandon()

@@ -52,7 +52,7 @@ class Partition:
         self.is_internal = False
         """Whether only coordinators write it: a client's batch is refused."""
         self.high_watermark = high_watermark
-        self._waiters: list[Callable[[], None]] = []
+        self._waiters: dict[Callable[[], None], None] = {}
 
     @property
     def last_stable_offset(self) -> int:
@@ -94,11 +94,10 @@ class Partition:
 
     def wait(self, waiter: Callable[[], None]) -> None:
         """Call the waiter at every move of the high watermark, until `forget`."""
-        self._waiters.append(waiter)
+        self._waiters[waiter] = None
 
     def forget(self, waiter: Callable[[], None]) -> None:
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
+        self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
         """Let all waiters look again: the partition is gone, or its leadership is."""

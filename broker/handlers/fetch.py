@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.delayed_fetch import DelayedFetch
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from replication.partition import Partition
     from storage.log_read import LogRead
     from storage.open_file import FileSlice
+
+log = logging.getLogger("moldau.fetch")
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -97,12 +99,11 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest, fetch:
 def _plan_partition(
     request: FetchRequest, key: PartitionKey, wish: FetchPartition, partition: Partition, left: int, at_least_one: bool
 ) -> Answer:
-    log = partition.log
     data = PartitionData(
         partition_index=wish.partition,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
-        log_start_offset=log.log_start_offset,
+        log_start_offset=partition.log.log_start_offset,
         aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
         records=b"",
     )
@@ -110,7 +111,7 @@ def _plan_partition(
     if refusal is not ErrorCode.NONE:
         return Answer(key, _failed(data, refusal), partition, None)
     if wish.last_fetched_epoch >= 0:
-        epoch, end_offset = log.end_offset_for_epoch(wish.last_fetched_epoch)
+        epoch, end_offset = partition.log.end_offset_for_epoch(wish.last_fetched_epoch)
         if epoch == NO_EPOCH:
             return Answer(key, _failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition, None)
         if epoch < wish.last_fetched_epoch or end_offset < wish.fetch_offset:
@@ -118,12 +119,15 @@ def _plan_partition(
             data.aborted_transactions = None
             return Answer(key, data, partition, None)
     end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
-    if wish.fetch_offset > log.end_offset or wish.fetch_offset < log.log_start_offset:
+    if not partition.log.log_start_offset <= wish.fetch_offset <= partition.log.end_offset:
         return Answer(key, _failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition, None)
     size_max = min(wish.partition_max_bytes, left)
     if size_max <= 0 and not at_least_one:
         return Answer(key, data, partition, None)
-    read = log.read(wish.fetch_offset, max(size_max, 0), end_offset=end, at_least_one=at_least_one)
+    try:
+        read = partition.log.read(wish.fetch_offset, max(size_max, 0), end_offset=end, at_least_one=at_least_one)
+    except OSError as error:
+        return Answer(key, _unreadable(data, error), partition, None)
     if isinstance(read, ErrorCode):
         return Answer(key, _failed(data, read), partition, None)
     return Answer(key, data, partition, read)
@@ -134,6 +138,12 @@ def _failed(data: PartitionData, error: ErrorCode) -> PartitionData:
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
     data.aborted_transactions = None
     return data
+
+
+def _unreadable(data: PartitionData, error: OSError) -> PartitionData:
+    """The disk refused, or the topic was deleted meanwhile. Others are not to suffer for it."""
+    log.error("a fetch could not be read: %s", error)
+    return _failed(data, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _unknown(broker: Broker, key: PartitionKey) -> PartitionData:
@@ -152,7 +162,11 @@ def _respond(
         read = answer.read
         if read is not None and read.size:
             assert read.slice is not None
-            records = read.slice.file.pread_cached(read.slice.size, read.slice.position)
+            try:
+                records = read.slice.file.pread_cached(read.slice.size, read.slice.position)
+            except OSError as error:
+                _unreadable(answer.data, error)
+                continue
             if records is None:
                 cold.append((answer.data, read.slice))
             else:
@@ -163,7 +177,10 @@ def _respond(
 
     async def read_cold() -> None:
         for data, place in cold:
-            data.records = await broker.environment.offload(partial(place.file.pread, place.size, place.position))
+            try:
+                data.records = await broker.environment.offload(place.read)
+            except OSError as error:
+                _unreadable(data, error)
         reply.complete(_assemble(fetch, is_incremental, answers))
 
     broker.spawn(read_cold())

@@ -11,7 +11,13 @@ from typing import cast
 import pytest
 
 from broker.apis import Api, Route
-from broker.connection import WAITING_REPLIES_MAX, Connection, RequestContext
+from broker.connection import (
+    UNSENT_SIZE_MAX,
+    WAITING_REPLIES_MAX,
+    WAITING_SIZE_MAX,
+    Connection,
+    RequestContext,
+)
 from broker.listener import Listener
 from broker.pending import Pending
 from protocol.compiler import decode, encode
@@ -29,6 +35,7 @@ class Transport:
         self.written = bytearray()
         self.is_reading = True
         self.is_closed = False
+        self.is_aborted = False
 
     def get_extra_info(self, name: str) -> object:
         return ("192.0.2.1", 50000) if name == "peername" else None
@@ -47,6 +54,12 @@ class Transport:
 
     def close(self) -> None:
         self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
 
     def replies(self) -> list[bytes]:
         """The frames written so far, without their sizes."""
@@ -285,3 +298,114 @@ def test_the_context_says_who_asks() -> None:
     (context,) = seen
     assert (context.version, context.correlation_id, context.client_id) == (2, 3, "c")
     assert context.client_host == "192.0.2.1"
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_what_waits_for_a_connection_that_is_gone_is_given_up(is_lost: bool) -> None:
+    given_up: list[bool] = []
+    reply: Pending[HeartbeatResponse] = Pending(lambda: given_up.append(True))
+    wire = Wire(lambda request: reply)
+    wire.send(heartbeat(1))
+    if not is_lost:
+        wire.connection.close("a test")
+    wire.connection.connection_lost(None)
+    assert given_up == [True]
+    reply.complete(HeartbeatResponse())
+    wire.run_scheduled()
+    assert given_up == [True] and not wire.transport.written
+
+
+def test_replies_that_are_ready_leave_before_the_connection_is_closed() -> None:
+    wire = Wire(answer)
+    wire.send(heartbeat(1) + heartbeat(2) + struct.pack(">i", -1))
+    assert wire.transport.is_closed
+    assert wire.transport.correlation_ids() == [1, 2]
+
+
+def test_a_reply_that_cannot_be_encoded_closes_the_connection_and_hurts_nobody_else() -> None:
+    reply: Pending[HeartbeatResponse] = Pending()
+    wire = Wire(lambda request: reply)
+    wire.send(heartbeat(1))
+    reply.complete(cast("HeartbeatResponse", object()))
+    assert wire.transport.is_closed
+
+
+def test_a_refused_version_waits_for_the_replies_before_it() -> None:
+    reply: Pending[HeartbeatResponse] = Pending()
+    wire = Wire(lambda request: reply)
+    unknown = struct.pack(">hhih", API_VERSIONS, 127, 2, -1)
+    wire.send(heartbeat(1) + struct.pack(">i", len(unknown)) + unknown)
+    assert not wire.transport.written
+    reply.complete(HeartbeatResponse())
+    wire.run_scheduled()
+    assert wire.transport.correlation_ids() == [1, 2]
+
+
+def test_many_requests_in_one_receive_do_not_pile_up_replies_for_a_slow_reader() -> None:
+    wire = Wire(answer, buffer_size=1 << 20)
+    most = 0
+
+    def slow(data: bytes) -> None:
+        nonlocal most
+        most = max(most, len(data))
+        wire.connection.pause_writing()
+
+    wire.transport.write = slow  # type: ignore[method-assign]
+    wire.transport.writelines = lambda pieces: slow(b"".join(pieces))  # type: ignore[method-assign]
+    reply_size = 10
+    wire.send(b"".join(map(heartbeat, range(30_000))))
+    assert not wire.transport.is_reading
+    assert most <= UNSENT_SIZE_MAX + 2 * reply_size
+
+
+def test_replies_that_wait_for_one_before_them_do_not_pile_up() -> None:
+    first: Pending[HeartbeatResponse] = Pending()
+    taken: list[str] = []
+
+    def park_the_first(request: HeartbeatRequest) -> HeartbeatResponse | Pending[HeartbeatResponse]:
+        taken.append(request.group_id)
+        return first if len(taken) == 1 else HeartbeatResponse()
+
+    wire = Wire(park_the_first)
+    wire.connection._waiting_size = WAITING_SIZE_MAX - 12
+    wire.send(b"".join(map(heartbeat, range(10))))
+    assert len(taken) == 3 and not wire.transport.is_reading
+    wire.connection._waiting_size -= WAITING_SIZE_MAX - 12
+    first.complete(HeartbeatResponse())
+    wire.run_scheduled()
+    assert wire.transport.correlation_ids() == list(range(10)) and wire.transport.is_reading
+
+
+def test_a_request_may_be_as_large_as_the_limit() -> None:
+    size = len(heartbeat(1)) - 4
+    for limit, is_closed in ((size, False), (size - 1, True)):
+        wire = Wire(answer, request_size_max=limit)
+        wire.send(heartbeat(1))
+        assert wire.transport.is_closed is is_closed
+
+
+def test_a_handler_that_closes_the_connection_ends_the_reading_of_what_came_with_it() -> None:
+    wire = Wire(answer)
+    seen: list[int] = []
+
+    def close_at_two(broker: object, context: RequestContext, request: object) -> HeartbeatResponse | None:
+        seen.append(context.correlation_id)
+        if context.correlation_id == 2:
+            context.connection.close("a test")
+            return None
+        return HeartbeatResponse()
+
+    wire.connection.listener.routes[HEARTBEAT].handle = close_at_two
+    wire.send(heartbeat(1) + heartbeat(2) + heartbeat(3))
+    assert seen == [1, 2]
+    assert wire.transport.correlation_ids() == [1]
+
+
+def test_a_closed_connection_whose_peer_takes_nothing_can_be_aborted() -> None:
+    wire = Wire(answer)
+    wire.connection.abort()
+    assert not wire.transport.is_aborted
+    wire.connection.close("a test")
+    assert wire.connection.is_closed
+    wire.connection.abort()
+    assert wire.transport.is_aborted

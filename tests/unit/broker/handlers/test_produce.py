@@ -23,7 +23,7 @@ def idempotent(sequence: int, *values: str, epoch: int = 0) -> bytes:
 def patched(records: bytes, position: int, form: str, value: int) -> bytes:
     changed = bytearray(records)
     struct.pack_into(form, changed, position, value)
-    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:]), 0))
     return bytes(changed)
 
 
@@ -290,7 +290,8 @@ def test_a_request_of_several_partitions_is_answered_for_each() -> None:
 
 async def read(client: Client, topic: str) -> bytes:
     reply = await client.ask(fetch_request([(topic, 0, 0)]), 12)
-    return bytes(reply.responses[0].partitions[0].records or b"")
+    records: bytes = reply.responses[0].partitions[0].records
+    return bytes(records)
 
 
 def test_what_was_produced_is_read_back_byte_for_byte_but_for_offset_and_epoch() -> None:
