@@ -345,8 +345,8 @@ class Log:
             self.active.seal()
             self.snapshots.write(self.producers)
             self._flush_end_offset = NO_FLUSH  # a flush that is still under way does no harm, and no good any more
-            self.flush(now_ms)
             self.epochs.truncate_from_end(self.end_offset)  # an epoch in which nobody wrote: the next start drops it
+            self.flush(now_ms)
             if self.epochs.is_dirty:
                 self.epochs.write()
             self.recovery_point = self.end_offset

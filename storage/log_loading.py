@@ -60,6 +60,7 @@ def load_log(request: LogRequest) -> LoadedLog:
     producers = ProducerStates(request.producer_expiration_ms)
     try:
         names = remove_leftovers(fs, directory)
+        is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
         segments = open_segments(request, names)
         snapshots = SnapshotFiles(fs, directory, names)
         epochs = load_epochs(request, segments)
@@ -93,7 +94,7 @@ def load_log(request: LogRequest) -> LoadedLog:
         producers,
         snapshots,
         topic_id,
-        request.clean_shutdown and bool(end_offset),
+        request.clean_shutdown and not is_new,
     )
 
 
