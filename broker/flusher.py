@@ -42,6 +42,11 @@ class Flusher:
         """Make a log durable soon; nobody waits."""
         self._request(log, lambda: None)
 
+    def forget(self, log: Log) -> None:
+        """The log is about to be deleted: nobody needs it to be durable, and those who wait are let go."""
+        for callback in self._waiting.pop(log, ()):
+            callback()
+
     def _request(self, log: Log, done: Callable[[], None]) -> None:
         waiting = self._waiting.get(log)
         if waiting is not None:
@@ -51,7 +56,7 @@ class Flusher:
         self._spawn(self._sync(log))
 
     async def _sync(self, log: Log) -> None:
-        while callbacks := self._waiting[log]:
+        while callbacks := self._waiting.get(log):
             self._waiting[log] = []
             work = log.pending_flush()
             if work is not None:
@@ -61,10 +66,11 @@ class Flusher:
                     log.flush_failed(error)
                 else:
                     log.flushed(work, self._environment.wall_ms())
-            if log.failure is not None:
+            is_wanted = log in self._waiting
+            if is_wanted and log.failure is not None:
                 del self._waiting[log]
                 self._failed(log, log.failure)
                 return
             for callback in callbacks:
                 callback()
-        del self._waiting[log]
+        self._waiting.pop(log, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from storage.log_config import INT64_MAX
 
 if TYPE_CHECKING:
     from broker.node import Broker
+    from replication.partition import Partition
 
 log = logging.getLogger("moldau.logs")
 
@@ -37,12 +39,11 @@ class LogJobs:
 
     async def retain(self) -> None:
         """Give up segments that are too old or too many."""
-        for partition in tuple(self._broker.replicas):
+        async for partition in self._partitions():
             paths = partition.log.delete_old_segments(self._environment.wall_ms(), partition.high_watermark)
             if paths:
                 log.info("%s-%d begins at offset %d", partition.topic, partition.index, partition.log.log_start_offset)
                 self.remove_later(paths, partition.log.config.file_delete_delay_ms)
-            await asyncio.sleep(0)
 
     async def flush(self) -> None:
         """Sync the logs whose flush.ms has passed."""
@@ -56,12 +57,18 @@ class LogJobs:
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for producer.id.expiration.ms."""
-        for partition in tuple(self._broker.replicas):
+        async for partition in self._partitions():
             partition.log.producers.expire(self._environment.wall_ms())
-            await asyncio.sleep(0)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         return {(each.topic, each.index): each.high_watermark for each in self._broker.replicas}
+
+    async def _partitions(self) -> AsyncIterator[Partition]:
+        """One by one, with a breath between them, in which partitions may go."""
+        for partition in tuple(self._broker.replicas):
+            if partition in self._broker.replicas:
+                yield partition
+            await asyncio.sleep(0)
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
         """Remove files and trees after a delay: somebody may be reading them."""

@@ -79,6 +79,7 @@ class MetadataFollower:
     def _delete(self, topic: str) -> None:
         for partition in self._broker.replicas.remove_topic(topic):
             self._broker.partition_lost(partition)
+            self._broker.flusher.forget(partition.log)
             path = self._broker.logs.delete(partition.log)
             self._broker.log_jobs.remove_later([path], partition.log.config.file_delete_delay_ms)
 

@@ -21,6 +21,9 @@ class Replicas:
         for partitions in self.by_name.values():
             yield from partitions.values()
 
+    def __contains__(self, partition: Partition) -> bool:
+        return self.get(partition.topic, partition.index) is partition
+
     def add(self, partition: Partition) -> None:
         indexed = self.by_name.setdefault(partition.topic, {})
         indexed[partition.index] = partition

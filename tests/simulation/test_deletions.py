@@ -1,0 +1,78 @@
+"""Topics that are deleted under the hands of producers, readers, flushes and jobs leave the broker serving."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
+
+ROUNDS = 5
+
+
+async def write(client: Client, topic: bytes) -> None:
+    """Pipelined, until the topic is gone."""
+    while True:
+        for _ in range(3):
+            client.send(produce_request(topic, batch("x")), 13)
+        errors = [(await client.reply()).responses[0].partition_responses[0].error_code for _ in range(3)]
+        if ErrorCode.UNKNOWN_TOPIC_ID in errors:
+            return
+        assert errors == [0, 0, 0]
+
+
+async def read(client: Client, topic: bytes) -> None:
+    while True:
+        reply = await client.ask(fetch_request([(topic, 0, 0)], max_wait_ms=20), 13)
+        error = reply.responses[0].partitions[0].error_code
+        if error == ErrorCode.UNKNOWN_TOPIC_ID:
+            return
+        assert error in (0, ErrorCode.OFFSET_OUT_OF_RANGE), "retention takes what was read before"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_deleting_what_is_being_written_flushed_and_read(seed: int) -> None:
+    async def story(node: Node) -> None:
+        admin, writer, reader = [await node.connect() for _ in range(3)]
+        node.host.disk.faults.cold_read = 0.5
+        node.host.disk.faults.sync_ns_max = 20_000_000
+        for round_ in range(ROUNDS):
+            topic = await admin.create("t", flush_messages=1, segment_bytes=1 << 20, retention_ms=1)
+            work = asyncio.gather(write(writer, topic), read(reader, topic))
+            await asyncio.sleep(0.01 + 0.013 * round_)
+            reply = await admin.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+            assert reply.responses[0].error_code == 0
+            await asyncio.wait_for(work, 10)
+        assert node.host.is_up
+
+    serve_and(story, seed=seed, log_initial_task_delay_ms=5, log_retention_check_interval_ms=7)
+
+
+def test_a_stop_in_the_middle_of_everything_is_clean_and_loses_nothing_acknowledged() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t", flush_messages=1)
+        taken = 0
+        for stop_after in (1, 3, 10):
+            try:
+                for i in range(20):
+                    if i == stop_after:
+                        node.stop()
+                    for _ in range(3):
+                        client.send(produce_request("t", batch("x")), 9)
+                    for _ in range(3):
+                        assert (await client.reply()).responses[0].partition_responses[0].error_code == 0
+                        taken += 1
+            except Closed:
+                pass
+            while node.host.is_up:
+                await asyncio.sleep(0.1)
+            node.boot()
+            client = await node.connect()
+            assert all(each.was_clean for each in node.broker.logs.directories)
+            assert node.broker.replicas.by_name["t"][0].log.end_offset >= taken
+
+    serve_and(story)
