@@ -29,7 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--client", nargs="+", choices=COLUMNS, help="only these columns")
     parser.add_argument("--scenario", nargs="+", help="only scenarios whose name begins so")
     parser.add_argument("--bounded", action="store_true", help="against Moldau alone, with what is already installed")
-    parser.add_argument("--side-by-side", type=int, default=2, metavar="N", help="columns at the same time (2)")
+    parser.add_argument("--side-by-side", type=int, default=3, metavar="N", help="columns at the same time (3)")
     parser.add_argument("--record", action="store_true", help="keep what Apache Kafka does for runs without it")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every outcome as JSON")
     parser.add_argument("--keep", action="store_true", help="keep the brokers' directories and the clients' logs")
