@@ -69,7 +69,7 @@ def tasks_of(fs: FileSystem, ranges: Sequence[OffsetRange], options: ReadOptions
     task_size = TASK_SIZE if options.tasks_min is None else min(TASK_SIZE, -(-size // options.tasks_min))
     tasks: list[Task] = []
     for pieces in pieces_of(ranges, options.records_per_task_max):
-        slices = [each for piece in pieces for each in slices_of(fs, piece, max(task_size, 1), options)]
+        slices = [each for piece in pieces for each in slices_of(fs, piece, max(task_size, 1))]
         tasks += packed(slices, task_size)
     return tasks
 
@@ -155,7 +155,7 @@ def pieces_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterato
             yield [OffsetRange(files, piece_start, min(end, piece_start + records_max))]
 
 
-def slices_of(fs: FileSystem, piece: OffsetRange, slice_size: int, options: ReadOptions) -> Iterator[Slice]:
+def slices_of(fs: FileSystem, piece: OffsetRange, slice_size: int) -> Iterator[Slice]:
     """The slices that hold the records of a range."""
     files, start_offset, end_offset = piece
     for segment in files.segments:
@@ -167,9 +167,8 @@ def slices_of(fs: FileSystem, piece: OffsetRange, slice_size: int, options: Read
             cuts = (
                 split(fs, segment, positions, slice_size) if positions.start_position < positions.end_position else []
             )
-        except FileNotFoundError:
-            lost(options, f"{segment.path()} has been deleted")
-            continue
+        except FileNotFoundError:  # retention takes it away at this moment: whether it is lost is seen when it is read
+            cuts = [PositionRange(0, segment.size)]
         for cut in cuts:
             yield Slice(segment.path(), files.topic, files.partition, *cut, start_offset, end_offset)
 

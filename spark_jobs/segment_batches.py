@@ -11,6 +11,7 @@ from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is
 from protocol.record_reader import RECORDS_SIZE_MAX
 from spark_jobs.planning import Slice
 from storage.files import File, FileSystem
+from storage.log_paths import DELETED_SUFFIX
 
 READ_SIZE = 8 << 20
 """Bytes of the file read at once; a batch above it is read whole."""
@@ -63,7 +64,7 @@ def expand(header: BatchHeader, batch: memoryview) -> BytesLike:
 
 def batches_of(fs: FileSystem, wanted: Slice) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """(position, header, bytes) of the whole batches in the slice; a torn batch at its end is left."""
-    file = fs.open(wanted.path, read_only=True)
+    file = open_segment(fs, wanted.path)
     try:
         position = wanted.start_position
         while position + HEADER_SIZE <= wanted.end_position:
@@ -78,6 +79,17 @@ def batches_of(fs: FileSystem, wanted: Slice) -> Iterator[tuple[int, BatchHeader
         raise MalformedMessage(f"{wanted.path}: {malformed}") from None
     finally:
         file.close()
+
+
+def open_segment(fs: FileSystem, path: str) -> File:
+    """A segment that was there when the read was planned: under its name, or in the minute after its deletion."""
+    try:
+        return fs.open(path, read_only=True)
+    except FileNotFoundError as gone:
+        try:
+            return fs.open(path + DELETED_SUFFIX, read_only=True)
+        except FileNotFoundError:
+            raise gone from None
 
 
 def read_piece(file: File, position: int, wanted: Slice) -> bytes:

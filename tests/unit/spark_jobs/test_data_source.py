@@ -82,6 +82,14 @@ def test_a_segment_that_goes_away_is_an_error_or_a_warning(directory: Path) -> N
     assert 0 < rows < 400
 
 
+def test_a_segment_that_retention_takes_away_is_read_to_its_last_minute(directory: Path) -> None:
+    made = reader(directory)
+    (task,) = made.partitions()
+    first = min((directory / "t-0").glob("*.log"))
+    first.rename(f"{first}.deleted")
+    assert sum(batch.num_rows for batch in made.read(task)) == 400
+
+
 def test_a_session_that_looks_for_sources_pays_for_no_library() -> None:
     """Spark imports the module at the first look-up of any Python source, whatever that is."""
     program = "import sys, pyspark_moldau; print({'numpy', 'pyarrow', 'zstandard', 'lz4'} & set(sys.modules))"

@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.options import parse_options
 from spark_jobs.partition_files import Refused
-from spark_jobs.planning import DataLost, Task, plan, tasks_of
+from spark_jobs.planning import DataLost, Task, plan, ranges_of, tasks_of
 from spark_jobs.record_columns import record_batches
 from storage.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
@@ -206,3 +206,13 @@ def test_planning_reads_no_more_than_a_few_batches(directory: Path) -> None:
 
 def test_tasks_of_nothing_are_none() -> None:
     assert tasks_of(LocalFiles(), [], parse_options({"path": "/data", "subscribe": "t"})) == []
+
+
+def test_a_segment_taken_away_while_it_is_planned_is_planned_whole(directory: Path) -> None:
+    options = parse_options({"path": str(directory), "assign": '{"t": [0]}', "startingOffsets": '{"t": {"0": 7}}'})
+    ranges = ranges_of(LocalFiles(), options)
+    first = min((directory / "t-0").glob("*.log"))
+    first.rename(f"{first}.deleted")
+    tasks = tasks_of(LocalFiles(), ranges, options)
+    assert offsets(tasks) == numbered("t-0", (7, 400))
+    assert (tasks[0][0].path, tasks[0][0].start_position) == (str(first), 0)
