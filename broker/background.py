@@ -31,22 +31,18 @@ class Tasks:
         """Run a coroutine. An exception that leaves it is a bug of ours, and the broker stops rather than guess."""
         task = asyncio.get_running_loop().create_task(self._supervise(work, name or repr(work)))
         self._tasks[task] = None
-        task.add_done_callback(lambda task: self._tasks.pop(task, None))
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def every(self, job: Job) -> asyncio.Task[None]:
         return self.spawn(_repeat(job), job.name)
 
     async def stop(self) -> None:
-        """Cancel what runs and wait for its end."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            try:
-                await task
-            except asyncio.CancelledError:
-                continue
+        """Cancel what runs, and what is begun meanwhile, and wait for the end of all of it."""
+        while tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def _supervise(self, work: Coroutine[object, object, None], name: str) -> None:
         try:

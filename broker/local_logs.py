@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -44,6 +45,8 @@ class LocalLogs:
         self.directories = [LogDirectory.open(environment.fs, path, log.info) for path in config.log_dirs]
         self._by_path = {directory.path: directory for directory in self.directories}
         self._checkpointed: object = None
+        self._writing: asyncio.Task[None] | None = None
+        """The checkpoint on its way to the disk. It goes on when the job that began it is cancelled."""
 
     @property
     def cluster_id(self) -> str:
@@ -119,11 +122,15 @@ class LocalLogs:
         if state == self._checkpointed:
             return
         for directory in self.directories:
-            await self._environment.offload(directory.checkpoint(_of_directory(directory, high_watermarks)).run)
+            work = directory.checkpoint(_of_directory(directory, high_watermarks))
+            self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.run))
+            await asyncio.shield(self._writing)
         self._checkpointed = state
 
     async def close(self, broker_epoch: int, high_watermarks: HighWatermarks) -> None:
         """Write everything out; the next start believes the files."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])  # both write the same files
         now_ms = self._environment.wall_ms()
         for directory in self.directories:
             mine = _of_directory(directory, high_watermarks)

@@ -97,12 +97,18 @@ class Registration:
 
     async def shut_down(self, patience_ms: int) -> None:
         """Tell the controller, so that it moves leadership away before we stop; give up after `patience_ms`."""
-        for _ in range(patience_ms // SHUTDOWN_RETRY_MS):
+        try:
+            async with asyncio.timeout(patience_ms / 1000):
+                await self._be_released()
+        except TimeoutError:
+            log.warning("the controller did not release this broker in %d ms; stopping all the same", patience_ms)
+
+    async def _be_released(self) -> None:
+        while True:
             response = await self._beat(want_shut_down=True)
             if response.should_shut_down or response.error_code != ErrorCode.NONE:
                 return
             await asyncio.sleep(SHUTDOWN_RETRY_MS / 1000)
-        log.warning("the controller did not release this broker in %d ms; stopping all the same", patience_ms)
 
     async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from broker.config.altering import effective
 from broker.config.config import Config
@@ -11,6 +12,9 @@ from broker.config.topics import log_config
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataImage
 from storage.log_config import LogConfig
+
+LOG_CONFIGS_MAX: Final = 1000
+"""Sets of overrides that are remembered; past that number sharing begins anew."""
 
 
 class Settings:
@@ -38,5 +42,7 @@ class Settings:
         key = tuple(sorted(overrides.items()))
         known = self._log_configs.get(key)
         if known is None:
+            if len(self._log_configs) >= LOG_CONFIGS_MAX:
+                self._log_configs.clear()
             known = self._log_configs[key] = log_config(self.config, overrides)
         return known

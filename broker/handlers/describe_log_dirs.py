@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -38,7 +39,11 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
                     is_future_key=False,
                 )
             )
-        total_bytes, usable_bytes = broker.environment.fs.disk_usage(directory)
+        try:
+            total_bytes, usable_bytes = broker.environment.fs.disk_usage(directory)
+        except OSError:
+            results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
+            continue
         results.append(
             DescribeLogDirsResult(
                 log_dir=directory, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
