@@ -1,0 +1,142 @@
+"""Group commit: one sync at a time, for all who appended before it began."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from broker.background import Tasks
+from broker.environment import Environment
+from broker.flusher import Flusher
+from storage.log import Log
+from tests.support.simulation.world import World
+
+
+class Work:
+    def __init__(self, log: FakeLog) -> None:
+        self.log = log
+
+    def run(self) -> None:
+        if self.log.error is not None:
+            raise self.log.error
+
+
+class FakeLog:
+    """Counts its flushes; may fail one, may have nothing to flush."""
+
+    directory = "/data/t-0"
+
+    def __init__(self) -> None:
+        self.is_dirty = True
+        self.error: OSError | None = None
+        self.failure: OSError | None = None
+        self.flushes = 0
+
+    def pending_flush(self) -> Work | None:
+        return Work(self) if self.is_dirty and self.failure is None else None
+
+    def flushed(self, work: Work, now_ms: int) -> None:
+        self.flushes += 1
+
+    def flush_failed(self, error: OSError) -> None:
+        self.failure = error
+
+
+class Disk:
+    """An environment whose every sync takes a second."""
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+    async def offload(self, work: Callable[[], None]) -> None:
+        await asyncio.sleep(1)
+        work()
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.failed: list[FakeLog] = []
+        self.tasks = Tasks(lambda reason: None)
+        self.flusher = Flusher(
+            cast("Environment", Disk()), self.tasks.spawn, lambda log, error: self.failed.append(cast("FakeLog", log))
+        )
+        self.done: list[str] = []
+
+    def wait_for(self, name: str, *logs: FakeLog) -> None:
+        self.flusher.when_durable([cast("Log", log) for log in logs], lambda: self.done.append(name))
+
+
+def live(story: Callable[[Bench], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await story(Bench())
+
+    with World(1) as world:
+        world.run(run(), limit_s=100)
+
+
+def test_newcomers_wait_for_the_sync_after_the_one_under_way() -> None:
+    async def story(bench: Bench) -> None:
+        log = FakeLog()
+        bench.wait_for("first", log)
+        await asyncio.sleep(0.5)
+        for name in ("second", "third"):
+            bench.wait_for(name, log)
+        await asyncio.sleep(1)
+        assert bench.done == ["first"]
+        await asyncio.sleep(1)
+        assert bench.done == ["first", "second", "third"] and log.flushes == 2
+        bench.wait_for("fourth", log)
+        await asyncio.sleep(1.1)
+        assert bench.done[-1] == "fourth" and log.flushes == 3
+
+    live(story)
+
+
+def test_several_logs_are_waited_for_together_also_one_of_them_twice() -> None:
+    async def story(bench: Bench) -> None:
+        one, other, clean = FakeLog(), FakeLog(), FakeLog()
+        clean.is_dirty = False
+        bench.wait_for("all", one, other, clean, one)
+        await asyncio.sleep(1.1)
+        assert bench.done == [] or bench.done == ["all"]
+        await asyncio.sleep(1.1)
+        assert bench.done == ["all"] and (one.flushes, other.flushes, clean.flushes) == (2, 1, 0)
+
+    live(story)
+
+
+def test_after_a_failed_sync_nobody_is_told_that_it_is_done() -> None:
+    async def story(bench: Bench) -> None:
+        log = FakeLog()
+        log.error = OSError("EIO")
+        bench.wait_for("first", log)
+        await asyncio.sleep(0.5)
+        bench.wait_for("second", log)
+        await asyncio.sleep(3)
+        assert bench.done == [] and bench.failed == [log]
+        log.error = None
+        bench.wait_for("third", log)
+        await asyncio.sleep(3)
+        assert bench.done == [] and bench.failed == [log, log], "what failed once is never believed again"
+
+    live(story)
+
+
+def test_a_log_that_is_deleted_lets_those_who_wait_go_and_is_not_synced_again() -> None:
+    async def story(bench: Bench) -> None:
+        log = FakeLog()
+        bench.wait_for("first", log)
+        await asyncio.sleep(0.5)
+        bench.wait_for("second", log)
+        bench.flusher.forget(cast("Log", log))
+        log.error = OSError("ENOENT")
+        assert bench.done == ["second"]
+        await asyncio.sleep(3)
+        assert bench.done == ["second", "first"] and bench.failed == [] and log.flushes == 0
+        bench.flusher.forget(cast("Log", FakeLog()))
+
+    live(story)
