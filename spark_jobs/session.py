@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,20 +35,13 @@ def local_session(
     builder = SparkSession.builder.master(master).appName(name)
     for setting, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(setting, value)
-    runtime = find_java(os.environ)
-    home = home_for_spark(runtime)
     variables = {
-        "JAVA_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
     }
-    try:
-        with variables_set(variables):
-            session = builder.getOrCreate()
-    finally:
-        if home != runtime.home:
-            shutil.rmtree(home)
+    with home_for_spark(find_java(os.environ)) as home, variables_set({**variables, "JAVA_HOME": str(home)}):
+        session = builder.getOrCreate()
     try:
         yield session
     finally:

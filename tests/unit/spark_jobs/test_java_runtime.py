@@ -67,12 +67,14 @@ def test_where_there_is_none_all_places_are_named(tmp_path: Path, monkeypatch: p
 
 def test_a_runtime_with_all_modules_is_used_as_it_is(tmp_path: Path) -> None:
     home = runtime(tmp_path / "whole", "17")
-    assert home_for_spark(JavaRuntime(home, 17)) == home
+    with home_for_spark(JavaRuntime(home, 17)) as used:
+        assert used == home
 
 
 def test_a_runtime_cut_down_is_not_asked_for_what_it_lacks(tmp_path: Path) -> None:
     home = runtime(tmp_path / "it's cut", "25", "java.base")
-    wrapped = home_for_spark(JavaRuntime(home, 25))
-    command = [str(wrapped / "bin" / "java"), "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    with home_for_spark(JavaRuntime(home, 25)) as used:
+        command = [str(used / "bin" / "java"), "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main"]
+        told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout == "-cp|a b||Main|"
+    assert not used.exists()
