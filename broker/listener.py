@@ -54,7 +54,7 @@ class Listener:
         """Begin to serve."""
         assert self._server is not None
         await self._server.start_serving()
-        self._sweep = self.broker.loop.call_later(self._idle_ms_max / 1000, self._close_idle)
+        self._sweep_later()
 
     def opened(self, connection: Connection) -> None:
         self.connections[connection] = None
@@ -71,6 +71,10 @@ class Listener:
         for connection in tuple(self.connections):
             connection.close("the broker is stopping", logging.DEBUG)
 
+    def _sweep_later(self) -> None:
+        if self._idle_ms_max >= 0:  # a negative limit is none
+            self._sweep = self.broker.loop.call_later(max(self._idle_ms_max, 1) / 1000, self._close_idle)
+
     def _close_idle(self) -> None:
         """Close connections that sent nothing since the last sweep: idle for one to two times the limit.
 
@@ -83,4 +87,4 @@ class Listener:
                 connection.was_active = False
             else:
                 connection.close("idle for too long", logging.DEBUG)
-        self._sweep = self.broker.loop.call_later(self._idle_ms_max / 1000, self._close_idle)
+        self._sweep_later()
