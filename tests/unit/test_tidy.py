@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker", "protocol", "storage", "replication", "kraft", "coordinator", "spark_jobs")
+PACKAGES = ("broker", "protocol", "storage", "replication", "kraft", "coordinator", "spark_jobs", "pyspark_moldau")
 MODULE_LINES_MAX = 600
 TEST_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
