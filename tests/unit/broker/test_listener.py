@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_a_peer_that_takes_nothing_is_gone_after_two_sweeps() -> None:
         for _ in range(20):
             await client.produce("t", batch("x" * 100_000))
         reader = await node.connect()
-        reader.writer.transport.pause_reading()
+        cast("asyncio.ReadTransport", reader.writer.transport).pause_reading()
         for _ in range(50):
             reader.send(fetch_request([("t", 0, 0)], partition_max_bytes=1 << 22), 12)
         await asyncio.sleep(1)

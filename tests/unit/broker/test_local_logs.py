@@ -1,0 +1,120 @@
+"""The logs of a broker over its directories, from one start to the next."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from broker.config.config import Config
+from broker.environment import Environment
+from broker.local_logs import NotFormatted, read_properties
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from storage.meta_properties import MetaProperties, write_meta_properties
+from tests.support.node import PROPERTIES, Client, Node, batch, serve_and
+from tests.support.simulation.disk import SimulatedDisk
+
+
+async def restarted(node: Node, *, is_clean: bool) -> Client:
+    if is_clean:
+        node.stop()
+        while node.host.is_up:
+            await asyncio.sleep(0.1)
+    else:
+        node.host.kill()
+    node.boot()
+    return await node.connect()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_was_written_is_there_after_a_restart_in_both_directories(is_clean: bool) -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t", 4)
+        for index in range(4):
+            await client.produce("t", batch("a", "b"), partition=index)
+        client = await restarted(node, is_clean=is_clean)
+        assert all(each.was_clean is is_clean for each in node.broker.logs.directories)
+        assert (node.broker.logs.previous_broker_epoch >= 0) is is_clean
+        for index in range(4):
+            data = await client.fetch("t", partition=index)
+            assert (data.error_code, data.high_watermark) == (0, 2)
+            assert (await client.produce("t", batch("c"), partition=index)).base_offset == 2
+
+    serve_and(story, log_dirs="/data,/data2")
+
+
+def test_a_deletion_that_the_power_cut_undid_is_done_again() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        await client.produce("t", batch("a"))
+        await asyncio.sleep(1)
+        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5)
+        node.host.crash()
+        node.boot()
+        client = await node.connect()
+        await client.create("t")
+        assert (await client.fetch("t")).high_watermark == 0, "the old records are of another topic"
+
+    serve_and(story)
+
+
+def test_checkpoints_are_written_only_when_something_moved() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        await client.produce("t", batch("a"))
+        await asyncio.sleep(3)
+        disk, path = node.host.disk, "/data/replication-offset-checkpoint"
+        assert b"t 0 1" in bytes(disk.read(path))
+        written_ms = disk.modified_ms(path)
+        await asyncio.sleep(3)
+        assert disk.modified_ms(path) == written_ms
+        await client.produce("t", batch("b"))
+        await asyncio.sleep(3)
+        assert b"t 0 2" in bytes(disk.read(path)) and disk.modified_ms(path) > written_ms
+
+    serve_and(story, replica_high_watermark_checkpoint_interval_ms=1000)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_stop_in_the_middle_of_a_checkpoint_is_clean(seed: int) -> None:
+    async def story(node: Node) -> None:
+        node.host.disk.faults.sync_ns_min = node.host.disk.faults.sync_ns_max = 30_000_000
+        client = await node.connect()
+        await client.create("t", 3)
+        for i in range(4):
+            await client.produce("t", batch("a"), partition=i % 3)
+            await asyncio.sleep(0.025)
+        client = await restarted(node, is_clean=True)
+        assert all(each.was_clean for each in node.broker.logs.directories)
+        assert [(await client.fetch("t", partition=i)).high_watermark for i in range(3)] == [2, 1, 1]
+
+    serve_and(story, seed=seed, replica_high_watermark_checkpoint_interval_ms=10)
+
+
+def properties(node_id: int, cluster_id: str = "one", directory: bytes = b"d") -> MetaProperties:
+    return MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=directory * 16)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ({}, "not formatted"),
+        ({"/data": properties(1)}, "/data2: not formatted"),
+        ({"/data": properties(1), "/data2": properties(2, directory=b"e")}, "node"),
+        ({"/data": properties(1), "/data2": properties(1, "two", b"e")}, "cluster"),
+        ({"/data": properties(7), "/data2": properties(7, directory=b"e")}, "of node 7, the configuration says 1"),
+    ],
+)
+def test_directories_that_cannot_be_served_say_why(found: dict[str, MetaProperties], text: str) -> None:
+    disk = SimulatedDisk("a seed")
+    for path, each in found.items():
+        disk.make_directories(path)
+        write_meta_properties(disk, path, each)
+    config = Config.load(PROPERTIES | {"log.dirs": "/data,/data2"})
+    with pytest.raises(NotFormatted, match=text):
+        read_properties(cast("Environment", SimpleNamespace(fs=disk)), config)
