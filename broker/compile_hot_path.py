@@ -1,0 +1,108 @@
+"""`python -m broker.compile_hot_path`: compile the modules that a produce passes through beside their sources.
+
+The sources stay the one source, as with the record walk (`protocol/compile_kernel.py`): both forms behave the same, the
+compiled one takes two thirds of the CPU. Python prefers an extension module to the source of the same name even where
+the source has changed since: run this again after a change, or `--remove` what it made. A test refuses stale ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from protocol.compile_kernel import EXTENSION_SUFFIX, NEEDED, succeeds
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator", "broker")
+HOT_PATH: Final = (
+    "broker/connection.py",
+    "broker/handlers/produce.py",
+    "protocol/record_validation.py",
+    "replication/partition.py",
+    "storage/append_result.py",
+    "storage/local_files.py",
+    "storage/log.py",
+    "storage/log_append.py",
+    "storage/producer_state.py",
+    "storage/segment.py",
+)
+"""From the bytes of a request to the bytes in the file. The codecs are compiled by protocol/compiler.py at run time."""
+GROUP: Final = "moldau_hot_path"
+LIBRARY: Final = ROOT / f"{GROUP}__mypyc{EXTENSION_SUFFIX}"
+
+
+def main(arguments: list[str]) -> str:
+    """Compile where this machine can; the sentence to show."""
+    if "--remove" in arguments:
+        remove_compiled()
+        return "the hot path is plain Python"
+    if not stale_files() and LIBRARY.exists():
+        return "the hot path is compiled already"
+    remove_compiled()
+    with tempfile.TemporaryDirectory(prefix="moldau-hot-path-") as name:
+        reason = compile_in(Path(name))
+    if reason is not None:
+        remove_compiled()
+        return f"the hot path stays plain Python: {reason}"
+    return "the hot path is compiled"
+
+
+def compiled_files() -> Iterator[tuple[Path, Path]]:
+    """Extension modules that are there, each with its source."""
+    for name in HOT_PATH:
+        source = ROOT / name
+        path = source.with_name(f"{source.stem}{EXTENSION_SUFFIX}")
+        if path.exists():
+            yield path, source
+
+
+def stale_files() -> list[Path]:
+    """Extension modules that would be run in the stead of newer sources."""
+    return [path for path, source in compiled_files() if path.stat().st_mtime < source.stat().st_mtime]
+
+
+def remove_compiled() -> None:
+    for path, _ in compiled_files():
+        path.unlink()
+    LIBRARY.unlink(missing_ok=True)
+
+
+def compile_in(directory: Path) -> str | None:
+    """Compile in a copy of the sources and bring the extensions here; the reason where that fails."""
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, directory / package, ignore=ignored)
+    tools = directory / "tools"
+    if any(find_spec(module) is None for module in NEEDED):
+        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(tools), *NEEDED]
+        if not succeeds(install, directory):
+            return f"{' and '.join(NEEDED)} could not be installed"
+    if not succeeds(["-c", RUN_MYPYC, str(tools), GROUP, *HOT_PATH], directory):
+        return "mypyc failed, or there is no C compiler"
+    for name in (*(str(Path(source).with_suffix("")) for source in HOT_PATH), f"{GROUP}__mypyc"):
+        shutil.copyfile(directory / f"{name}{EXTENSION_SUFFIX}", ROOT / f"{name}{EXTENSION_SUFFIX}")
+    return None if succeeds(["-c", CHECK], ROOT) else "the extensions cannot be loaded"
+
+
+RUN_MYPYC: Final = """
+import sys
+tools, group, *sources = sys.argv[1:]
+sys.path.insert(0, tools)
+sys.argv = ["setup.py", "build_ext", "--inplace"]
+from mypyc.build import mypycify
+from setuptools import setup
+extensions = mypycify(["--follow-imports=silent", "--ignore-missing-imports", *sources], group_name=group)
+setup(name=group, packages=[], ext_modules=extensions)
+"""
+CHECK: Final = """
+import broker.connection, broker.handlers.produce, storage.log
+assert not storage.log.__file__.endswith(".py")
+"""
+
+if __name__ == "__main__":
+    sys.stdout.write(main(sys.argv[1:]) + "\n")
