@@ -80,6 +80,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def _run(config: Config, environment: LocalEnvironment, loop: asyncio.AbstractEventLoop) -> int:
     from broker.node import Broker
     from broker.registration import RegistrationRefused
+    from storage.recovery import CorruptLog
 
     stopping: asyncio.Future[str] = loop.create_future()
 
@@ -92,7 +93,7 @@ async def _run(config: Config, environment: LocalEnvironment, loop: asyncio.Abst
     broker = Broker(config, environment, loop)
     try:
         await broker.start()
-    except (RegistrationRefused, OSError) as refusal:
+    except (RegistrationRefused, CorruptLog, OSError) as refusal:
         log.critical("the node cannot start: %s", refusal)
         return EXIT_REFUSED
     for listener in broker.listeners:

@@ -74,8 +74,14 @@ def _entry(request: DescribeConfigsRequest, described: Described) -> DescribeCon
         if request.include_synonyms
         else [],
         config_type=described.type,
-        documentation=described.documentation if request.include_documentation else None,
+        documentation=_documentation(request, described),
     )
+
+
+def _documentation(request: DescribeConfigsRequest, described: Described) -> str | None:
+    if described.source is ConfigSource.DYNAMIC_BROKER_LOGGER:
+        return ""
+    return described.documentation if request.include_documentation else None
 
 
 def _describe(broker: Broker, resource: DescribeConfigsResource) -> list[Described] | Refusal:

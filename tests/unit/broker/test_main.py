@@ -1,0 +1,56 @@
+"""The process: it serves until it is told to stop, and says in one line why it cannot start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def start(data: Path) -> subprocess.Popen[str]:
+    listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port()},CONTROLLER://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(data), "--override", listeners]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> list[str]:
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if word in line:
+            return lines
+    raise AssertionError("".join(lines))
+
+
+def test_a_node_stops_cleanly_when_told_and_names_the_damage_that_keeps_it_from_starting(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    read_until(process, "serves")
+    process.send_signal(signal.SIGTERM)
+    read_until(process, "stopped")
+    assert process.wait(10) == 0
+    (mark,) = tmp_path.glob("**/.kafka_cleanshutdown")
+    mark.unlink()
+    (data,) = {path.parent.parent for path in tmp_path.glob("**/partition.metadata")}
+    (data / "t-0").mkdir()
+    for base_offset in (0, 10):
+        (data / "t-0" / f"{base_offset:020}.log").touch()
+    (data / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    process = start(tmp_path)
+    try:
+        _, errors = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "the node cannot start" in errors and "Traceback" not in errors, errors
