@@ -59,6 +59,10 @@ class Contender:
         print(f"  {self.name}: {workload.name}: {_sentence(workload, result)}", flush=True)
         return result
 
+    def last_lines(self) -> str:
+        text = (self._broker.server.directory / "server.log").read_text(errors="replace")
+        return "\n".join(f"    {self.name}: {line}" for line in text.splitlines()[-12:])
+
     def warm_up(self, seconds: float) -> None:
         """Until the compiler of a JVM has seen the path of a produce for long enough."""
         print(f"  {self.name}: warming up for {seconds:.0f} s", flush=True)
@@ -83,14 +87,23 @@ def measure_loads(
             contender.warm_up(warm_up_s)
         for workload in workloads:
             requests = workload.requests_quick if quick else workload.requests
-            for contender in contenders:
-                contender.run(workload, max(requests // WARM_UP_SHARE, 100))
-            runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
-            for _ in range(rounds):
+            try:
+                figures += figures_of(workload, _rounds(contenders, workload, rounds, requests))
+            except load.LoadFailed as failure:
+                print(f"  {workload.name}: not measured, {failure}; what the brokers said last:", flush=True)
                 for contender in contenders:
-                    runs[contender.name].append(contender.measure(workload, requests))
-            figures += figures_of(workload, runs)
+                    print(contender.last_lines(), flush=True)
     return figures
+
+
+def _rounds(contenders: Sequence[Contender], workload: Workload, rounds: int, requests: int) -> dict[str, list[Run]]:
+    for contender in contenders:
+        contender.run(workload, max(requests // WARM_UP_SHARE, 100))
+    runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
+    for _ in range(rounds):
+        for contender in contenders:
+            runs[contender.name].append(contender.measure(workload, requests))
+    return runs
 
 
 def figures_of(workload: Workload, runs: dict[str, list[Run]]) -> list[Figure]:
