@@ -33,7 +33,9 @@ WAITING_REPLIES_MAX: Final = 256
 WAITING_SIZE_MAX: Final = 1 << 26
 """Nor with so many bytes of replies that are ready and wait for one before them."""
 UNSENT_SIZE_MAX: Final = 1 << 18
-"""Replies leave when so many bytes have come together, though more requests are there: a slow reader is noticed."""
+"""With so many bytes of replies together others get their turn as well, and a slow reader is noticed."""
+TURN_REQUESTS_MAX: Final = 256
+"""So many requests of one connection are handled before others get their turn: timers must not wait for a burst."""
 JOINED_REPLY_SIZE_MAX: Final = 1 << 15
 """Replies up to this size leave as one piece of bytes; the pieces of larger ones are not copied."""
 
@@ -172,6 +174,7 @@ class Connection(asyncio.BufferedProtocol):
     def _consume(self, buffer: memoryview, size: int) -> None:
         """Handle the whole frames in `buffer[:size]` and keep what is left of it."""
         position = 0
+        left = TURN_REQUESTS_MAX
         while size - position >= 4 and not self._is_stopped:
             (frame_size,) = _SIZE(buffer, position)
             if not 0 < frame_size <= self.listener.request_size_max:
@@ -188,11 +191,12 @@ class Connection(asyncio.BufferedProtocol):
             except Exception:
                 self._failed()
                 return
-            if self._out_size > UNSENT_SIZE_MAX:
-                self._flush()
             if self._transport is None:
                 return
             position = end
+            left -= 1
+            if self._out_size > UNSENT_SIZE_MAX or left == 0:
+                self._let_others()
         if position < size:
             self._keep(buffer, position, size)
         self._flush()
@@ -316,6 +320,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.writelines(out)
 
     # Back-pressure
+
+    def _let_others(self) -> None:
+        """Go on with the requests that are here already in the loop's next round."""
+        self._stop_reading()
+        self.listener.broker.loop.call_soon(self._resume_reading)
 
     def _stop_reading(self) -> None:
         if not self._is_stopped and self._transport is not None and not self._transport.is_closing():

@@ -12,6 +12,7 @@ import pytest
 
 from broker.apis import Api, Route
 from broker.connection import (
+    TURN_REQUESTS_MAX,
     UNSENT_SIZE_MAX,
     WAITING_REPLIES_MAX,
     WAITING_SIZE_MAX,
@@ -354,8 +355,28 @@ def test_many_requests_in_one_receive_do_not_pile_up_replies_for_a_slow_reader()
     wire.transport.writelines = lambda pieces: slow(b"".join(pieces))  # type: ignore[method-assign]
     reply_size = 10
     wire.send(b"".join(map(heartbeat, range(30_000))))
+    wire.run_scheduled()
     assert not wire.transport.is_reading
     assert most <= UNSENT_SIZE_MAX + 2 * reply_size
+
+
+def test_a_burst_of_one_client_lets_others_have_their_turn() -> None:
+    handled = 0
+
+    def count(request: HeartbeatRequest) -> HeartbeatResponse:
+        nonlocal handled
+        handled += 1
+        return HeartbeatResponse()
+
+    wire = Wire(count, buffer_size=1 << 20)
+    wire.send(b"".join(map(heartbeat, range(3 * TURN_REQUESTS_MAX + 1))))
+    turns = [handled]
+    while wire.scheduled:
+        wire.scheduled.pop(0)()
+        turns.append(handled)
+    assert turns == [TURN_REQUESTS_MAX * i for i in (1, 2, 3)] + [3 * TURN_REQUESTS_MAX + 1]
+    assert wire.transport.is_reading
+    assert wire.transport.correlation_ids() == list(range(3 * TURN_REQUESTS_MAX + 1))
 
 
 def test_replies_that_wait_for_one_before_them_do_not_pile_up() -> None:
