@@ -26,7 +26,7 @@ class File(Protocol):
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
 
-    def pread_cached(self, size: int, position: int) -> bytes | None:
+    def pread_cached(self, size: int, position: int) -> BytesLike | None:
         """As `pread`, but None where the bytes are not all in the page cache and reading them would block."""
 
     def append(self, buffers: Sequence[BytesLike]) -> int:

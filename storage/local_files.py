@@ -49,7 +49,7 @@ class LocalFile:
             have += len(data)
         return b"".join(parts)
 
-    def pread_cached(self, size: int, position: int) -> bytes | None:
+    def pread_cached(self, size: int, position: int) -> BytesLike | None:
         if not self._nowait:
             return self.pread(size, position)
         wanted = min(size, self._size - position)
@@ -65,7 +65,7 @@ class LocalFile:
                 raise
             self._nowait = 0
             return self.pread(size, position)
-        return bytes(buffer) if read == wanted else None
+        return buffer if read == wanted else None
 
     def append(self, buffers: Sequence[BytesLike]) -> int:
         position = self._size
