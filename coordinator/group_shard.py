@@ -10,9 +10,10 @@ and later how far the log is committed (`Committed`). Nothing else is stepped be
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator import events
 from coordinator.description import describe, describe_absent, is_listed, list_entry
@@ -54,11 +55,23 @@ class Write:
     outcomes: list[Outcome]
 
 
+class Census(NamedTuple):
+    """How many there are."""
+
+    states: Mapping[str, int]
+    """Groups by their state, in Kafka's words."""
+    members: int
+    offsets: int
+
+
 class GroupShard:
     def __init__(self, config: GroupConfig, committed_end_offset: int = 0) -> None:
         self.config = config
         """May be replaced at any time."""
         self.is_loaded = False
+        self.completed_rebalances = 0
+        """Since this shard was loaded, as is the next."""
+        self.committed_offsets = 0
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore()
         self._timers = Timers()
@@ -75,6 +88,7 @@ class GroupShard:
                 if change.value is not None and change.group_id not in self._groups:
                     self._groups[change.group_id] = Group(change.group_id, None)
                 self._offsets.replay(change, end_offset)
+                self.committed_offsets += self.is_loaded and change.value is not None
                 if end_offset <= self._committed_end_offset:
                     self._offsets.commit(self._committed_end_offset)
                 self._appear(change.group_id, end_offset)
@@ -122,6 +136,7 @@ class GroupShard:
         )
         self._decide(turn, event)
         self._keep(turn)
+        self.completed_rebalances += turn.completed_rebalances
         return Effects([record_of(change, wall_ms) for change in turn.changes], turn.replies, turn.notes)
 
     def _decide(self, turn: Turn, event: events.Event) -> None:
@@ -238,6 +253,10 @@ class GroupShard:
             self._fail(turn, self._uncommitted.popleft(), ErrorCode.NOT_COORDINATOR)
 
     # Reading
+
+    def census(self) -> Census:
+        states = Counter(group.state.value for group in self._groups.values())
+        return Census(states, sum(len(group.members) for group in self._groups.values()), self._offsets.count)
 
     def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """Committed offsets, topics by name."""

@@ -31,6 +31,11 @@ class OffsetStore:
         while pending and pending[0][0] <= committed_end_offset:
             self._settle(pending.popleft()[1])
 
+    @property
+    def count(self) -> int:
+        """Of committed offsets, over all groups."""
+        return sum(map(len, self._committed.values()))
+
     def committed(self, group_id: str) -> Offsets:
         """What readers may see. Not to be changed."""
         return self._committed.get(group_id, {})

@@ -104,6 +104,7 @@ def complete_join(turn: Turn, group: Group) -> None:
         turn.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
         return
     group.begin_generation(turn.wall_ms)
+    turn.completed_rebalances += 1
     if not group.members:
         turn.note(group, f"generation {group.generation} is empty")
         turn.write(generation_change(group, {}))

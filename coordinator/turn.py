@@ -54,6 +54,7 @@ class Turn:
     outcomes: list[Outcome] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    completed_rebalances: int = 0
 
     def reply(self, waiter: Waiter, response: Response) -> None:
         self.replies.append(Reply(waiter.token, response))
