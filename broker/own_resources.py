@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from broker.log_levels import DELETE, alter_loggers
@@ -45,6 +45,13 @@ def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | 
     if problem is None and int(name) != node_id:
         problem = f"Unexpected broker id, expected {node_id}, but received {name}"
     return None if problem is None else Verdict(ErrorCode.INVALID_REQUEST, problem)
+
+
+def refusal_of_node(known: Container[int], resource_type: int, name: str) -> Verdict | None:
+    """A controller takes settings for every node that is registered."""
+    if resource_type != ResourceType.BROKER or not name or _not_a_number(name) or int(name) in known:
+        return None
+    return Verdict(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
 def alter_own_loggers(node_id: int, name: str, changes: Sequence[Change], *, validate_only: bool) -> Verdict:

@@ -13,6 +13,7 @@ from broker.own_resources import (
     alter_own_loggers,
     refusal_of_broker,
     refusal_of_changes,
+    refusal_of_node,
 )
 from broker.pending import Pending
 from protocol.messages.incremental_alter_configs import (
@@ -72,5 +73,7 @@ def _own(
     if resource.resource_type == BROKER_LOGGER:
         return alter_own_loggers(broker.node_id, resource.resource_name, changes, validate_only=validate_only)
     if context.listener.role is Role.CONTROLLER:
-        return None
+        cluster = broker.image.cluster
+        nodes = {*cluster.brokers, *cluster.controllers}
+        return refusal_of_node(nodes, resource.resource_type, resource.resource_name)
     return refusal_of_broker(broker.node_id, resource.resource_type, resource.resource_name)

@@ -168,6 +168,20 @@ def test_a_brokers_setting_reaches_every_log_that_has_none_of_its_own() -> None:
     serve_and(story)
 
 
+def test_a_controller_takes_settings_for_registered_nodes_and_a_broker_for_itself() -> None:
+    async def story(node: Node) -> None:
+        broker, controller = await node.connect(), await node.connect(CONTROLLER_PORT)
+        for name, from_broker, from_controller in (
+            ("1", 0, 0),
+            ("", 0, 0),
+            ("7", ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ):
+            for client, error in ((broker, from_broker), (controller, from_controller)):
+                assert await change(client, BROKER, name, ("log.retention.ms", SET, "111111")) == error
+
+    serve_and(story)
+
+
 def test_settings_of_groups_and_of_client_metrics() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
