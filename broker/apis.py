@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
 from protocol.schema import NEVER, VERSION_MAX, spec_of
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from broker.pending import Pending
 
 Handler = Callable[["Broker", "RequestContext", object], "object | Pending[object] | None"]
+NEVER_SAMPLED: Final = 1 << 63
+
+
+class Meter(Protocol):
+    """Measures the requests of an API, where somebody looks at metrics."""
+
+    def timed(self, route: Route, handle: Handler) -> Handler:
+        """The handler of a request that is measured; it says in `route.sample_at` which is the next."""
+
+    def counted(self, route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
+        """An encoder that also counts errors."""
 
 
 class Role(Flag):
@@ -92,7 +103,20 @@ API_VERSIONS: Final = 18
 class Route:
     """A row brought to life: codecs by version and the handler, imported and compiled on first use."""
 
-    __slots__ = ("_request", "_response", "api", "decoders", "encoders", "flexible_from", "handle", "requests")
+    __slots__ = (
+        "_request",
+        "_response",
+        "api",
+        "decoders",
+        "encoders",
+        "errors",
+        "flexible_from",
+        "handle",
+        "meter",
+        "requests",
+        "sample_at",
+        "sampled",
+    )
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -102,6 +126,12 @@ class Route:
         self.encoders: dict[int, Encoder[object]] = {}
         self.flexible_from = 0
         self.handle: Handler | None = None
+        self.errors: dict[int, int] = {}
+        """Refusals by their code, where they are counted."""
+        self.meter: Meter | None = None
+        self.sample_at = NEVER_SAMPLED
+        """The request that is measured next, counted as `requests` counts."""
+        self.sampled: Handler | None = None
         self._request: type[object] = object
         self._response: type[object] = object
 
@@ -116,9 +146,17 @@ class Route:
             flexible = spec_of(self._request).flexible
             self.flexible_from = VERSION_MAX if flexible == NEVER else flexible.first
             self.handle = importlib.import_module(f"broker.handlers.{self.api.module}").handle
+            assert self.handle is not None
+            self.sampled = self.handle if self.meter is None else self.meter.timed(self, self.handle)
         decoder = self.decoders[version] = decoder_of(self._request, version)
-        self.encoders[version] = encoder_of(self._response, version)
+        encoder = encoder_of(self._response, version)
+        self.encoders[version] = encoder if self.meter is None else self.meter.counted(self, self._response, encoder)
         return decoder
+
+    def refused(self, codes: Iterable[int]) -> None:
+        """Count errors that a reply tells."""
+        for code in codes:
+            self.errors[code] = self.errors.get(code, 0) + 1
 
 
 def routes(role: Role) -> dict[int, Route]:

@@ -89,6 +89,10 @@ class Connection(asyncio.BufferedProtocol):
         """Name and version of the client's library, as its ApiVersions request says."""
         self.was_active = True
         """Set by each request, cleared by the listener's sweep for idle connections."""
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.was_malformed = False
+        """Its last request could not be parsed."""
         self._transport: asyncio.Transport | None = None
         self._shared = listener.receive_buffer
         self._partial: memoryview | None = None
@@ -124,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True
+        self.received_bytes += nbytes
         partial = self._partial
         if partial is None:
             self._consume(self._shared, nbytes)
@@ -161,6 +166,10 @@ class Connection(asyncio.BufferedProtocol):
     def is_closed(self) -> bool:
         return self._transport is None
 
+    def parked_apis(self) -> list[str]:
+        """The APIs of the requests that wait for something."""
+        return [reply.context.route.api.name for reply in self._replies if reply.parked is not None]
+
     def _forget(self) -> None:
         """Nobody is there any more to be answered: what waits for these replies need not."""
         self._transport = None
@@ -186,6 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 self._handle(buffer[position + 4 : end])
             except MalformedMessage as error:
+                self.was_malformed = True
                 self.close(f"malformed request: {error}", logging.WARNING)
                 return
             except Exception:
@@ -236,9 +246,10 @@ class Connection(asyncio.BufferedProtocol):
             position = _after_tags(frame, position)
         request, _ = decoder(frame, position)
         context = RequestContext(self, route, version, correlation_id, client_id)
-        assert route.handle is not None
-        route.requests += 1
-        response = route.handle(self.listener.broker, context, request)
+        assert route.handle is not None and route.sampled is not None
+        requests = route.requests = route.requests + 1
+        handle = route.handle if requests < route.sample_at else route.sampled
+        response = handle(self.listener.broker, context, request)
         if response is None:
             return
         if type(response) is Pending:
@@ -313,6 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out
         if out and self._transport is not None:
             self._out = []
+            self.sent_bytes += self._out_size
             self._out_size = 0
             if len(out) == 1:
                 self._transport.write(out[0])

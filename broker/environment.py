@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from storage.files import FileSystem
 from storage.local_files import LocalFiles
+
+if TYPE_CHECKING:
+    from broker.metrics.process import Process
 
 T = TypeVar("T")
 
@@ -37,6 +40,12 @@ class Environment(Protocol):
 
     def monotonic_ms(self) -> int:
         """The loop's clock: never jumps, means nothing outside this process."""
+
+    def precise_ns(self) -> int:
+        """A clock for measuring how long something took, finer than the loop's."""
+
+    def process(self) -> Process | None:
+        """The process, for its metrics; None where there is none of our own."""
 
     def entropy(self, size: int) -> bytes:
         """Unguessable bytes; an id is `entropy(16)`."""
@@ -67,6 +76,14 @@ class LocalEnvironment:
 
     def monotonic_ms(self) -> int:
         return round(self._loop.time() * 1000)  # int() would make 1000 of 1.001 * 1000
+
+    def precise_ns(self) -> int:
+        return time.perf_counter_ns()
+
+    def process(self) -> Process:
+        from broker.metrics.process import Process
+
+        return Process(self.precise_ns)
 
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)

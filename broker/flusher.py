@@ -23,6 +23,9 @@ class Flusher:
         self._failed = failed
         self._waiting: dict[Log, list[Callable[[], None]]] = {}
         """Logs being synced, each with those who wait for the next sync."""
+        self.sync_count = 0
+        self.sync_ms = 0
+        """How long all of them took together."""
 
     def when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
         """Call `done` when all that these logs hold now is durable. After a failed sync it is never called: the
@@ -60,12 +63,15 @@ class Flusher:
             self._waiting[log] = []
             work = log.pending_flush()
             if work is not None:
+                began_ms = self._environment.monotonic_ms()
                 try:
                     await self._environment.offload(work.run)
                 except OSError as error:
                     log.flush_failed(error)
                 else:
                     log.flushed(work, self._environment.wall_ms())
+                self.sync_count += 1
+                self.sync_ms += self._environment.monotonic_ms() - began_ms
             is_wanted = log in self._waiting
             if is_wanted and log.failure is not None:
                 del self._waiting[log]

@@ -40,6 +40,12 @@ class Listener:
         self.routes = routes(role)
         self.connections: dict[Connection, None] = {}
         """In order of arrival: a set would close them in a different order in every run."""
+        self.created_count = 0
+        """Connections ever made."""
+        self.malformed_count = 0
+        """Those that ended with a request that could not be parsed."""
+        self._received_bytes = self._sent_bytes = 0
+        """Of connections that have ended."""
         self._idle_ms_max = idle_ms_max
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -57,10 +63,23 @@ class Listener:
         self._sweep_later()
 
     def opened(self, connection: Connection) -> None:
+        self.created_count += 1
         self.connections[connection] = None
 
     def closed(self, connection: Connection) -> None:
+        self.malformed_count += connection.was_malformed
+        self._received_bytes += connection.received_bytes
+        self._sent_bytes += connection.sent_bytes
         self.connections.pop(connection, None)
+
+    @property
+    def received_bytes(self) -> int:
+        """Through all connections ever made."""
+        return self._received_bytes + sum(each.received_bytes for each in self.connections)
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._sent_bytes + sum(each.sent_bytes for each in self.connections)
 
     async def stop(self) -> None:
         """Stop listening and close what is open."""

@@ -26,6 +26,8 @@ class LogJobs:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._environment = broker.environment
+        self.segments_deleted = 0
+        """By retention, since the start."""
 
     def jobs(self) -> list[Job]:
         config = self._broker.config
@@ -40,7 +42,9 @@ class LogJobs:
     async def retain(self) -> None:
         """Give up segments that are too old or too many."""
         async for partition in self._partitions():
+            segments_before = len(partition.log.segments)
             paths = partition.log.delete_old_segments(self._environment.wall_ms(), partition.high_watermark)
+            self.segments_deleted += max(0, segments_before - len(partition.log.segments))
             if paths:
                 log.info("%s-%d begins at offset %d", partition.topic, partition.index, partition.log.log_start_offset)
                 self.remove_later(paths, partition.log.config.file_delete_delay_ms)

@@ -14,7 +14,8 @@ class SnapshotPolicy:
         self.retention_bytes = config.integer("metadata.max.retention.bytes")
         self.retention_ms = config.integer("metadata.max.retention.ms")
         self._bytes = 0
-        self._last_ms = now_ms
+        self.last_ms = now_ms
+        """When the latest began, or this node did."""
         self._is_running = False
 
     def appended(self, size: int) -> None:
@@ -22,14 +23,14 @@ class SnapshotPolicy:
 
     def is_due(self, now_ms: int) -> bool:
         """An interval of 0 is none."""
-        is_late = self._interval_ms > 0 and now_ms >= self._last_ms + self._interval_ms
+        is_late = self._interval_ms > 0 and now_ms >= self.last_ms + self._interval_ms
         return not self._is_running and (self._bytes >= self._bytes_max or is_late)
 
     def begun(self, now_ms: int) -> None:
         """What is appended from here on counts for the next one."""
         self._is_running = True
         self._bytes = 0
-        self._last_ms = now_ms
+        self.last_ms = now_ms
 
     def ended(self) -> None:
         self._is_running = False

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from broker.apis import Role
 from broker.background import Tasks
 from broker.config.config import Config
+from broker.config.http_address import read_address
 from broker.connection import RECEIVE_BUFFER_SIZE
 from broker.environment import Environment
 from broker.flusher import Flusher
@@ -41,6 +42,9 @@ from protocol.messages.create_topics import (
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
 from storage.log import Log
+
+if TYPE_CHECKING:
+    from broker.metrics.service import Metrics
 
 log = logging.getLogger("moldau.broker")
 
@@ -81,6 +85,9 @@ class Broker:
         self.described_partitions_max = config.integer("max.request.partition.size.limit")
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
         self.listeners: list[Listener] = []
+        self.stage = "starting"
+        """Then running, then stopping."""
+        self.metrics: Metrics | None = None
         self.logs = LocalLogs(config, environment, read_properties(environment, config))
         self.log_jobs = LogJobs(self)
         self.cluster_id = self.logs.cluster_id
@@ -176,8 +183,16 @@ class Broker:
 
     # Life
 
+    def not_ready(self) -> list[str]:
+        """Why clients are not served yet, or no more; empty where they are."""
+        if self.stage != "running":
+            return [f"the node is {self.stage}"]
+        reasons = [] if self.quorum.leader_id >= 0 else ["nobody leads the metadata quorum"]
+        return reasons + (["the controller has fenced this broker"] if self.registration.is_fenced else [])
+
     async def start(self) -> None:
         """Bind, load, join the cluster, serve. Raises what makes it impossible, with nothing left running."""
+        self.metrics = await self._start_metrics()
         receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         for each in self.config.listeners:
             role = Role.CONTROLLER if each.name in self.config.controller_listener_names else Role.BROKER
@@ -193,6 +208,8 @@ class Broker:
             )
             await listener.bind()
             self.listeners.append(listener)
+            if self.metrics is not None:
+                self.metrics.watch(listener)
         await self.quorum.start()
         await self.follower.start()
         self.registration = Registration(
@@ -209,16 +226,32 @@ class Broker:
         self.log_jobs.remove_later(self.logs.left_to_remove(), 0)
         for listener in self.listeners:
             await listener.accept()
+        self.stage = "running"
 
     async def stop(self) -> None:
         """Leave cleanly: no new requests, leadership handed over, logs flushed, a mark that no recovery is needed."""
+        self.stage = "stopping"
         await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
         for listener in self.listeners:
             await listener.stop()
         self.groups.close()
+        if self.metrics is not None:
+            self.metrics.stop()
         await self.tasks.stop()
         await self.quorum.stop()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
+
+    async def _start_metrics(self) -> Metrics | None:
+        """Before all else, so that somebody can watch a long recovery."""
+        address = read_address(self.config.text_or_none("moldau.http.listener") or "")
+        if address is None:
+            return None
+        from broker.metrics.service import Metrics
+
+        metrics = Metrics(self)
+        await metrics.start(address)
+        log.info("metrics and health on http://%s:%d", address.host or "*", address.port)
+        return metrics
 
     def _partition_count(self, internal: str) -> int:
         """Of an internal topic that may not have been made yet."""

@@ -113,6 +113,16 @@ class Quorum:
         return self._facts.kraft_version
 
     @property
+    def flusher(self) -> Flusher:
+        """What makes the metadata log durable."""
+        return self._flusher
+
+    @property
+    def snapshot_ms(self) -> int:
+        """When the latest snapshot began, or this node did; the loop's clock."""
+        return self._snapshots.last_ms
+
+    @property
     def facts(self) -> QuorumFacts:
         """The voters, and what else the quorum is."""
         return self._facts

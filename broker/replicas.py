@@ -10,12 +10,28 @@ Indexed = dict[int, Partition]
 """The local partitions of one topic, by index."""
 
 
+class Traffic:
+    """Records and bytes that went in and out."""
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    def add(self, partition: Partition) -> None:
+        self.messages_in += partition.messages_in
+        self.bytes_in += partition.bytes_in
+        self.bytes_out += partition.bytes_out
+
+
 class Replicas:
     """Two views of the same partitions; a topic is known under both its name and its id, or not at all."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Indexed] = {}
         self.by_id: dict[bytes, Indexed] = {}
+        self.gone = Traffic()
+        """What deleted partitions had counted: sums over all never go back."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
@@ -37,5 +53,6 @@ class Replicas:
         partitions = list(self.by_name.pop(topic, {}).values())
         for partition in partitions:
             self.by_id.pop(partition.topic_id, None)
+            self.gone.add(partition)
             partition.wake()
         return partitions

@@ -76,7 +76,48 @@ def protocol_page() -> str:
     )
 
 
-PAGES = {"divergence.md": divergence_page, "protocol-support.md": protocol_page}
+def metrics_page() -> str:
+    from broker.metrics.catalogue import metrics
+
+    rows = []
+    for metric in metrics().values():
+        labels = ", ".join(metric.labels)
+        kafka_name = f"`{metric.kafka_name}`" if metric.kafka_name else ""
+        rows.append(f"| {kafka_name} | `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
+    return "\n".join([*_METRICS_INTRODUCTION, *rows, ""])
+
+
+_METRICS_INTRODUCTION = (
+    "# Metrics and health",
+    "",
+    "Computed from `broker/metrics/catalogue.py` by `python docs/compute.py`.",
+    "",
+    "`moldau serve --override moldau.http.listener=http://127.0.0.1:9464` opens an HTTP port of its own; without that",
+    "setting nothing is served and next to nothing is measured. It has no access control: bind it where only your",
+    "monitoring reaches it.",
+    "",
+    "| path | says |",
+    "|---|---|",
+    "| `/metrics` | what follows, in Prometheus' text format |",
+    "| `/healthz` | 200 while the process lives and its loop turns |",
+    "| `/readyz` | 200 while clients are served; else 503, and why: starting, stopping, no quorum leader, fenced |",
+    "",
+    "Names are those that Prometheus' JMX exporter makes of Apache Kafka's. `docs/grafana/moldau.json` is a dashboard.",
+    "",
+    "- Rates are counters here: use `rate()`.",
+    "- Of the traffic of topics, a sample without the label `topic` is the sum over all, deleted topics with it: ask",
+    '  for `topic=""` or `topic!=""`.',
+    "- At most `moldau.metrics.series.max` topics and as many partitions have samples of their own.",
+    "- Times are of every request, but of Produce of every 64th and of Fetch of every 16th: a histogram's `_count`",
+    "  is therefore no number of requests. Requests do not queue for a thread: instead of RequestQueueTimeMs and",
+    "  RequestHandlerAvgIdlePercent watch the stall of the event loop.",
+    "",
+    "| Apache Kafka's name | here | kind | labels | meaning |",
+    "|---|---|---|---|---|",
+)
+
+
+PAGES = {"divergence.md": divergence_page, "metrics.md": metrics_page, "protocol-support.md": protocol_page}
 
 
 def main() -> None:

@@ -26,7 +26,10 @@ class Partition:
     """One partition that this broker leads."""
 
     __slots__ = (
+        "_first_end_offset",
         "_waiters",
+        "bytes_in",
+        "bytes_out",
         "high_watermark",
         "index",
         "is_internal",
@@ -52,7 +55,17 @@ class Partition:
         self.is_internal = False
         """Whether only coordinators write it: a client's batch is refused."""
         self.high_watermark = high_watermark
+        self.bytes_in = 0
+        """Appended for clients since this object was made."""
+        self.bytes_out = 0
+        """Given to consumers, counted by whoever does it."""
+        self._first_end_offset = log.end_offset
         self._waiters: dict[Callable[[], None], None] = {}
+
+    @property
+    def messages_in(self) -> int:
+        """Records appended since this object was made."""
+        return self.log.end_offset - self._first_end_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -80,6 +93,7 @@ class Partition:
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
         result = self.log.append_as_leader(records, self.leader_epoch, now_ms, produce_version=produce_version)
         if result.error is NONE:
+            self.bytes_in += len(records)
             self._advance()
         return result
 

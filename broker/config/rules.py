@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.config.config import Config
+from broker.config.http_address import read_address
 
 
 def broken_rules(config: Config) -> Iterator[str]:
@@ -15,6 +16,13 @@ def broken_rules(config: Config) -> Iterator[str]:
     yield from _sizes(config)
     yield from _groups(config)
     yield from _beyond_this_version(config)
+    yield from _own(config)
+
+
+def _own(config: Config) -> Iterator[str]:
+    address = config.text_or_none("moldau.http.listener")
+    if address and read_address(address) is None:
+        yield f"moldau.http.listener must be http://host:port, such as http://127.0.0.1:9464, and not {address}"
 
 
 def _roles_and_quorum(config: Config) -> Iterator[str]:

@@ -161,12 +161,13 @@ def _respond(
     for answer in answers:
         read = answer.read
         if read is not None and read.size:
-            assert read.slice is not None
+            assert read.slice is not None and answer.partition is not None
             try:
                 records = read.slice.file.pread_cached(read.slice.size, read.slice.position)
             except OSError as error:
                 _unreadable(answer.data, error)
                 continue
+            answer.partition.bytes_out += read.size
             if records is None:
                 cold.append((answer.data, read.slice))
             else:

@@ -60,6 +60,10 @@ def handle(
             has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    if has_failed:
+        context.route.refused(
+            each.error_code for topic in responses for each in topic.partition_responses if each.error_code
+        )
     if acks == 0:
         for log in unflushed:
             broker.flusher.flush(log)

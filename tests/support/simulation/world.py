@@ -64,6 +64,12 @@ class SimulatedEnvironment:
     def monotonic_ms(self) -> int:
         return self._life.local_ns(self._loop.now_ns) // 1_000_000
 
+    def precise_ns(self) -> int:
+        return self._life.local_ns(self._loop.now_ns)
+
+    def process(self) -> None:
+        """All hosts are one process."""
+
     def entropy(self, size: int) -> bytes:
         return self._entropy.randbytes(size)
 

@@ -1,0 +1,23 @@
+"""The address of the HTTP listener, read from http://host:port."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_ADDRESS: Final = r"http://(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]*):([0-9]{1,5})/?"
+
+
+class HttpAddress(NamedTuple):
+    """An empty host is every interface."""
+
+    host: str
+    port: int
+
+
+def read_address(text: str) -> HttpAddress | None:
+    """None where the text is no such address."""
+    match = re.fullmatch(_ADDRESS, text.strip())
+    if match is None or int(match[2]) > 65535:
+        return None
+    return HttpAddress(match[1].strip("[]"), int(match[2]))

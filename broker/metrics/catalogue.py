@@ -1,0 +1,249 @@
+"""Every metric: its name, its labels, what Apache Kafka calls it in JMX, and what it means.
+
+Names are those that Prometheus' JMX exporter gives to Apache Kafka's, so that dashboards and alerts made for it find
+theirs; what Apache Kafka does not have begins with `moldau_`, what every process has with `process_`.
+A row takes three lines:
+
+    name  kind  labels
+        Kafka's name, - where it has none
+        What it means.
+
+kind      counter | gauge | histogram | summary (a sum and a count)
+labels    separated by commas, - for none
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+ROWS = """
+kafka_network_requestmetrics_requests_total  counter  request
+    kafka.network:type=RequestMetrics,name=RequestsPerSec
+    Requests of an API that were handled.
+kafka_network_requestmetrics_errors_total  counter  request,error
+    kafka.network:type=RequestMetrics,name=ErrorsPerSec
+    Errors in replies: one for each partition, topic or group that was refused. NONE is not counted.
+kafka_network_requestmetrics_totaltimems  histogram  request
+    kafka.network:type=RequestMetrics,name=TotalTimeMs
+    From a request to its response, in ms: of every request, but of Produce every 64th and of Fetch every 16th.
+kafka_network_requestmetrics_localtimems  histogram  request
+    kafka.network:type=RequestMetrics,name=LocalTimeMs
+    The part of it in which the handler worked, in ms.
+kafka_network_requestmetrics_remotetimems  histogram  request
+    kafka.network:type=RequestMetrics,name=RemoteTimeMs
+    The part of it in which the request was parked, for data, other members or a commit, in ms.
+kafka_server_brokertopicmetrics_messagesin_total  counter  topic
+    kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec
+    Records appended by clients and coordinators; without a topic: all of them.
+kafka_server_brokertopicmetrics_bytesin_total  counter  topic
+    kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec
+    Bytes of batches appended for clients; without a topic: all of them.
+kafka_server_brokertopicmetrics_bytesout_total  counter  topic
+    kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec
+    Bytes of batches given to consumers; without a topic: all of them.
+kafka_server_brokertopicmetrics_totalproducerequests_total  counter  -
+    kafka.server:type=BrokerTopicMetrics,name=TotalProduceRequestsPerSec
+    Produce requests. Kafka counts each partition of a request.
+kafka_server_brokertopicmetrics_totalfetchrequests_total  counter  -
+    kafka.server:type=BrokerTopicMetrics,name=TotalFetchRequestsPerSec
+    Fetch requests. Kafka counts each partition of a request.
+kafka_server_brokertopicmetrics_failedproducerequests_total  counter  -
+    kafka.server:type=BrokerTopicMetrics,name=FailedProduceRequestsPerSec
+    Partitions of Produce requests that were refused.
+kafka_server_brokertopicmetrics_failedfetchrequests_total  counter  -
+    kafka.server:type=BrokerTopicMetrics,name=FailedFetchRequestsPerSec
+    Partitions of Fetch requests that were refused.
+kafka_server_delayedoperationpurgatory_purgatorysize  gauge  delayedoperation
+    kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize
+    Requests of an API that are parked now.
+kafka_server_socket_server_metrics_connection_count  gauge  listener
+    kafka.server:type=socket-server-metrics,name=connection-count
+    Connections that are open.
+kafka_server_socket_server_metrics_connection_creation_total  counter  listener
+    kafka.server:type=socket-server-metrics,name=connection-creation-total
+    Connections that were made.
+kafka_server_socket_server_metrics_connection_close_total  counter  listener
+    kafka.server:type=socket-server-metrics,name=connection-close-total
+    Connections that ended.
+kafka_server_socket_server_metrics_incoming_byte_total  counter  listener
+    kafka.server:type=socket-server-metrics,name=incoming-byte-total
+    Bytes of requests.
+kafka_server_socket_server_metrics_outgoing_byte_total  counter  listener
+    kafka.server:type=socket-server-metrics,name=outgoing-byte-total
+    Bytes of replies.
+moldau_malformed_requests_total  counter  listener
+    -
+    Connections that were closed because a request could not be parsed.
+kafka_server_replicamanager_partitioncount  gauge  -
+    kafka.server:type=ReplicaManager,name=PartitionCount
+    Partitions on this broker.
+kafka_server_replicamanager_leadercount  gauge  -
+    kafka.server:type=ReplicaManager,name=LeaderCount
+    Partitions that this broker leads.
+kafka_server_replicamanager_underreplicatedpartitions  gauge  -
+    kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions
+    Partitions that this broker leads and that lack replicas in sync.
+kafka_server_replicamanager_underminisrpartitioncount  gauge  -
+    kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount
+    Partitions that this broker leads and that refuse acks=all.
+kafka_server_replicamanager_atminisrpartitioncount  gauge  -
+    kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount
+    Partitions that this broker leads and that would refuse acks=all with one replica fewer.
+kafka_server_replicamanager_offlinereplicacount  gauge  -
+    kafka.server:type=ReplicaManager,name=OfflineReplicaCount
+    Partitions on this broker whose disk refused a write.
+kafka_controller_kafkacontroller_activecontrollercount  gauge  -
+    kafka.controller:type=KafkaController,name=ActiveControllerCount
+    1 where this node is the active controller.
+kafka_controller_kafkacontroller_activebrokercount  gauge  -
+    kafka.controller:type=KafkaController,name=ActiveBrokerCount
+    Brokers that serve.
+kafka_controller_kafkacontroller_fencedbrokercount  gauge  -
+    kafka.controller:type=KafkaController,name=FencedBrokerCount
+    Brokers that are registered and do not serve.
+kafka_controller_kafkacontroller_globaltopiccount  gauge  -
+    kafka.controller:type=KafkaController,name=GlobalTopicCount
+    Topics of the cluster.
+kafka_controller_kafkacontroller_globalpartitioncount  gauge  -
+    kafka.controller:type=KafkaController,name=GlobalPartitionCount
+    Partitions of the cluster.
+kafka_controller_kafkacontroller_offlinepartitionscount  gauge  -
+    kafka.controller:type=KafkaController,name=OfflinePartitionsCount
+    Partitions of the cluster without a leader.
+kafka_server_broker_metadata_metrics_last_applied_record_offset  gauge  -
+    kafka.server:type=broker-metadata-metrics,name=last-applied-record-offset
+    Offset of the last metadata record that this broker has taken in.
+kafka_server_raft_metrics_current_leader  gauge  -
+    kafka.server:type=raft-metrics,name=current-leader
+    Node that leads the metadata quorum; -1 where nobody does.
+kafka_server_raft_metrics_current_epoch  gauge  -
+    kafka.server:type=raft-metrics,name=current-epoch
+    Epoch of the metadata quorum.
+kafka_server_raft_metrics_high_watermark  gauge  -
+    kafka.server:type=raft-metrics,name=high-watermark
+    Up to where the metadata log is committed.
+kafka_server_raft_metrics_log_end_offset  gauge  -
+    kafka.server:type=raft-metrics,name=log-end-offset
+    Where the metadata log ends.
+kafka_server_snapshotemitter_latestsnapshotgeneratedagems  gauge  -
+    kafka.server:type=SnapshotEmitter,name=LatestSnapshotGeneratedAgeMs
+    Time since the latest metadata snapshot began, or since the start, in ms.
+kafka_log_log_size  gauge  topic,partition
+    kafka.log:type=Log,name=Size
+    Bytes of a partition's segments.
+kafka_log_log_logstartoffset  gauge  topic,partition
+    kafka.log:type=Log,name=LogStartOffset
+    First offset of a partition.
+kafka_log_log_logendoffset  gauge  topic,partition
+    kafka.log:type=Log,name=LogEndOffset
+    Offset that a partition's next record will have.
+kafka_log_log_numlogsegments  gauge  topic,partition
+    kafka.log:type=Log,name=NumLogSegments
+    Segments of a partition.
+kafka_log_logflushstats_logflushrateandtimems  summary  -
+    kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs
+    Syncs of logs, the metadata log's too, and how long they took, in ms.
+moldau_log_size_bytes  gauge  -
+    -
+    Bytes of all segments on this broker.
+moldau_log_segments  gauge  -
+    -
+    Segments on this broker.
+moldau_log_segments_deleted_total  counter  -
+    -
+    Segments that retention gave up.
+kafka_coordinator_group_groupmetadatamanager_numgroups  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups
+    Groups that this broker coordinates.
+kafka_coordinator_group_groupmetadatamanager_numgroupsempty  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsEmpty
+    Those without members.
+kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsPreparingRebalance
+    Those that wait for their members to join.
+kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsCompletingRebalance
+    Those that wait for their leader's assignment.
+kafka_coordinator_group_groupmetadatamanager_numgroupsstable  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsStable
+    Those in which everybody has an assignment.
+kafka_coordinator_group_groupmetadatamanager_numgroupsdead  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsDead
+    Those on their way out; none stays so here.
+kafka_coordinator_group_groupmetadatamanager_numoffsets  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets
+    Committed offsets.
+moldau_group_members  gauge  -
+    -
+    Members of all groups.
+kafka_server_group_coordinator_metrics_group_completed_rebalance_count  counter  -
+    kafka.server:type=group-coordinator-metrics,name=group-completed-rebalance-count
+    Generations that began.
+kafka_server_group_coordinator_metrics_offset_commit_count  counter  -
+    kafka.server:type=group-coordinator-metrics,name=offset-commit-count
+    Offsets written by commits.
+kafka_server_kafkaserver_brokerstate  gauge  -
+    kafka.server:type=KafkaServer,name=BrokerState
+    1 starting, 3 running, 7 stopping.
+moldau_event_loop_stall_seconds  histogram  -
+    -
+    How late a timer of 100 ms fired, which is how long a request may have waited. Kafka's nearest: RequestQueueTimeMs.
+moldau_event_loop_stall_p999_seconds  gauge  -
+    -
+    99.9 % of the timers of the last ten minutes were no later than this.
+moldau_event_loop_stall_longest_seconds  gauge  -
+    -
+    The latest one since the start.
+moldau_gc_pause_seconds  summary  generation
+    java.lang:type=GarbageCollector
+    Collections of cyclic garbage, and how long the process stood still for them.
+process_cpu_seconds_total  counter  -
+    java.lang:type=OperatingSystem,name=ProcessCpuTime
+    CPU time of the process, user and system.
+process_resident_memory_bytes  gauge  -
+    java.lang:type=Memory
+    Memory of the process that is resident.
+process_open_fds  gauge  -
+    java.lang:type=OperatingSystem,name=OpenFileDescriptorCount
+    File descriptors in use.
+process_max_fds  gauge  -
+    java.lang:type=OperatingSystem,name=MaxFileDescriptorCount
+    File descriptors that the process may have.
+moldau_uptime_seconds  gauge  -
+    java.lang:type=Runtime,name=Uptime
+    Time since the node was put together.
+moldau_build_info  gauge  version,kafka,python
+    kafka.server:type=app-info
+    Always 1; the labels say which version this is, and which Apache Kafka it stands for.
+moldau_scrape_seconds  gauge  -
+    -
+    How long it took to gather the metrics of the scrape before this one.
+moldau_series_left_out  gauge  -
+    -
+    Topics and partitions without metrics of their own, because moldau.metrics.series.max have them already.
+"""
+
+
+class Metric(NamedTuple):
+    """One row."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    kafka_name: str | None
+    meaning: str
+
+
+@cache
+def metrics() -> dict[str, Metric]:
+    """All of them by name, in the order of the page."""
+    lines = ROWS.strip().split("\n")
+    rows = zip(lines[0::3], lines[1::3], lines[2::3], strict=True)
+    return {metric.name: metric for metric in (_read(*map(str.strip, row)) for row in rows)}
+
+
+def _read(columns: str, kafka_name: str, words: str) -> Metric:
+    name, kind, labels = columns.split()
+    names = () if labels == "-" else tuple(labels.split(","))
+    return Metric(name, kind, names, None if kafka_name == "-" else kafka_name, words)

@@ -1,0 +1,72 @@
+"""The cluster and the groups as this node sees them: metadata, quorum, controller, coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from broker.metrics.exposition import Page, Summary
+from broker.metrics.partitions import TURN
+from kraft.image.topics import NO_LEADER
+
+if TYPE_CHECKING:
+    from broker.flusher import Flusher
+    from broker.node import Broker
+
+CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+RAFT: Final = "kafka_server_raft_metrics_"
+GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_"
+COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
+
+
+async def collect_cluster(page: Page, broker: Broker) -> None:
+    quorum, image = broker.quorum, broker.image
+    brokers = image.cluster.brokers.values()
+    fenced = sum(each.fenced for each in brokers)
+    page.add(f"{CONTROLLER}activecontrollercount", quorum.leader_id == broker.node_id)
+    page.add(f"{CONTROLLER}activebrokercount", len(brokers) - fenced)
+    page.add(f"{CONTROLLER}fencedbrokercount", fenced)
+    page.add(f"{CONTROLLER}globaltopiccount", len(image.topics.ids))
+    count = without_leader = 0
+    for _, _, partition in image.topics.partitions():
+        count += 1
+        without_leader += partition.leader == NO_LEADER
+        if count % (10 * TURN) == 0:
+            await asyncio.sleep(0)  # the image is a value: it stays as it is meanwhile
+    page.add(f"{CONTROLLER}globalpartitioncount", count)
+    page.add(f"{CONTROLLER}offlinepartitionscount", without_leader)
+    page.add("kafka_server_broker_metadata_metrics_last_applied_record_offset", image.provenance.end_offset - 1)
+    page.add(f"{RAFT}current_leader", quorum.leader_id)
+    page.add(f"{RAFT}current_epoch", quorum.leader_epoch)
+    page.add(f"{RAFT}high_watermark", quorum.high_watermark)
+    page.add(f"{RAFT}log_end_offset", quorum.log_end_offset)
+    age_ms = broker.environment.monotonic_ms() - quorum.snapshot_ms
+    page.add("kafka_server_snapshotemitter_latestsnapshotgeneratedagems", age_ms)
+
+
+def collect_flushes(page: Page, *flushers: Flusher) -> None:
+    both = Summary()
+    for flusher in flushers:
+        both.count += flusher.sync_count
+        both.sum += flusher.sync_ms
+    page.add_summary("kafka_log_logflushstats_logflushrateandtimems", both)
+
+
+def collect_groups(page: Page, broker: Broker) -> None:
+    states: Counter[str] = Counter()
+    members = offsets = rebalances = commits = 0
+    for runner in broker.groups.runners:
+        census = runner.shard.census()
+        states.update(census.states)
+        members += census.members
+        offsets += census.offsets
+        rebalances += runner.shard.completed_rebalances
+        commits += runner.shard.committed_offsets
+    page.add(f"{GROUPS}numgroups", states.total())
+    for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"):
+        page.add(f"{GROUPS}numgroups{state.lower()}", states[state])
+    page.add(f"{GROUPS}numoffsets", offsets)
+    page.add("moldau_group_members", members)
+    page.add(f"{COORDINATOR}group_completed_rebalance_count", rebalances)
+    page.add(f"{COORDINATOR}offset_commit_count", commits)

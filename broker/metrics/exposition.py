@@ -1,0 +1,93 @@
+"""Samples as Prometheus reads them: text format 0.0.4."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from broker.metrics.catalogue import metrics
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Histogram:
+    """Observations counted by upper bounds; what is over the last bound counts as infinite."""
+
+    __slots__ = ("bounds", "count", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.count = 0
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.count += 1
+        self.sum += value
+
+
+class Summary:
+    """A sum and a count."""
+
+    __slots__ = ("count", "sum")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.count += 1
+        self.sum += value
+
+
+class Page:
+    """The metrics of one scrape. A name outside the catalogue is a bug."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[str]] = {name: [] for name in metrics()}
+
+    def add(self, name: str, value: float, labels: Labels = ()) -> None:
+        """One sample of a counter or a gauge."""
+        self._lines[name].append(f"{name}{_braces(labels)} {number(value)}")
+
+    def add_summary(self, name: str, summary: Summary | Histogram, labels: Labels = ()) -> None:
+        shown = _braces(labels)
+        self._lines[name].append(f"{name}_sum{shown} {number(summary.sum)}")
+        self._lines[name].append(f"{name}_count{shown} {summary.count}")
+
+    def add_histogram(self, name: str, histogram: Histogram, labels: Labels = ()) -> None:
+        below = 0
+        for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+            below += count
+            shown = _braces((*labels, ("le", number(bound))))
+            self._lines[name].append(f"{name}_bucket{shown} {below}")
+        self.add_summary(name, histogram, labels)
+
+    def text(self) -> str:
+        """Every metric of the catalogue is announced, also where it has no sample now."""
+        out = []
+        for name, metric in metrics().items():
+            out.append(f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind}")
+            out += self._lines[name]
+        return "\n".join(out) + "\n"
+
+
+def number(value: float) -> str:
+    """As Prometheus writes it: whole numbers without a point."""
+    if value == float("inf"):
+        return "+Inf"
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _braces(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

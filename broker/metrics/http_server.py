@@ -1,0 +1,137 @@
+"""A small HTTP server: GET of a few fixed paths, one request a connection, everything bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Final, NamedTuple, cast
+
+from broker.config.http_address import HttpAddress
+
+HEAD_SIZE_MAX: Final = 8192
+PATIENCE_S: Final = 10
+CONNECTIONS_MAX: Final = 32
+"""Beyond, a connection is closed at once: whoever scrapes needs one."""
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class Answer(NamedTuple):
+    status: int
+    content_type: str
+    body: str
+
+
+Handler = Callable[[], Awaitable[Answer]]
+Spawn = Callable[[Coroutine[object, object, None], str], object]
+
+
+def plain(status: int, text: str) -> Answer:
+    return Answer(status, "text/plain; charset=utf-8", text + "\n")
+
+
+class HttpServer:
+    """`paths` says who answers what. `spawn` runs a coroutine under supervision."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, paths: Mapping[str, Handler], spawn: Spawn) -> None:
+        self.paths = paths
+        self.spawn = spawn
+        self.loop = loop
+        self.connections: dict[HttpConnection, None] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self, address: HttpAddress) -> None:
+        """Bind and serve. Raises OSError."""
+        self._server = await self.loop.create_server(
+            lambda: HttpConnection(self), address.host or None, address.port, reuse_address=True
+        )
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self.connections):
+            connection.close()
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads one request head, answers, and closes."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._head = b""
+        self._is_asked = False
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._server.connections) >= CONNECTIONS_MAX:
+            self._transport.close()
+            return
+        self._server.connections[self] = None
+        self._timer = self._server.loop.call_later(PATIENCE_S, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.connections.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_asked:
+            return  # a body, or a second request, which nobody will read
+        self._head += data
+        head, end, _ = self._head.partition(b"\r\n\r\n")
+        if end or len(self._head) > HEAD_SIZE_MAX:
+            self._is_asked = True
+            self._head = b""
+            if len(head) > HEAD_SIZE_MAX:
+                self._answer(plain(431, "the request is too large"))
+            else:
+                self._ask(head)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _give_up(self) -> None:
+        """The client is too slow, in asking or in taking the answer."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _ask(self, head: bytes) -> None:
+        line = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+        if len(line) != 3 or not line[2].startswith("HTTP/1."):
+            self._answer(plain(400, "this is not HTTP/1"))
+            return
+        method, target, _ = line
+        handler = self._server.paths.get(target.partition("?")[0])
+        if handler is None:
+            self._answer(plain(404, "here are " + ", ".join(self._server.paths)))
+        elif method not in ("GET", "HEAD"):
+            self._answer(plain(405, "only GET is answered"))
+        else:
+            self._server.spawn(self._respond(handler, is_head=method == "HEAD"), "http")
+
+    async def _respond(self, handler: Handler, *, is_head: bool) -> None:
+        self._answer(await handler(), is_head=is_head)
+
+    def _answer(self, answer: Answer, *, is_head: bool = False) -> None:
+        if self._transport is None:
+            return
+        body = answer.body.encode()
+        head = (
+            f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nContent-Type: {answer.content_type}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n"
+            + ("Allow: GET, HEAD\r\n" if answer.status == 405 else "")
+            + "\r\n"
+        )
+        self._transport.write(head.encode() + (b"" if is_head else body))
+        self._transport.close()

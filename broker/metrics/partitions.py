@@ -1,0 +1,86 @@
+"""The partitions of this broker: sums over all of them, and single ones as far as there is room for their metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from broker.metrics.exposition import Page
+
+if TYPE_CHECKING:
+    from broker.node import Broker
+    from replication.partition import Partition
+
+TURN: Final = 200
+"""Partitions after which the loop gets a turn: a scrape is no reason for others to wait."""
+REPLICAS: Final = "kafka_server_replicamanager_"
+TOPICS: Final = "kafka_server_brokertopicmetrics_"
+LOG: Final = "kafka_log_log_"
+TRAFFIC: Final = ("messagesin_total", "bytesin_total", "bytesout_total")
+
+
+class PartitionSums:
+    """What is known of all partitions after looking at each."""
+
+    def __init__(self) -> None:
+        self.replicas: Counter[str] = Counter()
+        self.size = 0
+        self.segments = 0
+        self.topics: dict[str, list[int]] = {}
+        """Messages in, bytes in, bytes out."""
+
+    def take(self, broker: Broker, partition: Partition) -> None:
+        log = partition.log
+        self.size += log.size
+        self.segments += len(log.segments)
+        traffic = self.topics.setdefault(partition.topic, [0, 0, 0])
+        for index, count in enumerate((partition.messages_in, partition.bytes_in, partition.bytes_out)):
+            traffic[index] += count
+        replicas = self.replicas
+        replicas["partitioncount"] += 1
+        replicas["offlinereplicacount"] += log.failure is not None
+        if partition.leader_id != broker.node_id:
+            return
+        topic = broker.image.topics.by_id.get(partition.topic_id)
+        assigned = topic.partitions.get(partition.index) if topic is not None else None
+        in_sync, wanted = len(partition.isr), len(assigned.replicas) if assigned is not None else 0
+        replicas["leadercount"] += 1
+        replicas["underreplicatedpartitions"] += in_sync < wanted
+        replicas["underminisrpartitioncount"] += in_sync < partition.min_insync_replicas
+        replicas["atminisrpartitioncount"] += in_sync == partition.min_insync_replicas
+
+
+async def collect_partitions(page: Page, broker: Broker, series_max: int) -> int:
+    """How many topics and partitions had no room of their own."""
+    sums = PartitionSums()
+    partitions = tuple(broker.replicas)
+    for number, partition in enumerate(partitions):
+        sums.take(broker, partition)
+        if number < series_max:
+            _collect_one(page, partition)
+        if number % TURN == TURN - 1:
+            await asyncio.sleep(0)
+    for name in ("partitioncount", "leadercount", "underreplicatedpartitions", "underminisrpartitioncount"):
+        page.add(REPLICAS + name, sums.replicas[name])
+    for name in ("atminisrpartitioncount", "offlinereplicacount"):
+        page.add(REPLICAS + name, sums.replicas[name])
+    page.add("moldau_log_size_bytes", sums.size)
+    page.add("moldau_log_segments", sums.segments)
+    page.add("moldau_log_segments_deleted_total", broker.log_jobs.segments_deleted)
+    gone = broker.replicas.gone
+    for index, name in enumerate(TRAFFIC):
+        of_gone = (gone.messages_in, gone.bytes_in, gone.bytes_out)[index]
+        page.add(TOPICS + name, of_gone + sum(traffic[index] for traffic in sums.topics.values()))
+        for topic, traffic in list(sums.topics.items())[:series_max]:
+            page.add(TOPICS + name, traffic[index], (("topic", topic),))
+    return max(0, len(partitions) - series_max) + max(0, len(sums.topics) - series_max)
+
+
+def _collect_one(page: Page, partition: Partition) -> None:
+    labels = (("topic", partition.topic), ("partition", str(partition.index)))
+    log = partition.log
+    page.add(f"{LOG}size", log.size, labels)
+    page.add(f"{LOG}logstartoffset", log.log_start_offset, labels)
+    page.add(f"{LOG}logendoffset", log.end_offset, labels)
+    page.add(f"{LOG}numlogsegments", len(log.segments), labels)

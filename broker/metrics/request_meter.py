@@ -1,0 +1,106 @@
+"""Requests of one API, measured: how long a sample of them took, and the errors in the replies to all of them.
+
+A produce is worth microseconds, and so its measuring must be next to nothing: the connection counts requests and bytes,
+and only every 64th runs through the clock. What the handler refuses it counts itself. Replies of all other APIs are
+looked through for error codes when they are encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from broker.apis import PRODUCE, Handler, Route
+from broker.metrics.exposition import Histogram
+from broker.pending import Pending
+from protocol.compiler import Encoder
+from protocol.schema import fields_of
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+    from protocol.primitives import Chunk
+
+FETCH: Final = 1
+SAMPLE_GAPS: Final = {PRODUCE: 64, FETCH: 16}
+"""Of how many requests one is timed; of the other APIs each."""
+BOUNDS_MS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10000, 60000)
+ERROR_CODE: Final = "error_code"
+
+Walk = Callable[[object], Iterator[int]]
+
+
+class RequestMeter:
+    """`clock_ns` is a clock for measuring."""
+
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
+        self.total_ms = Histogram(BOUNDS_MS)
+        self.local_ms = Histogram(BOUNDS_MS)
+        self.remote_ms = Histogram(BOUNDS_MS)
+        self._clock_ns = clock_ns
+
+    def timed(self, route: Route, handle: Handler) -> Handler:
+        """The handler of those requests that are timed."""
+        gap = SAMPLE_GAPS.get(route.api.key, 1)
+        route.sample_at = 1
+
+        def measure(broker: Broker, context: RequestContext, request: object) -> object | Pending[object] | None:
+            route.sample_at = route.requests + gap
+            began_ns = self._clock_ns()
+            response = handle(broker, context, request)
+            local_ms = (self._clock_ns() - began_ns) / 1e6
+            self.local_ms.observe(local_ms)
+            if type(response) is Pending:
+                return self._parked(response, began_ns, local_ms)
+            self.remote_ms.observe(0)
+            self.total_ms.observe(local_ms)
+            return response
+
+        return measure
+
+    def _parked(self, inner: Pending[object], began_ns: int, local_ms: float) -> Pending[object]:
+        outer: Pending[object] = Pending(inner.abandon)
+
+        def completed(response: object) -> None:
+            total_ms = (self._clock_ns() - began_ns) / 1e6
+            self.remote_ms.observe(total_ms - local_ms)
+            self.total_ms.observe(total_ms)
+            outer.complete(response)
+
+        inner.listen(completed)
+        return outer
+
+    def counted(self, route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
+        """An encoder that counts the errors in what it encodes."""
+        walk = None if route.api.key == PRODUCE else errors_walk(response_class)
+        if walk is None:
+            return encode
+
+        def encode_and_count(response: object, out: list[Chunk]) -> None:
+            route.refused(walk(response))
+            encode(response, out)
+
+        return encode_and_count
+
+
+def errors_walk(cls: type[object]) -> Walk | None:
+    """How to find the error codes in a response of this class that are not NONE; None where it has no such field."""
+    names = [(field.name, field.struct, field.is_array) for field in fields_of(cls)]
+    has_own = any(name == ERROR_CODE for name, _, _ in names)
+    inner = [
+        (name, is_array, deeper)
+        for name, struct, is_array in names
+        if struct is not None and (deeper := errors_walk(struct)) is not None
+    ]
+    if not has_own and not inner:
+        return None
+
+    def walk(value: object) -> Iterator[int]:
+        if has_own and (code := getattr(value, ERROR_CODE)):
+            yield code
+        for name, is_array, deeper in inner:
+            found = getattr(value, name)
+            for each in found or () if is_array else () if found is None else (found,):
+                yield from deeper(each)
+
+    return walk

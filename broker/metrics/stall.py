@@ -1,0 +1,61 @@
+"""Event-loop stall: how late a timer fires that should fire every 100 ms."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+from broker.metrics.exposition import Histogram, Page
+
+INTERVAL_S: Final = 0.1
+KEPT: Final = 6000
+"""Of the last ten minutes."""
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+
+class StallWatch:
+    """While the loop is busy with one thing, everything else waits: what the timer waits, a request may wait too."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock_ns: Callable[[], int]) -> None:
+        self.stalls_s = Histogram(BOUNDS_S)
+        self.longest_s = 0.0
+        self._recent = array("d")
+        self._next = 0
+        self._loop = loop
+        self._clock_ns = clock_ns
+        self._armed_ns = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._armed_ns = self._clock_ns()
+        self._timer = self._loop.call_later(INTERVAL_S, self._fire)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fire(self) -> None:
+        late_s = (self._clock_ns() - self._armed_ns) / 1e9 - INTERVAL_S
+        self.note(max(0.0, late_s))
+        self.start()
+
+    def note(self, stall_s: float) -> None:
+        self.stalls_s.observe(stall_s)
+        self.longest_s = max(self.longest_s, stall_s)
+        if len(self._recent) < KEPT:
+            self._recent.append(stall_s)
+        else:
+            self._recent[self._next] = stall_s
+            self._next = (self._next + 1) % KEPT
+
+    @property
+    def p999_s(self) -> float:
+        ordered = sorted(self._recent)
+        return ordered[min(len(ordered) - 1, len(ordered) * 999 // 1000)] if ordered else 0.0
+
+    def collect(self, page: Page) -> None:
+        page.add_histogram("moldau_event_loop_stall_seconds", self.stalls_s)
+        page.add("moldau_event_loop_stall_p999_seconds", self.p999_s)
+        page.add("moldau_event_loop_stall_longest_seconds", self.longest_s)

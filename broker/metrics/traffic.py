@@ -1,0 +1,69 @@
+"""Requests, connections and what is parked: gathered from the listeners."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from broker.metrics.exposition import Page
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.apis import Route
+    from broker.listener import Listener
+    from broker.metrics.request_meter import RequestMeter
+
+REQUESTS: Final = "kafka_network_requestmetrics_"
+TOPICS: Final = "kafka_server_brokertopicmetrics_"
+SOCKETS: Final = "kafka_server_socket_server_metrics_"
+_NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in ErrorCode}
+
+
+class ApiTraffic:
+    """One API over all listeners."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self.requests = sum(route.requests for route in routes)
+        self.errors: Counter[int] = Counter()
+        for route in routes:
+            self.errors.update(route.errors)
+
+
+def collect_requests(page: Page, listeners: Iterable[Listener], meters: Mapping[str, RequestMeter]) -> None:
+    """The APIs that somebody has used."""
+    routes: dict[str, list[Route]] = {}
+    for listener in listeners:
+        for route in listener.routes.values():
+            if route.requests:
+                routes.setdefault(route.api.name, []).append(route)
+    for name, of_api in routes.items():
+        labels = (("request", name),)
+        traffic = ApiTraffic(of_api)
+        page.add(f"{REQUESTS}requests_total", traffic.requests, labels)
+        for code, count in sorted(traffic.errors.items()):
+            page.add(f"{REQUESTS}errors_total", count, (*labels, ("error", _NAMES.get(code, str(code)))))
+        meter = meters[name]
+        page.add_histogram(f"{REQUESTS}totaltimems", meter.total_ms, labels)
+        page.add_histogram(f"{REQUESTS}localtimems", meter.local_ms, labels)
+        page.add_histogram(f"{REQUESTS}remotetimems", meter.remote_ms, labels)
+    for name, kafka_name in (("Produce", "produce"), ("Fetch", "fetch")):
+        traffic = ApiTraffic(routes.get(name, []))
+        page.add(f"{TOPICS}total{kafka_name}requests_total", traffic.requests)
+        page.add(f"{TOPICS}failed{kafka_name}requests_total", traffic.errors.total())
+
+
+def collect_connections(page: Page, listeners: Iterable[Listener]) -> None:
+    parked: Counter[str] = Counter({"Produce": 0, "Fetch": 0})
+    for listener in listeners:
+        labels = (("listener", listener.name),)
+        page.add(f"{SOCKETS}connection_count", len(listener.connections), labels)
+        page.add(f"{SOCKETS}connection_creation_total", listener.created_count, labels)
+        page.add(f"{SOCKETS}connection_close_total", listener.created_count - len(listener.connections), labels)
+        page.add(f"{SOCKETS}incoming_byte_total", listener.received_bytes, labels)
+        page.add(f"{SOCKETS}outgoing_byte_total", listener.sent_bytes, labels)
+        page.add("moldau_malformed_requests_total", listener.malformed_count, labels)
+        for connection in listener.connections:
+            parked.update(connection.parked_apis())
+    for name, count in parked.items():
+        page.add("kafka_server_delayedoperationpurgatory_purgatorysize", count, (("delayedoperation", name),))

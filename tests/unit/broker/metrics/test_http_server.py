@@ -1,0 +1,129 @@
+"""The HTTP server over the simulated network: what is answered, what is refused, and who is too slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from broker.background import Tasks
+from broker.config.http_address import HttpAddress, read_address
+from broker.metrics.http_server import CONNECTIONS_MAX, HEAD_SIZE_MAX, PATIENCE_S, Answer, HttpServer, plain
+from tests.support.simulation.world import SimulatedEnvironment, World
+
+HOST, PORT = "broker-1", 9464
+
+
+async def greet() -> Answer:
+    return plain(200, "hello")
+
+
+def talk(conversation: Callable[[], Awaitable[None]]) -> None:
+    """Hold a conversation with a server that greets at `/`."""
+    with World(1) as world:
+        host = world.add_host(HOST)
+
+        async def serve(environment: SimulatedEnvironment) -> None:
+            loop = asyncio.get_running_loop()
+            await HttpServer(loop, {"/": greet}, Tasks(environment.halt).spawn).start(HttpAddress("", PORT))
+            await loop.create_future()
+
+        host.boot(serve)
+        world.run(_after_a_moment(conversation), limit_s=100)
+
+
+async def _after_a_moment(conversation: Callable[[], Awaitable[None]]) -> None:
+    await asyncio.sleep(0.1)
+    await conversation()
+
+
+async def said(request: bytes) -> str:
+    reader, writer = await asyncio.open_connection(HOST, PORT)
+    writer.write(request)
+    answer = (await reader.read()).decode()
+    writer.close()
+    return answer
+
+
+def test_a_get_is_answered_and_the_connection_closed() -> None:
+    async def conversation() -> None:
+        head, _, body = (await said(b"GET /?x=1 HTTP/1.1\r\nHost: a\r\n\r\n")).partition("\r\n\r\n")
+        assert head.splitlines()[0] == "HTTP/1.1 200 OK"
+        assert "Content-Length: 6" in head and "Connection: close" in head
+        assert body == "hello\n"
+        assert (await said(b"HEAD / HTTP/1.0\r\n\r\n")).endswith("\r\n\r\n")
+
+    talk(conversation)
+
+
+@pytest.mark.parametrize(
+    ("request_head", "status"),
+    [
+        (b"GET /other HTTP/1.1\r\n\r\n", "404 Not Found"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "405 Method Not Allowed"),
+        (b"\x16\x03\x01 hello\r\n\r\n", "400 Bad Request"),
+        (b"GET / HTTP/2\r\n\r\n", "400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_SIZE_MAX, "431 Request Header Fields Too Large"),
+    ],
+)
+def test_what_is_not_served_is_said(request_head: bytes, status: str) -> None:
+    async def conversation() -> None:
+        assert (await said(request_head)).startswith(f"HTTP/1.1 {status}\r\n")
+
+    talk(conversation)
+
+
+def test_a_request_may_come_in_pieces() -> None:
+    async def conversation() -> None:
+        reader, writer = await asyncio.open_connection(HOST, PORT)
+        for piece in (b"GET / HT", b"TP/1.1\r\n", b"\r", b"\n"):
+            writer.write(piece)
+            await asyncio.sleep(0.01)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+
+    talk(conversation)
+
+
+def test_who_says_nothing_is_cut_off() -> None:
+    async def conversation() -> None:
+        reader, writer = await asyncio.open_connection(HOST, PORT)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ConnectionError):
+            assert await reader.read() == b""
+            raise ConnectionResetError
+        assert PATIENCE_S - 0.1 <= asyncio.get_running_loop().time() - began < PATIENCE_S + 1
+
+    talk(conversation)
+
+
+def test_more_connections_than_anybody_needs_are_refused() -> None:
+    async def conversation() -> None:
+        kept = [await asyncio.open_connection(HOST, PORT) for _ in range(CONNECTIONS_MAX)]
+        with pytest.raises(ConnectionError):
+            if not await said(b"GET / HTTP/1.1\r\n\r\n"):
+                raise ConnectionResetError
+        for _, writer in kept:
+            writer.close()
+        await asyncio.sleep(0.1)
+        assert "hello" in await said(b"GET / HTTP/1.1\r\n\r\n")
+
+    talk(conversation)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("http://127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("http://[::1]:9464/", ("::1", 9464)),
+        ("http://:9464", ("", 9464)),
+        ("https://127.0.0.1:9464", None),
+        ("127.0.0.1:9464", None),
+        ("http://127.0.0.1:99999", None),
+        ("http://a:1/metrics", None),
+        ("", None),
+    ],
+)
+def test_an_address_is_read_or_refused(text: str, address: tuple[str, int] | None) -> None:
+    assert read_address(text) == address

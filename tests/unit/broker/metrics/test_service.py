@@ -1,0 +1,197 @@
+"""A whole node watched: what its metrics say after a little of everything, and when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+from broker.metrics.catalogue import metrics
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.support.node import HOST, Node, batch, fetch_request, serve_and
+
+HTTP_PORT = 9464
+LISTENER = f"http://:{HTTP_PORT}"
+OF_THE_PROCESS = {
+    "moldau_build_info",
+    "moldau_gc_pause_seconds",
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+}
+"""A simulated node has none."""
+DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "moldau.json"
+
+
+async def get(path: str) -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection(HOST, HTTP_PORT, limit=1 << 24)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    return int(head.split()[1]), body
+
+
+async def scrape() -> dict[str, float]:
+    """Samples by name and labels."""
+    status, text = await get("/metrics")
+    assert status == 200
+    samples = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            assert name not in samples, f"{name} twice"
+            samples[name] = float(value)
+    return samples
+
+
+def test_traffic_is_counted_by_topic_and_in_sum() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("a")
+        await client.create("b")
+        records = batch("x", "y")
+        for topic in ("a", "a", "b"):
+            assert (await client.produce(topic, records)).error_code == 0
+        assert (await client.produce("nope", records)).error_code == 3
+        answer = await client.fetch("a")
+        assert answer.records is not None
+        seen = await scrape()
+        topics = "kafka_server_brokertopicmetrics_"
+        assert seen[f'{topics}messagesin_total{{topic="a"}}'] == 4
+        assert seen[f"{topics}messagesin_total"] == 6
+        assert seen[f'{topics}bytesin_total{{topic="b"}}'] == len(records)
+        assert seen[f"{topics}bytesin_total"] == 3 * len(records)
+        assert seen[f'{topics}bytesout_total{{topic="a"}}'] == len(answer.records)
+        assert seen[f"{topics}totalproducerequests_total"] == 4
+        assert seen[f"{topics}failedproducerequests_total"] == 1
+        errors = "kafka_network_requestmetrics_errors_total"
+        assert seen[f'{errors}{{request="Produce",error="UNKNOWN_TOPIC_OR_PARTITION"}}'] == 1
+        assert seen['kafka_log_log_logendoffset{topic="a",partition="0"}'] == 4
+        assert seen["kafka_server_replicamanager_leadercount"] == 2
+        assert seen["kafka_controller_kafkacontroller_globaltopiccount"] == 2
+        await client.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), 5)
+        await asyncio.sleep(0.1)
+        after = await scrape()
+        assert after[f"{topics}messagesin_total"] == 6
+        assert f'{topics}messagesin_total{{topic="a"}}' not in after
+
+    serve_and(story, moldau_http_listener=LISTENER)
+
+
+def test_connections_and_what_is_parked_are_seen() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("a")
+        waiting = await node.connect()
+        waiting.send(fetch_request([("a", 0, 0)], max_wait_ms=60_000, min_bytes=1), 12)
+        broken = await node.connect()
+        broken.writer.write(b"\0\0\0\x03abc")
+        assert await broken.reader.read() == b""
+        await asyncio.sleep(0.1)
+        seen = await scrape()
+        sockets, labels = "kafka_server_socket_server_metrics_", '{listener="PLAINTEXT"}'
+        assert seen['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="Fetch"}'] == 1
+        assert seen[f"{sockets}connection_count{labels}"] == 2
+        assert seen[f"{sockets}connection_creation_total{labels}"] == 3
+        assert seen[f"{sockets}connection_close_total{labels}"] == 1
+        assert seen[f"moldau_malformed_requests_total{labels}"] == 1
+        assert seen[f"{sockets}incoming_byte_total{labels}"] > 7
+        assert seen[f"{sockets}outgoing_byte_total{labels}"] > 0
+
+    serve_and(story, moldau_http_listener=LISTENER)
+
+
+def test_groups_are_counted() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        node.broker.create_internal_topic("__consumer_offsets")
+        await asyncio.sleep(1)
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+        join = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+        assert (await client.ask(join, 2)).error_code == 0
+        seen = await scrape()
+        groups = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+        assert (seen[groups], seen[f"{groups}completingrebalance"], seen["moldau_group_members"]) == (1, 1, 1)
+        assert seen["kafka_server_group_coordinator_metrics_group_completed_rebalance_count"] == 1
+
+    serve_and(story, moldau_http_listener=LISTENER)
+
+
+def test_single_topics_and_partitions_have_room_up_to_a_limit() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("a", partitions=4)
+        await client.create("b")
+        seen = await scrape()
+        assert len([name for name in seen if name.startswith("kafka_log_log_size")]) == 1
+        assert seen["moldau_series_left_out"] == 5
+        assert seen["kafka_server_replicamanager_partitioncount"] == 5
+
+    serve_and(story, moldau_http_listener=LISTENER, moldau_metrics_series_max=1)
+
+
+def test_every_metric_of_the_catalogue_has_a_sample_once_the_node_was_used() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("a")
+        await client.produce("a", batch("x"))
+        await client.produce("nope", batch("x"))
+        await client.fetch("a")
+        names = {name.partition("{")[0] for name in await scrape()}
+        names |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
+        missing = {name for name in metrics() if name not in names}
+        assert missing == OF_THE_PROCESS
+
+    serve_and(story, moldau_http_listener=LISTENER)
+
+
+def test_a_node_is_ready_while_it_serves() -> None:
+    async def story(node: Node) -> None:
+        while True:
+            try:
+                status, text = await get("/readyz")
+                break
+            except OSError:
+                await asyncio.sleep(0)
+        assert (status, text) == (503, "the node is starting\n")
+        assert (await get("/healthz"))[0] == 200
+        assert (await get("/metrics"))[0] == 200
+        client = await node.connect()
+        await client.create("a")
+        assert await get("/readyz") == (200, "ok\n")
+        node.broker.registration.is_fenced = True
+        assert await get("/readyz") == (503, "the controller has fenced this broker\n")
+
+    serve_and(story, moldau_http_listener=LISTENER)
+
+
+def test_without_a_listener_nothing_is_measured() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("a")
+        assert node.broker.metrics is None
+        assert not [r for each in node.broker.listeners for r in each.routes.values() if r.meter is not None]
+
+    serve_and(story)
+
+
+def test_the_dashboard_shows_metrics_that_exist() -> None:
+    board = json.loads(DASHBOARD.read_text("utf-8"))
+    expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    named = {name for each in expressions for name in re.findall(r"\b(?:kafka|moldau|process)_\w+", each)}
+    known = set(metrics())
+    for metric in metrics().values():
+        if metric.kind in ("histogram", "summary"):
+            known |= {f"{metric.name}_{suffix}" for suffix in ("bucket", "sum", "count")}
+    assert named - known == set()
+    assert len(named) > 25
