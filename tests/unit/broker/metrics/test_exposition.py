@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from broker.metrics.catalogue import metrics
 from broker.metrics.exposition import Histogram, Page, Summary, number
 
+MBEANS = Path(__file__).with_name("kafka_4_3_1_mbeans.txt")
 GAUGE = "moldau_group_members"
 HISTOGRAM = "moldau_event_loop_stall_seconds"
 
@@ -72,6 +74,12 @@ def test_names_are_those_that_the_jmx_exporter_makes_of_kafkas() -> None:
         if name.endswith("persec"):
             name = name.removesuffix("persec") + "_total"
         assert metric.name == f"{domain}_{kind}_{name}"
+
+
+def test_apache_kafka_has_what_the_table_says_it_calls_so() -> None:
+    known = {line for line in MBEANS.read_text("utf-8").splitlines() if not line.startswith("#")}
+    said = {metric.kafka_name for metric in metrics().values() if (metric.kafka_name or "").startswith("kafka")}
+    assert said - known == {"kafka.server:type=app-info"}  # of which each attribute became a label
 
 
 def test_counters_are_called_so() -> None:
