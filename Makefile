@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test unit check conformance conformance-bounded bench bench-quick kernel clean
+.PHONY: help install run test unit check conformance conformance-bounded bench bench-quick compiled clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,40 +18,40 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml $(LOCK) | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e .
 	$(BIN)/python -m compileall -q broker protocol storage replication kraft coordinator
-	@$(MAKE) --no-print-directory kernel
 	@touch $@
 
 $(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[dev,clients,spark]'
 	@touch $@
 
-install: $(VENV)/.installed ## the environment alone
+install: compiled ## the environment alone
 
-kernel: ## compile the hot loop where a C compiler is there
+compiled: | $(VENV)/.installed ## the hot path as C extensions, where a C compiler is there; nothing to do where they are current
 	@$(BIN)/python -m protocol.compile_kernel
+	@$(BIN)/python -m broker.compile_hot_path
 
 run: install ## start a broker on 127.0.0.1:9092, data in ./data
 	@echo "Try next, in another terminal, with any Kafka client:"
 	@echo "  echo hello | kcat -b 127.0.0.1:9092 -P -t greetings && kcat -b 127.0.0.1:9092 -C -t greetings -e"
 	$(BIN)/moldau serve
 
-test: $(VENV)/.installed-tests ## every test that needs nothing from outside
+test: $(VENV)/.installed-tests compiled ## every test that needs nothing from outside
 	$(BIN)/python -m pytest
 
-unit: $(VENV)/.installed-tests
+unit: $(VENV)/.installed-tests compiled
 	$(BIN)/python -m pytest tests/unit tests/transcripts
 
-check: $(VENV)/.installed-tests ## format, lint, types, import contracts, tidiness, unit tests; under 60 s
+check: $(VENV)/.installed-tests compiled ## format, lint, types, import contracts, tidiness, unit tests; under 60 s
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit tests/transcripts
 
-conformance: $(VENV)/.installed-tests ## real clients and Apache Kafka's tools; needs Java, Maven, Node
+conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka's tools; needs Java, Maven, Node
 	$(BIN)/python -m tests.conformance --broker both
 
-conformance-bounded: $(VENV)/.installed-tests ## the part of it that needs only what pip gives
+conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that needs only what pip gives
 	$(BIN)/python -m tests.conformance --broker moldau --bounded
 
 bench: install ## beside Apache Kafka in one run; JSON under bench/results

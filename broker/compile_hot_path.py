@@ -44,6 +44,7 @@ def main(arguments: list[str]) -> str:
     if not stale_files() and LIBRARY.exists():
         return "the hot path is compiled already"
     remove_compiled()
+    sys.stderr.write("compiling the hot path, once for this installation: about half a minute\n")
     with tempfile.TemporaryDirectory(prefix="moldau-hot-path-") as name:
         reason = compile_in(Path(name))
     if reason is not None:
