@@ -29,6 +29,7 @@ from broker.quorum_start import SECURITY_PROTOCOL_IDS
 from broker.registration import Identity, Registration
 from broker.replicas import Replicas
 from broker.settings import Settings
+from broker.stage import Stage
 from kraft.features import SUPPORTED_FEATURES
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
@@ -85,8 +86,7 @@ class Broker:
         self.described_partitions_max = config.integer("max.request.partition.size.limit")
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
         self.listeners: list[Listener] = []
-        self.stage = "starting"
-        """Then running, then stopping."""
+        self.stage = Stage.STARTING
         self.metrics: Metrics | None = None
         self.logs = LocalLogs(config, environment, read_properties(environment, config))
         self.log_jobs = LogJobs(self)
@@ -185,8 +185,8 @@ class Broker:
 
     def not_ready(self) -> list[str]:
         """Why clients are not served yet, or no more; empty where they are."""
-        if self.stage != "running":
-            return [f"the node is {self.stage}"]
+        if self.stage is not Stage.RUNNING:
+            return [f"the node is {self.stage.name.lower()}"]
         reasons = [] if self.quorum.leader_id >= 0 else ["nobody leads the metadata quorum"]
         return reasons + (["the controller has fenced this broker"] if self.registration.is_fenced else [])
 
@@ -226,11 +226,11 @@ class Broker:
         self.log_jobs.remove_later(self.logs.left_to_remove(), 0)
         for listener in self.listeners:
             await listener.accept()
-        self.stage = "running"
+        self.stage = Stage.RUNNING
 
     async def stop(self) -> None:
         """Leave cleanly: no new requests, leadership handed over, logs flushed, a mark that no recovery is needed."""
-        self.stage = "stopping"
+        self.stage = Stage.STOPPING
         await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
         for listener in self.listeners:
             await listener.stop()

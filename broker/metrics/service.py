@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.config.http_address import HttpAddress
 from broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups
@@ -12,13 +12,11 @@ from broker.metrics.partitions import collect_partitions
 from broker.metrics.request_meter import RequestMeter
 from broker.metrics.stall import StallWatch
 from broker.metrics.traffic import collect_connections, collect_requests
+from broker.stage import Stage
 
 if TYPE_CHECKING:
     from broker.listener import Listener
     from broker.node import Broker
-
-STATES: Final = {"starting": 1, "running": 3, "stopping": 7}
-"""Kafka's numbers for what a broker is doing."""
 
 
 class Metrics:
@@ -77,7 +75,7 @@ class Metrics:
 
     async def _collect(self, page: Page) -> None:
         broker = self._broker
-        page.add("kafka_server_kafkaserver_brokerstate", STATES[broker.stage])
+        page.add("kafka_server_kafkaserver_brokerstate", broker.stage)
         page.add("moldau_uptime_seconds", (self._clock_ns() - self._began_ns) / 1e9)
         page.add("moldau_scrape_seconds", self._scrape_ns / 1e9)
         self._stall.collect(page)
@@ -87,5 +85,5 @@ class Metrics:
         left_out = await collect_partitions(page, broker, self._series_max)
         page.add("moldau_series_left_out", left_out)
         collect_groups(page, broker)
-        if broker.stage == "running":
+        if broker.stage is Stage.RUNNING:
             await collect_cluster(page, broker)
