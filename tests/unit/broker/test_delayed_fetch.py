@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import cast
 
 from broker.delayed_fetch import DelayedFetch
 from broker.pending import Pending
 from protocol.messages.fetch import FetchResponse
-from replication.partition import Partition
-from storage.log import Log
+from tests.support.partitions import partition
 
 
 class Timer:
@@ -48,9 +46,7 @@ class Parked:
 
     def __init__(self, partitions: int = 2) -> None:
         self.loop = Loop()
-        self.partitions = [
-            Partition("t", bytes(16), i, cast("Log", SimpleNamespace(end_offset=0)), 0) for i in range(partitions)
-        ]
+        self.partitions = [partition(index=i) for i in range(partitions)]
         self.attempts: list[bool] = []
         self.answer: FetchResponse | Pending[FetchResponse] | None = None
         self.replies: list[FetchResponse] = []

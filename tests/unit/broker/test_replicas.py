@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import cast
-
 from broker.replicas import Replicas
-from replication.partition import Partition
-from storage.log import Log
-
-
-def partition(topic: str, index: int, topic_id: bytes = b"i" * 16) -> Partition:
-    return Partition(topic, topic_id, index, cast("Log", SimpleNamespace(end_offset=0)), 0)
+from tests.support.partitions import partition
 
 
 def test_a_topic_is_known_under_both_names_or_not_at_all() -> None:

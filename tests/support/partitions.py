@@ -1,0 +1,14 @@
+"""A partition over an empty log of its own on a simulated disk."""
+
+from __future__ import annotations
+
+from replication.partition import Partition
+from storage.log import Log
+from storage.log_config import LogConfig
+from tests.support.simulation.disk import SimulatedDisk
+
+
+def partition(topic: str = "t", index: int = 0, topic_id: bytes = b"i" * 16) -> Partition:
+    """Led by nobody yet."""
+    log = Log.open(SimulatedDisk(), f"/data/{topic}-{index}", LogConfig(), now_ms=0)
+    return Partition(topic, topic_id, index, log, 0)
