@@ -70,8 +70,8 @@ class Parked:
 
 def test_many_wakes_in_one_callback_are_one_look() -> None:
     parked = Parked()
-    for partition in parked.partitions * 3:
-        partition.wake()
+    for each in parked.partitions * 3:
+        each.wake()
     parked.loop.run()
     assert parked.attempts == [False] and not parked.replies
     parked.partitions[0].wake()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.replicas import Replicas
+from replication.partition import Partition
 from tests.support.partitions import partition
 
 
