@@ -30,8 +30,8 @@ HOT_PATH: Final = (
     "storage/producer_state.py",
     "storage/segment.py",
 )
-"""From the bytes of a request to the write. The codecs are compiled by protocol/compiler.py at run time; the file itself
-(storage/local_files.py) stays as it is: a compiled `__del__` that runs while the interpreter ends takes it down."""
+"""From the bytes of a request to the write. The codecs are compiled by protocol/compiler.py at run time; the file
+itself (storage/local_files.py) stays as it is: a compiled `__del__` that runs while the interpreter ends crashes."""
 GROUP: Final = "moldau_hot_path"
 LIBRARY: Final = ROOT / f"{GROUP}__mypyc{EXTENSION_SUFFIX}"
 
