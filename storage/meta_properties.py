@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.files import FileSystem, write_atomically
+from storage.java_properties import MalformedProperties, read_properties
 from storage.partition_metadata import parse_uuid, uuid_text
 
 META_PROPERTIES = "meta.properties"
@@ -13,7 +14,6 @@ VERSION = 1
 RESERVED_DIRECTORY_IDS = 100
 """Directory ids below this number mean something else: migrating, unassigned, lost."""
 _ESCAPES = {"\\": "\\\\", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-_UNESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 class InvalidMetaProperties(ValueError):
@@ -33,7 +33,10 @@ def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | Non
     path = f"{directory}/{META_PROPERTIES}"
     if not fs.exists(path):
         return None
-    values = parse_properties(fs.read(path).decode("latin-1"))
+    try:
+        values = read_properties(fs.read(path).decode("latin-1"))
+    except MalformedProperties as error:
+        raise InvalidMetaProperties(f"{path}: {error}") from None
     version = values.get("version", "0")
     if version == "0":
         raise InvalidMetaProperties(
@@ -86,40 +89,6 @@ def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
             if other != path:
                 return f"{path} and {other} have the same directory.id: one is a copy of the other"
     return None
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Java properties: comments, `=`, `:` or a blank after a name, lines continued by a backslash, escapes."""
-    values: dict[str, str] = {}
-    lines = iter(text.splitlines())
-    for line in lines:
-        line = line.lstrip(" \t\f")
-        if not line or line[0] in "#!":
-            continue
-        while (len(line) - len(line.rstrip("\\"))) % 2:
-            line = line[:-1] + next(lines, "").lstrip(" \t\f")
-        end = 0
-        while end < len(line) and line[end] not in "=: \t\f":
-            end += 2 if line[end] == "\\" else 1
-        rest = line[end:].lstrip(" \t\f")
-        rest = rest[1:].lstrip(" \t\f") if rest[:1] in ("=", ":") else rest
-        values[unescape(line[:end])] = unescape(rest)
-    return values
-
-
-def unescape(text: str) -> str:
-    out: list[str] = []
-    characters = iter(text)
-    for character in characters:
-        if character != "\\":
-            out.append(character)
-            continue
-        escaped = next(characters, "")
-        if escaped == "u":
-            out.append(chr(int("".join(next(characters, "0") for _ in range(4)), 16)))
-        else:
-            out.append(_UNESCAPES.get(escaped, escaped))
-    return "".join(out)
 
 
 def escape(text: str) -> str:

@@ -51,7 +51,7 @@ def load_config(file: str | None, data: str | None, overrides: list[str], variab
 
 def read_file(file: str) -> dict[str, str]:
     """The settings in a properties file."""
-    from broker.config.properties import MalformedProperties, read_properties
+    from storage.java_properties import MalformedProperties, read_properties
 
     try:
         return read_properties(Path(file).read_text("utf-8"))

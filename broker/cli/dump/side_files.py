@@ -97,7 +97,7 @@ def dump_leader_epochs(path: Path) -> Iterator[dict[str, Json]]:
 
 def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
     """One line with the settings of partition.metadata or meta.properties."""
-    from broker.config.properties import read_properties
+    from storage.java_properties import read_properties
 
     settings: dict[str, Json] = {**read_properties(path.read_text("utf-8"))}
     topic_id = settings.get("topic_id")

@@ -13,7 +13,6 @@ from storage.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
     disagreement,
-    parse_properties,
     read_meta_properties,
     write_meta_properties,
 )
@@ -158,8 +157,3 @@ def test_directories_of_one_node_agree() -> None:
     assert "cluster d" in (disagreement([("/a", one), ("/b", MetaProperties("d", 1, None))]) or "")
     assert "node 2" in (disagreement([("/a", one), ("/b", MetaProperties("c", 2, None))]) or "")
     assert "copy" in (disagreement([("/a", one), ("/b", one)]) or "")
-
-
-def test_java_properties_are_read_with_all_their_oddities() -> None:
-    text = "! c\n  a=1\nb : 2\nc 3\nd\\=e=4\nf=x\\\n   y\ng=\\u0041\\t\nh\n"
-    assert parse_properties(text) == {"a": "1", "b": "2", "c": "3", "d=e": "4", "f": "xy", "g": "A\t", "h": ""}

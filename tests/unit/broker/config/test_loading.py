@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.config import Config, ConfigError, Listener, resolved
-from broker.config.properties import read_properties
 from broker.config.sources import single_node_defaults
+from storage.java_properties import read_properties
 
 # The settings of Apache Kafka 4.3.1's own config/server.properties.
 STOCK = """
