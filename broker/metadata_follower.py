@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.config.topics import topic_warnings
 from kraft.image import topics
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
@@ -38,6 +39,8 @@ class MetadataFollower:
         for key, (topic_id, assigned) in local.items():
             partition = Partition(key[0], topic_id, key[1], logs[key], broker.logs.high_watermark(logs[key]))
             self._add(partition, assigned)
+        for topic in broker.replicas.by_name:
+            self._warn(image, topic)
         broker.quorum.subscribe(self._changed)
 
     def _changed(self, image: MetadataImage, delta: MetadataDelta) -> None:
@@ -51,8 +54,15 @@ class MetadataFollower:
             for index, assigned in touched.items():
                 if self._broker.node_id in assigned.replicas:
                     self._take(image, name, topic_id, index, assigned)
+            if topic_id in delta.topics.created:
+                self._warn(image, name)
         if delta.configs.changed:
             self._reconfigure(image, delta)
+
+    def _warn(self, image: MetadataImage, topic: str) -> None:
+        """Say once which settings of a topic do nothing in this version."""
+        for warning in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)):
+            log.warning("topic %s: %s", topic, warning)
 
     def _take(self, image: MetadataImage, topic: str, topic_id: bytes, index: int, assigned: topics.Partition) -> None:
         """Lead a partition, which is made where it is new."""
@@ -88,6 +98,9 @@ class MetadataFollower:
         changed_topics = {resource.name for resource in delta.configs.changed if resource.type == ResourceType.TOPIC}
         before = broker.settings.config
         broker.settings.follow(image)
+        created = set(delta.topics.created.values())
+        for topic in sorted((changed_topics & broker.replicas.by_name.keys()) - created):
+            self._warn(image, topic)
         for partition in broker.replicas:
             if partition.topic in changed_topics or broker.settings.config is not before:
                 overrides = image.configs.of(ResourceType.TOPIC, partition.topic)

@@ -124,8 +124,12 @@ def topic_warnings(overrides: Mapping[str, str]) -> list[str]:
     from broker.config.reasons import REASONS
 
     catalogue = topic_catalogue()
-    return [
+    warnings = [
         f"{name}={overrides[name]} has no effect. {REASONS[catalogue[name].reason_key]}"
         for name in sorted(overrides)
         if name in catalogue and catalogue[name].stance is Stance.ACCEPTED
     ]
+    if "compact" in overrides.get("cleanup.policy", ""):
+        policy = overrides["cleanup.policy"]
+        warnings.append(f"cleanup.policy={policy} does not compact yet: records with an older value of a key stay.")
+    return warnings

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.support.node import Node, batch, serve_and
 
@@ -52,3 +54,14 @@ def test_a_topic_deleted_while_the_broker_is_away_is_gone_when_it_comes_back() -
         assert (await client.fetch("stays")).high_watermark == 1
 
     serve_and(story)
+
+
+def test_a_topic_that_wants_compaction_is_said_once_to_keep_every_record(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("kept", 3, cleanup_policy="compact")
+        await client.create("plain", 3)
+
+    serve_and(story)
+    said = [record.getMessage() for record in caplog.records if "does not compact" in record.getMessage()]
+    assert len(said) == 1 and said[0].startswith("topic kept: cleanup.policy=compact")
