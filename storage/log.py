@@ -227,6 +227,11 @@ class Log:
                 break
         return found
 
+    def segment_end_offset(self, base_offset: int) -> int:
+        """Where the segment with this base offset ends: one read never goes past it."""
+        slot = bisect_right(self.segments, base_offset, key=_base_offset)
+        return self.segments[slot].base_offset if slot < len(self.segments) else self.end_offset
+
     # Taking away
 
     def lower_recovery_point(self, offset: int) -> None:

@@ -9,6 +9,7 @@ from broker.delayed_fetch import DelayedFetch
 from broker.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from broker.connection import RequestContext
     from broker.node import Broker
     from replication.partition import Partition
+    from storage.log import Log
     from storage.log_read import LogRead
     from storage.open_file import FileSlice
 
@@ -126,11 +128,25 @@ def _plan_partition(
         return Answer(key, data, partition, None)
     try:
         read = partition.log.read(wish.fetch_offset, max(size_max, 0), end_offset=end, at_least_one=at_least_one)
+        if isinstance(read, ErrorCode):
+            return Answer(key, _failed(data, read), partition, None)
+        if data.aborted_transactions is not None and read.size:
+            data.aborted_transactions = _aborted(partition.log, wish.fetch_offset, end, read)
     except OSError as error:
         return Answer(key, _unreadable(data, error), partition, None)
-    if isinstance(read, ErrorCode):
-        return Answer(key, _failed(data, read), partition, None)
     return Answer(key, data, partition, read)
+
+
+def _aborted(log: Log, fetch_offset: int, end_offset: int, read: LogRead) -> list[AbortedTransaction]:
+    """The aborted transactions that may reach into what is read.
+
+    By their first offsets: Apache Kafka's order is that of the markers, and some clients walk the list as it comes.
+    """
+    found = log.aborted_transactions(fetch_offset, min(end_offset, log.segment_end_offset(read.base_offset)))
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in sorted(found, key=lambda each: each.first_offset)
+    ]
 
 
 def _failed(data: PartitionData, error: ErrorCode) -> PartitionData:

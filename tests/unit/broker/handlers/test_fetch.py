@@ -7,11 +7,13 @@ from typing import cast
 
 import pytest
 
+from protocol.control_records import end_transaction_marker
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchResponse, ForgottenTopic, PartitionData
 from protocol.record_batch import iterate_batches
+from protocol.record_builder import Record, build_batch
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation
 
@@ -343,5 +345,46 @@ def test_committed_readers_stop_at_the_last_stable_offset() -> None:
         data = await client.fetch("t", isolation_level=1)
         assert (data.last_stable_offset, data.aborted_transactions) == (3, [])
         assert (await client.fetch("t")).aborted_transactions is None
+
+    serve_and(story)
+
+
+def test_a_read_committed_fetch_names_the_aborted_transactions_that_it_may_meet() -> None:
+    """No client of ours can write them yet, but a directory of Apache Kafka's brings them."""
+
+    def transactional(producer_id: int, sequence: int) -> bytes:
+        return build_batch(
+            [Record(b"k", b"v", 1)],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+
+    def marker(producer_id: int, *, commits: bool) -> bytes:
+        return end_transaction_marker(
+            commits=commits, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=1
+        )
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        partition = node.broker.replicas.by_name["t"][0]
+        for each in (
+            transactional(7, 0),
+            transactional(8, 0),
+            transactional(9, 0),
+            marker(8, commits=False),
+            marker(7, commits=False),
+            marker(9, commits=True),
+            transactional(7, 1),
+        ):
+            assert partition.append_internal(each, 1).error == 0
+        data = await client.fetch("t", isolation_level=1)
+        assert [(each.producer_id, each.first_offset) for each in data.aborted_transactions or []] == [(7, 0), (8, 1)]
+        assert data.last_stable_offset == 6, "where the transaction that is still open began"
+        assert offsets(data) == [0, 1, 2, 3, 4, 5]
+        assert (await client.fetch("t", isolation_level=0)).aborted_transactions is None
+        assert (await client.fetch("t", 5, isolation_level=1)).aborted_transactions == []
 
     serve_and(story)
