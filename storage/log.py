@@ -165,10 +165,6 @@ class Log:
         self.boundaries.clear()
         return segment
 
-    def take_producer_snapshot(self) -> bool:
-        """Write the producer state; False where it is there already. Raises OSError."""
-        return self.snapshots.write(self.producers)
-
     def forget_after_end(self) -> None:
         """The log was truncated: what was known of the bytes past its end holds no more."""
         self.boundaries.clear()

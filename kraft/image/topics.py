@@ -36,10 +36,6 @@ class Partition(NamedTuple):
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
-    @property
-    def preferred_leader(self) -> int:
-        return self.replicas[0] if self.replicas else NO_LEADER
-
     @classmethod
     def of(cls, record: PartitionRecord) -> Partition:
         return cls(
