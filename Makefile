@@ -57,7 +57,7 @@ conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that ne
 bench: install ## beside Apache Kafka in one run; JSON under bench/results
 	$(BIN)/python -m bench
 
-bench-quick: install ## the same in under five minutes
+bench-quick: install ## a shorter form of the same
 	$(BIN)/python -m bench --quick
 
 clean: ## forget the environment, keep the data

@@ -76,7 +76,7 @@ def commit() -> str:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the short form, under five minutes")
+    parser.add_argument("--quick", action="store_true", help="the short form: fewer rounds and requests")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts alone")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
     parser.add_argument("--rounds", type=int, help="of each load, with each broker (3)")

@@ -58,11 +58,6 @@ class Groups:
         if runner is not None:
             runner.close()
 
-    def reconfigure(self, config: GroupConfig) -> None:
-        self.config = config
-        for runner in self._runners.values():
-            runner.shard.config = config
-
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Forget the offsets of topics that are no more."""
         if not self._runners:

@@ -263,15 +263,6 @@ def test_ids_are_version_4_uuids() -> None:
     lives(scenario)
 
 
-def test_settings_change_without_a_restart() -> None:
-    async def scenario(node: GroupNode) -> None:
-        node.groups.reconfigure(node.groups.config._replace(min_session_timeout_ms=20_000))
-        joined = await node.call(join(), 3)
-        assert isinstance(joined, JoinGroupResponse) and joined.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-
-    lives(scenario)
-
-
 def test_a_broker_that_stops_lets_go_of_all_who_wait() -> None:
     async def scenario(node: GroupNode) -> None:
         await stable_member(node)
