@@ -1,0 +1,20 @@
+"""Envelope (API 58): a broker passes a client's request on to the controller, with who sent it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from protocol.schema import Bytes, Int16, message, nullable
+
+
+@message(key=58, versions="0", flexible="0+")
+class EnvelopeRequest:
+    request_data: Bytes
+    request_principal: Annotated[Bytes | None, nullable()]
+    client_host_address: Bytes
+
+
+@message(key=58, versions="0", flexible="0+")
+class EnvelopeResponse:
+    response_data: Annotated[Bytes | None, nullable()] = None
+    error_code: Int16 = 0

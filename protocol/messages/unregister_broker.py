@@ -1,0 +1,19 @@
+"""UnregisterBroker (API 64): forget a broker that is gone for good."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from protocol.schema import Int16, Int32, message, nullable
+
+
+@message(key=64, versions="0", flexible="0+")
+class UnregisterBrokerRequest:
+    broker_id: Int32
+
+
+@message(key=64, versions="0", flexible="0+")
+class UnregisterBrokerResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: Annotated[str | None, nullable()] = ""
