@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
+from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of
 from protocol.schema import NEVER, VERSION_MAX, spec_of
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Route:
             self.handle = importlib.import_module(f"broker.handlers.{self.api.module}").handle
             assert self.handle is not None
             self.sampled = self.handle if self.meter is None else self.meter.timed(self, self.handle)
-        decoder = self.decoders[version] = decoder_of(self._request, version)
+        decoder = self.decoders[version] = request_decoder_of(self._request, version)
         encoder = encoder_of(self._response, version)
         self.encoders[version] = encoder if self.meter is None else self.meter.counted(self, self._response, encoder)
         return decoder

@@ -4,7 +4,8 @@ Runs of fixed-width fields, together with the length that follows them, become o
 arrays become nested loops of the same function. The source is registered in `linecache`, so tracebacks show it.
 
 A decoder takes `(buffer, position)` and returns `(message, position after it)`; it raises only `MalformedMessage`, and
-allocates nothing on the word of a length before that length was held against what remains. An encoder takes
+allocates nothing on the word of a length before that length was held against what remains. That of a request bounds
+besides what all of it turns into. An encoder takes
 `(message, chunks)` and appends pieces of bytes; `records` are appended as they are, never copied.
 """
 
@@ -18,7 +19,25 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import TypeVar, cast
 
-from protocol.primitives import SMALL_UVARINTS, BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint, wrong_length
+from protocol.decoded_size import (
+    CONTENT_CHARGE,
+    DECODED_SIZE_MAX,
+    TAG_CHARGE,
+    decoded_size,
+    least_size,
+    too_many_items,
+    uncounted_size,
+)
+from protocol.primitives import (
+    SMALL_UVARINTS,
+    BytesLike,
+    Chunk,
+    MalformedMessage,
+    read_text_size,
+    read_uvarint,
+    uvarint,
+    wrong_length,
+)
 from protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
 from protocol.tagged_section import append_tags, read_tag, skip_tags
 
@@ -31,6 +50,11 @@ Encoder = Callable[[T, list[Chunk]], None]
 def decoder_of(cls: type[T], version: int) -> Decoder[T]:
     """The compiled decoder of a message class in a version."""
     return cast("Decoder[T]", _compiled(_DecoderSource, cls, version))  # type: ignore[arg-type]
+
+
+def request_decoder_of(cls: type[T], version: int) -> Decoder[T]:
+    """The same for what a client sends: what it turns into is bounded (`protocol/decoded_size.py`)."""
+    return cast("Decoder[T]", _compiled(_RequestDecoderSource, cls, version))  # type: ignore[arg-type]
 
 
 def encoder_of(cls: type[T], version: int) -> Encoder[T]:
@@ -138,8 +162,10 @@ class _DecoderSource(_Source):
 
     def compile(self) -> object:
         self.scope.update(wrong_length=wrong_length, read_tag=read_tag, skip_tags=skip_tags)
+        self.scope["read_text_size"] = read_text_size
         self.scope.update(MalformedMessage=MalformedMessage, struct_error=struct.error, unpack_from=struct.unpack_from)
         self.emit("end = len(buf)")
+        self.begin()
         with self.block("try:"):
             root = self.struct_body(self.cls)
             self.flush()
@@ -147,6 +173,12 @@ class _DecoderSource(_Source):
         with self.block("except (struct_error, IndexError) as error:"):
             self.emit("raise MalformedMessage(str(error)) from error")
         return self.finish("(buf, pos):")
+
+    def begin(self) -> None:
+        """Emit what comes before the first field."""
+
+    def charge(self, amount: str, name: str) -> None:
+        """Emit the counting of what the bytes become."""
 
     def flush(self) -> None:
         if not self.run:
@@ -159,20 +191,22 @@ class _DecoderSource(_Source):
         self.emit(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {name}(buf, pos)")
         self.emit(f"pos += {size}")
 
-    def uvarint(self, prefix: str, is_large: bool = False) -> str:
+    def uvarint(self, prefix: str, is_large: bool = False, reader: str = "read_uvarint") -> str:
         """Read an unsigned varint, its first byte as the last item of the run; the name that holds it."""
         name = self.fresh(prefix)
         self.run.append(("B", name))
         self.flush()
         if is_large:
             self.emit(f"if {name} > 127 and (high := buf[pos]) < 128: {name} += (high << 7) - 128; pos += 1")
-        self.emit(f"{'el' if is_large else ''}if {name} > 127: {name}, pos = read_uvarint(buf, pos - 1)")
+        self.emit(f"{'el' if is_large else ''}if {name} > 127: {name}, pos = {reader}(buf, pos - 1)")
         return name
 
     def length(self, formats: str, field: Field, item_size: int = 1) -> str:
         """Read a length or count and hold it against what remains; the name that holds it, negative for null."""
         if self.flexible:
-            name = self.uvarint("n", field.kind is Wire.RECORDS)
+            is_text = field.kind is Wire.STRING and not field.is_array
+            reader = "read_text_size" if is_text else "read_uvarint"
+            name = self.uvarint("n", field.kind is Wire.RECORDS, reader)
             self.emit(f"{name} -= 1")
         else:
             name = self.fresh("n")
@@ -223,6 +257,8 @@ class _DecoderSource(_Source):
 
     def variable(self, field: Field, target: str) -> None:
         size = self.length("h" if field.kind is Wire.STRING else "i", field)
+        if field.kind is not Wire.RECORDS:
+            self.charge(f"{size} * {CONTENT_CHARGE if field.kind is Wire.STRING else 1}", field.name)
         view = f"buf[pos:pos + {size}]"
         # Kafka reads bytes that are not UTF-8 as U+FFFD; such names are refused where they are checked.
         value = {Wire.STRING: f"str({view}, 'utf-8', 'replace')", Wire.BYTES: f"bytes({view})"}
@@ -234,8 +270,9 @@ class _DecoderSource(_Source):
             self.emit(read)
 
     def array(self, field: Field, target: str) -> None:
-        item_size = self.item_size(field)
+        item_size = least_size(field, self.version, self.flexible)
         count = self.length("i", field, item_size)
+        self.charge(f"{count} * {decoded_size(field, self.version)}", field.name)
         null = f"None if {count} < 0 else " if self.is_nullable(field) else ""
         if field.is_packed:
             self.emit(f"{target} = {null}list(unpack_from('>%d{cast('Wire', field.kind).value}' % {count}, buf, pos))")
@@ -252,29 +289,16 @@ class _DecoderSource(_Source):
             self.flush()
             self.emit(f"{items}.append({item})")
 
-    def item_size(self, field: Field) -> int:
-        """The least number of bytes that one element takes."""
-        if isinstance(field.kind, Wire):
-            if field.kind.is_fixed:
-                return struct.calcsize(">" + field.kind.value)
-            return 1 if self.flexible else 2 if field.kind is Wire.STRING else 4
-        total = 1 if self.flexible else 0
-        for part in fields_in(field.kind, self.version)[0]:
-            if part.is_array:
-                total += 1 if self.flexible else 4
-            else:
-                total += 1 if part.struct is not None and self.is_nullable(part) else self.item_size(part)
-        return max(total, 1)
-
     def tags(self, tagged: list[Field], target: str) -> None:
         """Read the tagged section: known tags into their fields, others skipped."""
         if not tagged:
             count = self.fresh("t")
             self.run.append(("B", count))
             self.flush()
-            self.emit(f"if {count}: pos = skip_tags(buf, pos - 1)")
+            self.skip_tags(count)
             return
         count, number, stop = self.uvarint("t"), self.fresh("k"), self.fresh("e")
+        self.charge(f"{count} * {TAG_CHARGE}", "tags")
         with self.block(f"while {count}:"):
             self.emit(f"{count} -= 1")
             self.emit(f"{number}, pos, {stop} = read_tag(buf, pos)")
@@ -285,6 +309,42 @@ class _DecoderSource(_Source):
                     # DIVERGES: the reference does not look at the size of a tag it knows; a wrong one is refused here.
                     self.emit(f"if pos != {stop}: raise wrong_length('tag {field.tag} {field.name}', pos - {stop})")
             self.emit(f"else: pos = {stop}")
+
+    def skip_tags(self, count: str) -> None:
+        """Skip a section none of whose tags is known; the first byte of its count has been read."""
+        self.emit(f"if {count}: pos = skip_tags(buf, pos - 1)")
+
+
+class _RequestDecoderSource(_DecoderSource):
+    """Decodes what is short, and leaves what could pass the bound to the decoder that counts."""
+
+    def begin(self) -> None:
+        self.scope["counted"] = partial(_decode_counted, self.cls, self.version)
+        self.emit(f"if end - pos > {uncounted_size(self.cls, self.version)}: return counted(buf, pos)")
+
+
+class _CountedDecoderSource(_DecoderSource):
+    """Counts down what is left of the bound."""
+
+    def begin(self) -> None:
+        self.scope["too_many_items"] = too_many_items
+        self.emit(f"left = {DECODED_SIZE_MAX}")
+
+    def charge(self, amount: str, name: str) -> None:
+        # A null, whose length is below zero, gives nothing back.
+        self.emit(f"left -= max({amount}, 0)")
+        self.emit(f"if left < 0: raise too_many_items('{name}')")
+
+    def skip_tags(self, count: str) -> None:
+        with self.block(f"if {count}:"):
+            self.emit(f"{count}, _ = read_uvarint(buf, pos - 1)")
+            self.charge(f"{count} * {TAG_CHARGE}", "tags")
+            self.emit("pos = skip_tags(buf, pos - 1)")
+
+
+def _decode_counted(cls: type[object], version: int, buffer: BytesLike, position: int) -> tuple[object, int]:
+    decode = cast("Decoder[object]", _compiled(_CountedDecoderSource, cls, version))  # type: ignore[arg-type]
+    return decode(buffer, position)
 
 
 class _EncoderSource(_Source):

@@ -19,6 +19,8 @@ Chunk: TypeAlias = BytesLike | FileRegion
 """A piece of an encoded message."""
 
 UVARINT_SIZE_MAX = 5
+TEXT_SIZE_MAX = 0x7FFF
+"""Bytes of a string: what fits where its length is an int16, and no more where it is a varint."""
 VARLONG_SIZE_MAX = 10
 
 
@@ -47,6 +49,14 @@ def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
     raise MalformedMessage("unsigned varint exceeds 32 bits")
+
+
+def read_text_size(buffer: BytesLike, position: int) -> tuple[int, int]:
+    """Read the size of a compact string, which counts one more; errors as `read_uvarint`, and past `TEXT_SIZE_MAX`."""
+    size, position = read_uvarint(buffer, position)
+    if size > TEXT_SIZE_MAX + 1:
+        raise MalformedMessage(f"a string of {size - 1} bytes")
+    return size, position
 
 
 def uvarint(value: int) -> bytes:

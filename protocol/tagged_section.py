@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint
 
+TAGS_MAX = 1 << 16
+"""Tags of one section that are skipped. They take no memory, but time."""
+
 
 def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:
     """The head of an entry: (tag, position of its value, position after its value)."""
@@ -19,6 +22,8 @@ def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:
 def skip_tags(buffer: BytesLike, position: int) -> int:
     """The position after a section whose tags are all unknown."""
     count, position = read_uvarint(buffer, position)
+    if count > TAGS_MAX:
+        raise MalformedMessage(f"a section of {count} tags")
     for _ in range(count):
         _, _, position = read_tag(buffer, position)
     return position

@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from protocol.compiler import decoder_of, encode, encoder_of
+from protocol.compiler import decoder_of, encode, encoder_of, request_decoder_of
 from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -91,7 +91,8 @@ CASES: list[tuple[str, str, object, int, str]] = [
 
 def ours(direction: str, message: object, version: int) -> Work:
     if direction == "decode":
-        decoder, data = decoder_of(type(message), version), memoryview(encode(message, version))
+        compiled = request_decoder_of if type(message).__name__.endswith("Request") else decoder_of
+        decoder, data = compiled(type(message), version), memoryview(encode(message, version))
         return lambda: decoder(data, 0)
     encoder = encoder_of(type(message), version)
 
