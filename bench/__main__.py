@@ -1,72 +1,121 @@
-"""`python -m bench`: start, memory and the hot path beside Apache Kafka in one run, and larger loads."""
+"""`python -m bench`: this broker beside Apache Kafka in one run, in parts that can be run alone and merged."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.document import write_document, write_json
-from bench.figures import Figure, table
-from bench.memory import measure_memory
-from bench.start import measure_start
+from bench.document import RESULTS, kept_results, merge_files, standing, write_json, write_page
+from bench.figures import Figure, shown, spread
+from bench.groups import GROUPS, Form, Group
+from bench.rows import ELSEWHERE, ROWS
 from bench.subjects import Bench, find_peer, machine
-from bench.throughput import measure_loads
-from bench.workloads import HOT_PATH, LOADS
 from tests.conformance.brokers import Ports
 
-PARTS = ("start", "memory", "hot", "loads")
 PORTS_COUNT = 1000
+LATEST = RESULTS / "latest.json"
 
 
 def main() -> int:
     arguments = parsed()
-    peer = None if arguments.alone else find_peer()
+    if arguments.list:
+        print_list()
+        return 0
+    if arguments.page is not None:
+        return recomputed(arguments.page)
+    # A terminated run leaves its brokers no more behind than an interrupted one.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    groups = [group for group in GROUPS if is_wanted(group, arguments)]
+    for group in groups:
+        if not group.is_there:
+            print(f"{group.name}: there is no {group.module}")
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="moldau-bench-", dir=arguments.directory) as home:
-        bench = Bench(Path(home), Ports(arguments.ports, arguments.ports + PORTS_COUNT), peer)
-        figures = measure(bench, arguments)
-    print("\n".join(table(figures)))
+    figures, is_whole = measured([group for group in groups if group.is_there], arguments)
     for figure in figures:
-        if figure.note:
-            print(f"{figure.name}: {figure.note}")
-    print(f"{time.perf_counter() - began:.0f} s")
+        print(f"{figure.name}: {shown(figure.ours)} {figure.unit}, ratio {spread(figure)}. {figure.note}")
+    print(f"{standing(figures)}; {time.perf_counter() - began:.0f} s")
     if not arguments.dry:
-        save(figures, arguments)
+        keep(figures, arguments, is_whole=is_whole)
+    return 0 if is_whole else 1
+
+
+def measured(groups: Sequence[Group], arguments: argparse.Namespace) -> tuple[list[Figure], bool]:
+    """The figures of all groups that could be measured, and whether these are all; what there is survives Ctrl-C."""
+    quick: bool = arguments.quick
+    form = Form(quick, arguments.rounds or (2 if quick else 3), 10.0 if quick else 30.0)
+    peer = None if arguments.alone else find_peer()
+    figures: list[Figure] = []
+    is_whole = True
+    made = f"{time.strftime('%Y-%m-%d')} {commit()} {'quick' if quick else 'full'}"
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="moldau-bench-", dir=arguments.directory, ignore_cleanup_errors=True
+        ) as home,
+        Bench(Path(home), Ports(arguments.ports, arguments.ports + PORTS_COUNT), peer) as bench,
+    ):
+        for group in groups:
+            began = time.perf_counter()
+            print(f"{group.name}: {group.about}", flush=True)
+            try:
+                figures += [figure._replace(made=made) for figure in group.measure(bench, form)]
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+                return figures, False
+            except Exception:
+                traceback.print_exc()
+                print(f"{group.name}: not measured; what the brokers said last:\n{bench.last_lines()}", flush=True)
+                bench.close()
+                is_whole = False
+            print(f"{group.name}: {time.perf_counter() - began:.0f} s", flush=True)
+    return figures, is_whole
+
+
+def keep(figures: Sequence[Figure], arguments: argparse.Namespace, *, is_whole: bool) -> None:
+    """The latest run in a file of its own. What is kept and shown changes only where that is asked for, or measured
+    as a whole."""
+    write_json(LATEST, {"date": time.strftime("%Y-%m-%d"), **machine()}, figures)
+    print(f"written to {LATEST}")
+    is_complete = is_whole and not (arguments.quick or arguments.only or arguments.alone)
+    if is_complete or arguments.merge:
+        recomputed([LATEST])
+
+
+def recomputed(files: Sequence[Path]) -> int:
+    """These results over those that are kept, as today's; the page from them."""
+    kept = kept_results()
+    if kept is None and not files:
+        print("no results are kept")
+        return 1
+    before = [] if kept is None else [kept]
+    path = merge_files([*before, *files], time.strftime("%Y-%m-%d")) if files else before[0]
+    write_page(path)
+    print(f"docs/performance.md follows from {path}")
     return 0
 
 
-def measure(bench: Bench, arguments: argparse.Namespace) -> list[Figure]:
-    quick: bool = arguments.quick
-    rounds: int = arguments.rounds or 3
-    figures: list[Figure] = []
-    if "start" in arguments.only:
-        figures += measure_start(bench, 3 if quick else 9)
-    if "memory" in arguments.only:
-        figures += measure_memory(bench, 1 if quick else 3)
-    workloads = (*((HOT_PATH,) if "hot" in arguments.only else ()), *(LOADS if "loads" in arguments.only else ()))
-    if workloads:
-        figures += measure_loads(bench, workloads, rounds, 10.0 if quick else 30.0, quick=quick)
-    return figures
+def print_list() -> None:
+    """Every row with bar and target, under the group that measures it."""
+    for group in GROUPS:
+        print(f"{group.name}: {group.about}{'' if group.is_there else ' (not there)'}")
+        for row in ROWS:
+            if row.group == group.name:
+                print(f"    {row.name}: bar {row.limit(row.bar) or '-'}, target {row.limit(row.target) or '-'}")
+    print("measured by other commands:")
+    for each in ELSEWHERE:
+        print(f"    {each.name}: {each.bar}{f' ({each.where})' if each.where else ''}")
 
 
-def save(figures: list[Figure], arguments: argparse.Namespace) -> None:
-    """The table goes into the document only with all its rows in their long form, beside Apache Kafka."""
-    facts = {
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": commit(),
-        **machine(),
-        "form": "quick" if arguments.quick else "full",
-        "rounds": str(arguments.rounds or 3),
-    }
-    is_whole = set(arguments.only) == set(PARTS) and not arguments.quick and figures[0].peer is not None
-    path = write_json(facts["date"] if is_whole else "latest", facts, figures)
-    if is_whole:
-        write_document(facts, figures, path)
-    print(f"written to {path}")
+def is_wanted(group: Group, arguments: argparse.Namespace) -> bool:
+    if arguments.only:
+        return group.name in arguments.only
+    return group.is_in_quick or not arguments.quick
 
 
 def commit() -> str:
@@ -75,9 +124,13 @@ def commit() -> str:
 
 
 def parsed() -> argparse.Namespace:
+    names = [group.name for group in GROUPS]
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the short form: fewer rounds and requests")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts alone")
+    parser.add_argument("--list", action="store_true", help="every row with its bar and target, and the groups")
+    parser.add_argument("--quick", action="store_true", help="the short form: fewer groups, rounds and requests")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="GROUP", help=f"of {', '.join(names)}")
+    parser.add_argument("--merge", action="store_true", help="put what is measured into the kept results and the page")
+    parser.add_argument("--page", nargs="*", type=Path, metavar="JSON", help="measure nothing: merge these, recompute")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
     parser.add_argument("--rounds", type=int, help="of each load, with each broker (3)")
     parser.add_argument("--directory", type=Path, help="where the brokers keep their data while it runs")

@@ -38,6 +38,11 @@ class Outcome(NamedTuple):
     latencies_ns: array[int]
     generator_cpu_s: float
 
+    @property
+    def generator_share(self) -> float:
+        """Of one core, what the generator itself used."""
+        return self.generator_cpu_s / self.seconds
+
     def latency_ms(self, share: float) -> float:
         """A percentile: 0.99 is the latency that one request in a hundred exceeds."""
         ordered = sorted(self.latencies_ns)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 
 from bench.figures import Figure
+from bench.groups import Form
 from bench.processes import memory
 from bench.subjects import Bench, Running, remove
 
 TOPIC = "idle"
 IDLE_S = 10.0
-BAR_MB = 45.0
 
 
-def measure_memory(bench: Bench, rounds: int) -> list[Figure]:
+def measure(bench: Bench, form: Form) -> list[Figure]:
     """Ten seconds after the start, one topic written once."""
     resident: dict[str, list[float]] = {}
     anonymous: dict[str, list[float]] = {}
-    for _ in range(rounds):
+    for _ in range(1 if form.is_quick else form.rounds):
         for name in bench.names:
             server = bench.new(name)
             server.format()
@@ -32,6 +32,6 @@ def measure_memory(bench: Bench, rounds: int) -> list[Figure]:
             anonymous.setdefault(name, []).append(held.anonymous_mb)
             print(f"  memory {name}: {held.resident_mb:.1f} MB resident", flush=True)
     return [
-        Figure("memory: resident, idle, one topic", "MB", resident, bar=BAR_MB),
+        Figure("memory: resident, idle, one topic", "MB", resident),
         Figure("memory: anonymous part of it", "MB", anonymous),
     ]

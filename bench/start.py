@@ -7,16 +7,17 @@ import time
 from pathlib import Path
 
 from bench.figures import Figure
+from bench.groups import Form
 from bench.processes import cpu_time
 from bench.subjects import Bench, Ours, Running, Server, remove
 
 TOPIC = "started"
-BAR_S = 0.35
 PACKAGES = ("broker", "protocol", "storage", "replication", "kraft", "coordinator")
 
 
-def measure_start(bench: Bench, rounds: int) -> list[Figure]:
+def measure(bench: Bench, form: Form) -> list[Figure]:
     """A directory with one topic, and a directory never used; the brokers take turns."""
+    rounds = 2 if form.is_quick else 5
     known: dict[str, list[float]] = {}
     known_cpu: dict[str, list[float]] = {}
     fresh: dict[str, list[float]] = {}
@@ -39,13 +40,12 @@ def measure_start(bench: Bench, rounds: int) -> list[Figure]:
     for server in servers.values():
         remove(server)
     return [
-        Figure("start: exec to first acknowledged produce, one topic", "s", known, bar=BAR_S),
+        Figure("start: exec to first acknowledged produce, one topic", "s", known),
         Figure("start: user + system CPU of it", "s", known_cpu),
         Figure(
             "start: exec to first acknowledged produce, new directory and an auto-created topic",
             "s",
             fresh,
-            bar=BAR_S,
             note="Moldau formats its directory within this time; Apache Kafka's was formatted before",
         ),
     ]

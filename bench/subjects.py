@@ -9,13 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from ctypes import CDLL
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bench.client import Client, connect_when_possible
 from tests.conformance.brokers import Apache, Moldau, Ports
 from tests.conformance.toolchain import Missing, Toolchain
 
+if TYPE_CHECKING:
+    from bench.contenders import Contender
+
+_LIBC: Final = CDLL(None)
+_SET_DEATH_SIGNAL: Final = 1
+"""Of prctl(2)."""
 SCRATCH_PIECE = bytes(1 << 20)
 SETTINGS = ("log.segment.delete.delay.ms=1000", "num.partitions=1")
 """What both get besides the settings of the conformance run: deleted topics give back their space soon."""
@@ -48,18 +56,35 @@ class Ours(Moldau):
 
 
 class Bench:
-    """Where the brokers of one run live: a directory for everything, and ports."""
+    """Where the brokers of one run live: a directory for everything, and ports. `with` ends those that are shared."""
 
     def __init__(self, directory: Path, ports: Ports, toolchain: Toolchain | None) -> None:
         self.directory = directory
+        self.toolchain = toolchain
+        self.contenders: list[Contender] = []
+        """Brokers under load that several groups share, once `bench.contenders.warmed` has started them."""
+        self.running = ExitStack()
         self._ports = ports
-        self._toolchain = toolchain
         self._count = 0
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the shared brokers; whoever needs them next gets new ones."""
+        self.contenders = []
+        self.running.close()
+
+    def last_lines(self) -> str:
+        return "\n".join(contender.last_lines() for contender in self.contenders)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of the brokers there are, ours first."""
-        return ("moldau",) if self._toolchain is None else ("moldau", "apache")
+        return ("moldau",) if self.toolchain is None else ("moldau", "apache")
 
     def new(self, name: str) -> Server:
         """A broker that has never run, neither formatted nor started."""
@@ -67,8 +92,8 @@ class Bench:
         home = self.directory / f"{name}-{self._count}"
         if name == "moldau":
             return Ours(home, self._ports.pair(), SETTINGS)
-        assert self._toolchain is not None
-        return Apache(home, self._ports.pair(), self._toolchain, SETTINGS)
+        assert self.toolchain is not None
+        return Apache(home, self._ports.pair(), self.toolchain, SETTINGS)
 
 
 class Running:
@@ -80,7 +105,9 @@ class Running:
         with (server.directory / "server.log").open("ab") as log:
             self.started = time.perf_counter()
             words = server.serve_command() if command is None else list(command)
-            self._process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                words, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent
+            )
         self.pid = self._process.pid
 
     def __enter__(self) -> Running:
@@ -100,6 +127,11 @@ class Running:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+
+def die_with_parent() -> None:
+    """In a child, before exec: however the bench ends, nothing that it started is left running."""
+    _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def find_peer() -> Toolchain | None:

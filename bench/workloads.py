@@ -26,17 +26,6 @@ FILL_FRAME_SIZE: Final = 256 << 10
 SEQUENCED_RECORD_SIZE: Final = 100
 
 
-class Limit(NamedTuple):
-    """A bar and a target, in the figure's own unit or in times Apache Kafka's."""
-
-    bar: float
-    target: float | None = None
-    is_ratio: bool = True
-
-
-NO_LIMITS: Final[dict[str, Limit]] = {}
-
-
 class Workload(NamedTuple):
     """`frames` makes the requests of all connections, once the topic is there."""
 
@@ -49,8 +38,6 @@ class Workload(NamedTuple):
     request_size: int = 200
     is_counted_in_mb: bool = False
     is_fetch: bool = False
-    limits: dict[str, Limit] = NO_LIMITS
-    """By figure: `rate`, `p99`, `cpu` (user and system), `user`."""
 
     def log_size(self, requests: int) -> int:
         """Bytes that a run of so many requests leaves in the log, about."""
@@ -104,7 +91,6 @@ HOT_PATH: Final = Workload(
     in_flight=5,
     requests=1_000_000,
     requests_quick=100_000,
-    limits={"user": Limit(25.0, 12.0, is_ratio=False)},
 )
 
 LOADS: Final = (
@@ -115,7 +101,6 @@ LOADS: Final = (
         in_flight=5,
         requests=300_000,
         requests_quick=60_000,
-        limits={"rate": Limit(1.5, 2.5), "p99": Limit(0.8, 0.5), "cpu": Limit(0.6, 0.3)},
     ),
     Workload(
         "produce 200 B, one in flight",
@@ -124,7 +109,6 @@ LOADS: Final = (
         in_flight=1,
         requests=50_000,
         requests_quick=10_000,
-        limits={"rate": Limit(1.15, 1.5)},
     ),
     Workload(
         "produce 16 KiB, acks=all, 4 x 5",
@@ -135,7 +119,6 @@ LOADS: Final = (
         requests_quick=15_000,
         request_size=16 << 10,
         is_counted_in_mb=True,
-        limits={"rate": Limit(1.5, 2.5), "cpu": Limit(0.6, 0.35)},
     ),
     Workload(
         "produce 256 KiB, 4 x 5",
@@ -146,7 +129,6 @@ LOADS: Final = (
         requests_quick=2_000,
         request_size=256 << 10,
         is_counted_in_mb=True,
-        limits={"rate": Limit(1.0, 1.5)},
     ),
     Workload(
         "fetch 1 MiB from page cache, 4 connections",
@@ -157,7 +139,6 @@ LOADS: Final = (
         requests_quick=2_000,
         is_counted_in_mb=True,
         is_fetch=True,
-        limits={"rate": Limit(1.0, 1.15), "cpu": Limit(0.85, 0.75)},
     ),
     Workload(
         "fetch 1 MiB from page cache, 1 connection",
@@ -168,6 +149,5 @@ LOADS: Final = (
         requests_quick=2_000,
         is_counted_in_mb=True,
         is_fetch=True,
-        limits={"rate": Limit(1.1, 1.5)},
     ),
 )

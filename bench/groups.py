@@ -1,0 +1,56 @@
+"""What can be measured, in parts that can be run alone: a module each, which returns its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from bench.figures import Figure
+
+if TYPE_CHECKING:
+    from bench.subjects import Bench
+
+
+class Form(NamedTuple):
+    """How much of everything is done."""
+
+    is_quick: bool
+    rounds: int
+    warm_up_s: float
+
+
+class Group(NamedTuple):
+    """`module` holds `measure(bench, form)`; groups that use the warmed brokers of `Bench.contenders` stand last."""
+
+    name: str
+    module: str
+    about: str
+    is_in_quick: bool = True
+
+    @property
+    def is_there(self) -> bool:
+        return find_spec(self.module) is not None
+
+    def measure(self, bench: Bench, form: Form) -> list[Figure]:
+        measure: object = import_module(self.module).measure
+        return cast("Callable[[Bench, Form], list[Figure]]", measure)(bench, form)
+
+
+GROUPS: Final = (
+    Group("start", "bench.start", "from exec to the first acknowledged produce"),
+    Group("memory", "bench.memory", "an idle broker"),
+    Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", is_in_quick=False),
+    Group("recovery", "bench.recovery", "ten active segments after kill -9", is_in_quick=False),
+    Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False),
+    Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False),
+    Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
+    Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
+    Group("open", "bench.open_loop", "raw produce at a given rate"),
+    Group("tail", "bench.tail", "consumers that follow a producer"),
+    Group("librdkafka", "bench.librdkafka", "produce and consume by librdkafka"),
+    Group("tools", "bench.kafka_tools", "Kafka's own perf tools; needs Java", is_in_quick=False),
+    Group("e2e", "bench.end_to_end", "kafka-e2e-latency; needs Java", is_in_quick=False),
+    Group("crowd", "bench.crowd", "memory under load with 20 consumers"),
+)

@@ -1,0 +1,139 @@
+"""The rows that a release is held against: each figure's name, its bar and its target, in one list.
+
+A module of measurements returns figures; one that bears the name of a row here is held against it. To add a row: a
+line in `ROWS`; to add a module: a line in `bench.groups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from bench.figures import Figure
+
+
+class Verdict(Enum):
+    """How a row stands."""
+
+    NOT_RUN = "not run"
+    MISSED = "**missed**"
+    HOLDS = "holds"
+    TARGET_REACHED = "target reached"
+    TARGET_MISSED = "target missed"
+    """For a row that has no bar."""
+
+
+class Row(NamedTuple):
+    """The bar must hold, the target is wanted; both in the figure's unit, or in times Apache Kafka's figure."""
+
+    name: str
+    group: str
+    """The one of `bench.groups` that measures it."""
+    bar: float | None
+    target: float | None = None
+    less_is_better: bool = False
+    is_ratio: bool = True
+
+    def value(self, figure: Figure) -> float | None:
+        """What is compared with bar and target."""
+        return figure.ratio if self.is_ratio else figure.ours
+
+    def is_within(self, value: float, limit: float) -> bool:
+        return value <= limit if self.less_is_better else value >= limit
+
+    def verdict(self, figure: Figure | None) -> Verdict:
+        value = None if figure is None else self.value(figure)
+        if value is None:
+            return Verdict.NOT_RUN
+        if self.target is not None and self.is_within(value, self.target):
+            return Verdict.TARGET_REACHED
+        if self.bar is None:
+            return Verdict.TARGET_MISSED
+        return Verdict.HOLDS if self.is_within(value, self.bar) else Verdict.MISSED
+
+    def limit(self, limit: float | None) -> str:
+        """Bar or target as a reader sees it."""
+        if limit is None:
+            return ""
+        return f"{'≤' if self.less_is_better else '≥'} {limit:g}{'×' if self.is_ratio else ''}"
+
+
+class Elsewhere(NamedTuple):
+    """A row that another command measures, and where it says what came out."""
+
+    name: str
+    bar: str
+    where: str
+
+
+def _at_least(name: str, group: str, bar: float | None, target: float | None = None) -> Row:
+    """In times Apache Kafka's."""
+    return Row(name, group, bar, target)
+
+
+def _at_most(name: str, group: str, bar: float | None, target: float | None = None) -> Row:
+    """In times Apache Kafka's."""
+    return Row(name, group, bar, target, less_is_better=True)
+
+
+def _within(name: str, group: str, bar: float, target: float | None = None) -> Row:
+    """In the figure's own unit."""
+    return Row(name, group, bar, target, less_is_better=True, is_ratio=False)
+
+
+ROWS: Final = (
+    _within("start: exec to first acknowledged produce, one topic", "start", 0.35),
+    _within("start: exec to first acknowledged produce, new directory and an auto-created topic", "start", 0.35),
+    _within("memory: resident, idle, one topic", "memory", 45),
+    _at_least("produce 200 B, 4 connections x 5 in flight: rate", "loads", 1.5, 2.5),
+    _at_most("produce 200 B, 4 connections x 5 in flight: p99", "loads", 0.8, 0.5),
+    _at_least("produce 200 B, one in flight: rate", "loads", 1.15, 1.5),
+    _at_most("produce 200 B, one in flight: p99", "loads", None, 0.5),
+    _at_least("produce 16 KiB, acks=all, 4 x 5: rate", "loads", 1.5, 2.5),
+    _at_least("produce 256 KiB, 4 x 5: rate", "loads", 1.0, 1.5),
+    _at_least("fetch 1 MiB from page cache, 4 connections: rate", "loads", 1.0, 1.15),
+    _at_least("fetch 1 MiB from page cache, 1 connection: rate", "loads", 1.1, 1.5),
+    _at_most("produce 200 B, 4 connections x 5 in flight: user + system CPU", "loads", 0.6, 0.3),
+    _at_most("produce 16 KiB, acks=all, 4 x 5: user + system CPU", "loads", 0.6, 0.35),
+    _at_most("fetch 1 MiB from page cache, 4 connections: user + system CPU", "loads", 0.85, 0.75),
+    _within("hot path: idempotent, one record of 100 B, 4 connections x 5 in flight: user CPU", "hot", 25, 12),
+    _at_least("librdkafka produce 100 B: rate", "librdkafka", 1.0, 1.4),
+    _at_least("librdkafka produce 1 KiB, acks=all: rate", "librdkafka", 1.4, 2.4),
+    _at_least("librdkafka produce 1 KiB, lz4: rate", "librdkafka", 1.0, 1.2),
+    _at_least("librdkafka produce 1 KiB, idempotent: rate", "librdkafka", 1.4, 2.4),
+    _at_least("librdkafka consume 1 KiB: rate", "librdkafka", 1.0, 1.3),
+    _at_least("kafka-producer-perf-test 100 B: rate", "tools", 1.0, 1.2),
+    _at_least("kafka-producer-perf-test 1 KiB: rate", "tools", 1.0, 1.2),
+    _at_least("kafka-consumer-perf-test 100 B: rate", "tools", 1.0, 1.2),
+    _at_least("kafka-consumer-perf-test 1 KiB: rate", "tools", 1.0, 1.2),
+    _at_most("open loop at half of Apache Kafka's peak, 200 B, 4 connections: p99", "open", 0.7, 0.5),
+    _at_most("open loop at half of Apache Kafka's peak, 200 B, 4 connections: p99.9", "open", None, 1.0),
+    _at_most("kafka-e2e-latency: average", "e2e", 0.8, 0.6),
+    _at_most("kafka-e2e-latency: p99", "e2e", 0.8, 0.6),
+    _within("memory: anonymous, 1,000 partitions just written", "partitions", 100),
+    _within("memory: anonymous, 1,000 partitions, idle after a start", "partitions", 100),
+    _within("RssAnon under load with 20 consumers fetching 50 MB each, at most", "crowd", 150),
+    _within("start with 1,000 partitions after a clean stop: exec to first acknowledged produce", "partitions", 1.5),
+    _within("start with 1,000 partitions after kill -9: exec to first acknowledged produce", "partitions", 1.5),
+    _within("recovery of ten active 1 GiB segments, 16 KiB batches", "recovery", 10),
+    _at_most("recovery of ten active 1 GiB segments, 169-byte batches", "recovery", 2.0),
+    _within("a million offset records loaded", "offset_loading", 15),
+    _within("p99 of other requests while offsets load", "offset_loading", 50),
+    _within("10,000 idle connections: memory of each", "idle_connections", 20),
+    _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),
+)
+
+ELSEWHERE: Final = (
+    Elsewhere(
+        "crash: kill -9, SIGTERM and power loss under load", "nothing acknowledged lost, twice or out of order", ""
+    ),
+    Elsewhere("hostile input: 1,000,000 inputs", "an error or a close; bounded memory; honest clients served", ""),
+    Elsewhere(
+        "suites that others wrote", "each what Apache Kafka passes, less what is not here", "docs/conformance.md"
+    ),
+)
+
+
+def by_name(figures: Sequence[Figure]) -> Mapping[str, Figure]:
+    return {figure.name: figure for figure in figures}
