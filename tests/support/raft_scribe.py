@@ -86,6 +86,8 @@ class RaftScribe:
                 return f"lead in epoch {epoch}"
             case Commit(high_watermark):
                 return f"commit up to {high_watermark}"
+            case _:
+                raise AssertionError(f"{effect} of a quorum of one")
 
 
 def control_told(record: Record) -> str:
