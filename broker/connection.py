@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from broker.apis import API_VERSIONS, Route
 from broker.pending import Pending
+from broker.request_memory import SMALL_SIZE
 from protocol.primitives import BytesLike, Chunk, MalformedMessage
 from protocol.tagged_section import skip_tags
 
@@ -95,8 +96,13 @@ class Connection(asyncio.BufferedProtocol):
         """Its last request could not be parsed."""
         self._transport: asyncio.Transport | None = None
         self._shared = listener.receive_buffer
+        self._memory = listener.request_memory
         self._partial: memoryview | None = None
         self._partial_size = 0
+        self._partial_wanted = 0
+        """With so many bytes there is a whole frame, or its size."""
+        self._is_short = False
+        """There is no room for the rest of the partial frame yet."""
         self._replies: deque[_Reply] = deque()
         self._waiting_size = 0
         """Bytes of the replies that are ready and wait for one before them."""
@@ -123,19 +129,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._partial is None:
-            return self._shared
+            return self._shared[:SMALL_SIZE] if self._memory.is_used_up else self._shared
         return self._partial[self._partial_size :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True
         self.received_bytes += nbytes
-        partial = self._partial
-        if partial is None:
+        if self._partial is None:
             self._consume(self._shared, nbytes)
-        else:
-            self._partial_size += nbytes
-            self._partial = None
-            self._consume(partial, self._partial_size)
+            return
+        self._partial_size += nbytes
+        if self._partial_size >= self._partial_wanted:
+            self._consume_partial()
+        elif self._partial_size == len(self._partial):
+            self._enlarge(self._more_room(len(self._partial)))
 
     def pause_writing(self) -> None:
         self._is_writable = False
@@ -166,6 +173,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_closed(self) -> bool:
         return self._transport is None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Nothing is read from it for now, for a reason of ours."""
+        return self._is_stopped
+
     def parked_apis(self) -> list[str]:
         """The APIs of the requests that wait for something."""
         return [reply.context.route.api.name for reply in self._replies if reply.parked is not None]
@@ -174,6 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         """Nobody is there any more to be answered: what waits for these replies need not."""
         self._transport = None
         self._partial = None
+        self._memory.let_go(self)
         self._out = []
         replies, self._replies = self._replies, deque()
         for reply in replies:
@@ -211,16 +224,56 @@ class Connection(asyncio.BufferedProtocol):
             self._keep(buffer, position, size)
         self._flush()
 
+    def _consume_partial(self) -> None:
+        """A frame that came in parts is here, or at least its size."""
+        partial = self._partial
+        assert partial is not None
+        self._partial = None
+        self._memory.let_go(self)
+        self._consume(partial, self._partial_size)
+
     def _keep(self, buffer: memoryview, position: int, size: int) -> None:
-        """Move the bytes of an unfinished frame to a buffer that has room for what is still to come."""
+        """Move the bytes of an unfinished frame to a buffer of its own."""
         left = size - position
         wanted = 4 + _SIZE(buffer, position)[0] if left >= 4 else 4
-        if wanted <= left:
-            wanted = left + 4
-        own = memoryview(bytearray(min(wanted, max(2 * left, PARTIAL_SIZE_FIRST))))
+        if wanted - 4 > self.listener.request_size_max:
+            wanted = 4  # enough to refuse it, once it is its turn
+        self._partial_size = left
+        self._partial_wanted = wanted
+        if left < wanted <= SMALL_SIZE:
+            room = wanted - left
+            self._memory.hold(self, wanted)
+        else:
+            self._memory.hold(self, left)
+            room = self._more_room(left) if wanted > left else 0
+        own = memoryview(bytearray(left + room))
         own[:left] = buffer[position:size]
         self._partial = own
-        self._partial_size = left
+
+    def _more_room(self, size: int) -> int:
+        """What a buffer of this size may grow by; 0 where the connection must wait for room.
+
+        It is what is still to come, or as much as is here already: a claimed size alone allocates next to nothing.
+        """
+        room = min(self._partial_wanted - size, max(size, PARTIAL_SIZE_FIRST))
+        if self._memory.take(self, room):
+            return room
+        self._is_short = True
+        self._stop_reading()
+        return 0
+
+    def room_granted(self, size: int) -> None:
+        """There is room again, and so much of it is this connection's."""
+        self._is_short = False
+        self._enlarge(size)
+        self._resume_reading()
+
+    def _enlarge(self, size: int) -> None:
+        old = self._partial
+        if old is not None and size:
+            own = memoryview(bytearray(len(old) + size))
+            own[: len(old)] = old
+            self._partial = own
 
     def _handle(self, frame: memoryview) -> None:
         try:
@@ -347,13 +400,13 @@ class Connection(asyncio.BufferedProtocol):
         """Handle what arrived meanwhile, then read on."""
         if not self._is_stopped or not self._is_writable or self._transport is None or self._transport.is_closing():
             return
+        if self._is_short:
+            return
         if len(self._replies) >= WAITING_REPLIES_MAX or self._waiting_size > WAITING_SIZE_MAX:
             return
         self._is_stopped = False
-        partial = self._partial
-        if partial is not None:
-            self._partial = None
-            self._consume(partial, self._partial_size)
+        if self._partial is not None and self._partial_size >= self._partial_wanted:
+            self._consume_partial()
         if not self._is_stopped and self._transport is not None:
             self._transport.resume_reading()
 

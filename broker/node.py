@@ -28,6 +28,7 @@ from broker.quorum import Quorum
 from broker.quorum_start import SECURITY_PROTOCOL_IDS
 from broker.registration import Identity, Registration
 from broker.replicas import Replicas
+from broker.request_memory import RequestMemory, request_memory_size_max
 from broker.settings import Settings
 from broker.stage import Stage
 from kraft.features import SUPPORTED_FEATURES
@@ -85,6 +86,7 @@ class Broker:
         self.fetch_size_max = config.integer("fetch.max.bytes")
         self.described_partitions_max = config.integer("max.request.partition.size.limit")
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
+        self.request_memory = RequestMemory(request_memory_size_max(config), loop)
         self.listeners: list[Listener] = []
         self.stage = Stage.STARTING
         self.metrics: Metrics | None = None

@@ -75,6 +75,21 @@ kafka_server_socket_server_metrics_outgoing_byte_total  counter  listener
 moldau_malformed_requests_total  counter  listener
     -
     Connections that were closed because a request could not be parsed.
+kafka_network_socketserver_memorypoolused  gauge  -
+    kafka.network:type=SocketServer,name=MemoryPoolUsed
+    Bytes that requests hold which have not arrived whole.
+kafka_network_socketserver_memorypoolavailable  gauge  -
+    kafka.network:type=SocketServer,name=MemoryPoolAvailable
+    What is left of queued.max.request.bytes; less than 0 while the one request that may is above it.
+moldau_request_memory_waiting_connections  gauge  -
+    -
+    Connections that are not read because there is no room for their requests.
+moldau_request_memory_waits_total  counter  -
+    -
+    How often a connection had to wait for room.
+moldau_request_memory_stalled_total  counter  -
+    -
+    Connections that were closed because their requests hardly moved while others waited for room.
 kafka_server_replicamanager_partitioncount  gauge  -
     kafka.server:type=ReplicaManager,name=PartitionCount
     Partitions on this broker.

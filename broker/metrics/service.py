@@ -8,6 +8,7 @@ from broker.config.http_address import HttpAddress
 from broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups
 from broker.metrics.exposition import CONTENT_TYPE, Page
 from broker.metrics.http_server import Answer, HttpServer, plain
+from broker.metrics.limits import collect_limits
 from broker.metrics.partitions import collect_partitions
 from broker.metrics.request_meter import RequestMeter
 from broker.metrics.stall import StallWatch
@@ -81,6 +82,7 @@ class Metrics:
         self._stall.collect(page)
         collect_requests(page, broker.listeners, self._meters)
         collect_connections(page, broker.listeners)
+        collect_limits(page, broker)
         collect_flushes(page, broker.flusher, broker.quorum.flusher)
         left_out = await collect_partitions(page, broker, self._series_max)
         page.add("moldau_series_left_out", left_out)

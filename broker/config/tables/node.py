@@ -99,8 +99,8 @@ background.threads  int  10  1..  accepted:threads  cluster-wide
     Threads for background work.
 queued.max.requests  int  500  1..  accepted:threads  read-only
     Requests that may wait for a thread.
-queued.max.request.bytes  long  -1  any  accepted:limits  read-only
-    Bytes of requests that may wait; no further reads above it.
+queued.max.request.bytes  long  -1  any  honoured  read-only
+    Bytes that requests may hold that have not arrived whole, over all connections; -1 for no limit. See docs/limits.md.
 request.timeout.ms  int  30000  any  accepted:one-process  read-only
     Longest wait of a broker for an answer to its own requests.
 socket.listen.backlog.size  int  50  1..  accepted:backlog  read-only

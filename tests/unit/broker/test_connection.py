@@ -21,6 +21,7 @@ from broker.connection import (
 )
 from broker.listener import Listener
 from broker.pending import Pending
+from broker.request_memory import RequestMemory
 from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -81,8 +82,16 @@ Handler = Callable[[HeartbeatRequest], "HeartbeatResponse | Pending[HeartbeatRes
 class Wire:
     """A connection under test: a listener of two APIs, a transport, a loop that runs when told."""
 
-    def __init__(self, handler: Handler, *, buffer_size: int = 1 << 16, request_size_max: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        buffer_size: int = 1 << 16,
+        request_size_max: int = 1 << 20,
+        memory: RequestMemory | None = None,
+    ) -> None:
         self.scheduled: list[Callable[[], None]] = []
+        loop = SimpleNamespace(call_soon=self.scheduled.append)
         route = Route(Api(HEARTBEAT, "Heartbeat", 0, 4))
         route.load(0)
         route.handle = lambda broker, context, request: handler(cast("HeartbeatRequest", request))
@@ -90,7 +99,8 @@ class Wire:
             receive_buffer=memoryview(bytearray(buffer_size)),
             request_size_max=request_size_max,
             routes={HEARTBEAT: route, API_VERSIONS: Route(Api(API_VERSIONS, "ApiVersions", 0, 4))},
-            broker=SimpleNamespace(loop=SimpleNamespace(call_soon=self.scheduled.append)),
+            broker=SimpleNamespace(loop=loop),
+            request_memory=memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,
             closed=lambda connection: None,
         )

@@ -1,0 +1,147 @@
+"""Request memory: what frames that have not arrived whole may hold, over all connections of a node.
+
+A claimed size costs nothing: a connection asks for room as bytes arrive, each time about as much as it has. While there
+is room it gets it. Where there is none:
+
+    it waits          the connection is not read until there is room, in the order of asking; nobody is disconnected
+    it is favoured    one connection at a time gets what its frame needs all the same, so that some frame always ends
+                      and gives its room back: frames that hold a part each cannot block one another for good
+    others read less  a connection without a partial frame is read in small pieces: small requests are served on, and
+                      what is left over of a large one is little
+
+So at most `size_max`, one request, and a small piece a connection are held. While somebody waits, a frame that hardly
+moves is given up with its connection: a few peers that stop in the middle must not stop everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from broker.config.config import Config
+    from broker.connection import Connection
+
+SIZE_MAX_DEFAULT: Final = 1 << 28
+"""Where nobody has set `queued.max.request.bytes`, unless one request may be larger."""
+SMALL_SIZE: Final = 1 << 14
+"""A frame up to this size need not ask; while there is no room nothing larger is read at once."""
+STALL_MS: Final = 10_000
+"""While somebody waits, a frame must bring `STALL_SIZE_MIN` bytes in each such time, or end."""
+STALL_SIZE_MIN: Final = 1 << 16
+
+
+class RequestMemory:
+    """`size_max` of None is no limit."""
+
+    def __init__(self, size_max: int | None, loop: asyncio.AbstractEventLoop) -> None:
+        self.size_max = size_max
+        self.used_size = 0
+        self.is_used_up = False
+        self.waits_count = 0
+        """How often a connection had to wait."""
+        self.stalled_count = 0
+        """Connections that were closed because their frames did not move while others waited."""
+        self._limit = 1 << 62 if size_max is None else size_max
+        self._loop = loop
+        self._held: dict[Connection, int] = {}
+        self._waiting: dict[Connection, int] = {}
+        self._favoured: Connection | None = None
+        self._is_serving = False
+        self._watch: asyncio.TimerHandle | None = None
+        self._marks: dict[Connection, int] = {}
+        """Bytes that holders had received at the last look; forgotten with the frame."""
+
+    @property
+    def waiting_count(self) -> int:
+        """Connections that wait now."""
+        return len(self._waiting)
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """Count bytes that are here already."""
+        self._held[connection] = self._held.get(connection, 0) + size
+        self.used_size += size
+        self.is_used_up = self.used_size >= self._limit
+
+    def take(self, connection: Connection, size: int) -> bool:
+        """Room for bytes still to come; else the connection's `room_granted` is called when there is."""
+        if not self._may_have(connection, size):
+            self.is_used_up = True
+            self._waiting[connection] = size
+            self.waits_count += 1
+            self._watch_later()
+            return False
+        self.hold(connection, size)
+        return True
+
+    def let_go(self, connection: Connection) -> None:
+        """Its frame has arrived whole, or never will."""
+        size = self._held.pop(connection, 0)
+        if not size and connection not in self._waiting:
+            return
+        self.used_size -= size
+        self._waiting.pop(connection, None)
+        self._marks.pop(connection, None)
+        if self._favoured is connection:
+            self._favoured = None
+        self.is_used_up = self.used_size >= self._limit or bool(self._waiting)
+        if self._waiting and not self._is_serving:
+            self._is_serving = True
+            self._loop.call_soon(self._serve)
+
+    def _may_have(self, connection: Connection, size: int) -> bool:
+        if self.used_size + size <= self._limit and (not self._waiting or connection is self._favoured):
+            return True
+        if self._favoured is None:
+            self._favoured = connection
+        return self._favoured is connection
+
+    def _serve(self) -> None:
+        """Give out the room that there is, first come, first served."""
+        self._is_serving = False
+        waiting = self._waiting
+        while waiting:
+            connection, size = next(iter(waiting.items()))
+            if self.used_size + size > self._limit:
+                if self._favoured is not None:
+                    break
+                self._favoured = connection
+            del waiting[connection]
+            self.hold(connection, size)
+            connection.room_granted(size)
+        self.is_used_up = self.used_size >= self._limit or bool(waiting)
+
+    # Frames that do not move
+
+    def _watch_later(self) -> None:
+        if self._watch is None:
+            self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        if not self._waiting:
+            self._marks.clear()
+            return
+        self._watch_later()
+        for connection in tuple(self._held):
+            mark = self._marks.get(connection)
+            received = connection.received_bytes
+            if connection in self._waiting or connection.is_stopped:
+                self._marks.pop(connection, None)
+            elif mark is not None and received - mark < STALL_SIZE_MIN:
+                self.stalled_count += 1
+                connection.close("its request does not arrive while others wait for its memory", logging.WARNING)
+            else:
+                self._marks[connection] = received
+
+
+def request_memory_size_max(config: Config) -> int | None:
+    """Bytes as `queued.max.request.bytes` says.
+
+    DIVERGES: Apache Kafka sets no bound unless told to. Where nobody has set it there is one here; -1 takes it away.
+    """
+    if config.settings.is_set("queued.max.request.bytes"):
+        size_max = config.integer("queued.max.request.bytes")
+        return size_max if size_max > 0 else None
+    return max(SIZE_MAX_DEFAULT, config.integer("socket.request.max.bytes"))
