@@ -119,6 +119,11 @@ class Running:
     def connect(self) -> Client:
         return connect_when_possible(self.server.port)
 
+    def kill(self) -> None:
+        """As `kill -9` does."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)

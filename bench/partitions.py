@@ -1,0 +1,162 @@
+"""A node with a thousand partitions: what it holds in memory, how long it takes to start, and to make and delete them."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from statistics import quantiles
+
+from bench.client import Client
+from bench.figures import Figure
+from bench.frames import batch_of, produce_frame, request_frame
+from bench.processes import cpu_time, memory
+from bench.start import compile_packages
+from bench.subjects import Bench, Running, Server, remove
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+TOPIC = "wide"
+PARTITIONS = 1_000
+BATCHES = 10
+RECORD_SIZE = 1_000
+IDLE_S = 10.0
+START_BAR_S = 1.5
+MEMORY_BAR_MB = 100.0
+PRODUCE_VERSION = 9
+PARTITIONS_A_REQUEST = 100
+
+
+def measure_partitions(bench: Bench, rounds: int) -> list[Figure]:
+    """Ten batches of 1 KB in each of a thousand partitions; then starts in turns, after SIGTERM and after SIGKILL."""
+    measured: dict[str, dict[str, list[float]]] = {}
+
+    def note(figure: str, name: str, value: float) -> None:
+        measured.setdefault(figure, {}).setdefault(name, []).append(value)
+        print(f"  partitions {name}: {figure} {value:.3g}", flush=True)
+
+    compile_packages()
+    servers = {name: bench.new(name) for name in bench.names}
+    for name, server in servers.items():
+        server.format()
+        with Running(server) as running:
+            client = running.connect()
+            client.create_topic("other")
+            stall = Pinger(server.port)
+            began = time.perf_counter()
+            _create(client, TOPIC)
+            _fill(client, TOPIC, 1)
+            note("made", name, time.perf_counter() - began)
+            note("made_stall", name, stall.end())
+            _fill(client, TOPIC, BATCHES - 1)
+            time.sleep(IDLE_S)
+            note("memory_written", name, memory(running.pid).anonymous_mb)
+    for how in ("clean", "killed"):
+        for _ in range(rounds):
+            for name, server in servers.items():
+                seconds, cpu_s, anonymous_mb = _start(server, kill=how == "killed")
+                note(f"start_{how}", name, seconds)
+                note(f"cpu_{how}", name, cpu_s)
+                note(f"memory_{how}", name, anonymous_mb)
+    for name, server in servers.items():
+        with Running(server) as running:
+            client = running.connect()
+            client.produce_when_possible(TOPIC)
+            stall = Pinger(server.port)
+            client.delete_topic(TOPIC)
+            time.sleep(3.0)
+            note("deleted_stall", name, stall.end())
+        remove(server)
+    rows = [
+        Figure("memory: anonymous, 1,000 partitions just written", "MB", measured["memory_written"], bar=MEMORY_BAR_MB),
+        Figure("memory: anonymous, 1,000 partitions, idle after a start", "MB", measured["memory_clean"], bar=MEMORY_BAR_MB),
+    ]
+    for how, words in (("clean", "a clean stop"), ("killed", "kill -9")):
+        rows.append(
+            Figure(
+                f"start with 1,000 partitions after {words}: exec to first acknowledged produce",
+                "s",
+                measured[f"start_{how}"],
+                bar=START_BAR_S,
+            )
+        )
+        rows.append(Figure(f"start with 1,000 partitions after {words}: CPU of it", "s", measured[f"cpu_{how}"]))
+    return [
+        *rows,
+        Figure("1,000 partitions created and each written: time", "s", measured["made"]),
+        Figure("1,000 partitions created: slowest other request meanwhile", "ms", measured["made_stall"]),
+        Figure("1,000 partitions deleted: slowest other request meanwhile", "ms", measured["deleted_stall"]),
+    ]
+
+
+class Pinger:
+    """Another client that asks a small question all the time; how long the slowest answer took."""
+
+    def __init__(self, port: int, pause_s: float = 0.002) -> None:
+        self._client = Client(port)
+        self._frame = request_frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
+        self._pause_s = pause_s
+        self._is_over = False
+        self.latencies_ms: list[float] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            began = time.perf_counter()
+            self._client.exchange(self._frame)
+            self.latencies_ms.append((time.perf_counter() - began) * 1000)
+            time.sleep(self._pause_s)
+
+    def end(self) -> float:
+        """Stop; the slowest answer in milliseconds."""
+        self._is_over = True
+        self._thread.join()
+        self._client.close()
+        return max(self.latencies_ms)
+
+    @property
+    def p99_ms(self) -> float:
+        return quantiles(self.latencies_ms, n=100)[98]
+
+
+def _create(client: Client, topic: str) -> None:
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)], timeout_ms=60_000
+    )
+    answer = client.ask(request, CreateTopicsResponse, 5).topics[0]
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+
+def _fill(client: Client, topic: str, batches: int) -> None:
+    """The same batch into every partition; one that is not there yet is asked again."""
+    batch = batch_of([RECORD_SIZE], time.time_ns() // 1_000_000)
+    left = list(range(PARTITIONS)) * batches
+    deadline = time.monotonic() + 60
+    while left:
+        asked, left = left[:PARTITIONS_A_REQUEST], left[PARTITIONS_A_REQUEST:]
+        data = [PartitionProduceData(index=index, records=batch) for index in asked]
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+        answer = client.ask(request, ProduceResponse, PRODUCE_VERSION)
+        refused = [each.index for each in answer.responses[0].partition_responses if each.error_code != ErrorCode.NONE]
+        assert time.monotonic() < deadline, f"{len(refused)} partitions take no records"
+        left += refused
+
+
+def _start(server: Server, *, kill: bool) -> tuple[float, float, float]:
+    """Seconds to the first acknowledged produce, of the clock and of the CPU, and what it holds ten seconds later."""
+    if kill:
+        with Running(server) as running:
+            client = running.connect()
+            client.produce_when_possible(TOPIC)
+            _fill(client, TOPIC, 1)
+            running.kill()
+    with Running(server) as running:
+        client = running.connect()
+        client.produce_when_possible(TOPIC)
+        seconds = time.perf_counter() - running.started
+        cpu_s = cpu_time(running.pid).total_s
+        time.sleep(IDLE_S)
+        return seconds, cpu_s, memory(running.pid).anonymous_mb
