@@ -1,15 +1,15 @@
-"""A node with a thousand partitions: what it holds in memory, how long it takes to start, and to make and delete them."""
+"""A node with a thousand partitions: memory, starts, and how long making and deleting them holds others up."""
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from statistics import quantiles
 
 from bench.client import Client
 from bench.figures import Figure
-from bench.frames import batch_of, produce_frame, request_frame
+from bench.frames import batch_of, request_frame
+from bench.groups import Form
 from bench.processes import cpu_time, memory
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, remove
@@ -19,17 +19,16 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest,
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 TOPIC = "wide"
+START = "start with 1,000 partitions after"
 PARTITIONS = 1_000
 BATCHES = 10
 RECORD_SIZE = 1_000
 IDLE_S = 10.0
-START_BAR_S = 1.5
-MEMORY_BAR_MB = 100.0
 PRODUCE_VERSION = 9
 PARTITIONS_A_REQUEST = 100
 
 
-def measure_partitions(bench: Bench, rounds: int) -> list[Figure]:
+def measure(bench: Bench, form: Form) -> list[Figure]:
     """Ten batches of 1 KB in each of a thousand partitions; then starts in turns, after SIGTERM and after SIGKILL."""
     measured: dict[str, dict[str, list[float]]] = {}
 
@@ -54,7 +53,7 @@ def measure_partitions(bench: Bench, rounds: int) -> list[Figure]:
             time.sleep(IDLE_S)
             note("memory_written", name, memory(running.pid).anonymous_mb)
     for how in ("clean", "killed"):
-        for _ in range(rounds):
+        for _ in range(form.rounds):
             for name, server in servers.items():
                 seconds, cpu_s, anonymous_mb = _start(server, kill=how == "killed")
                 note(f"start_{how}", name, seconds)
@@ -69,26 +68,18 @@ def measure_partitions(bench: Bench, rounds: int) -> list[Figure]:
             time.sleep(3.0)
             note("deleted_stall", name, stall.end())
         remove(server)
-    rows = [
-        Figure("memory: anonymous, 1,000 partitions just written", "MB", measured["memory_written"], bar=MEMORY_BAR_MB),
-        Figure("memory: anonymous, 1,000 partitions, idle after a start", "MB", measured["memory_clean"], bar=MEMORY_BAR_MB),
-    ]
-    for how, words in (("clean", "a clean stop"), ("killed", "kill -9")):
-        rows.append(
-            Figure(
-                f"start with 1,000 partitions after {words}: exec to first acknowledged produce",
-                "s",
-                measured[f"start_{how}"],
-                bar=START_BAR_S,
-            )
-        )
-        rows.append(Figure(f"start with 1,000 partitions after {words}: CPU of it", "s", measured[f"cpu_{how}"]))
-    return [
-        *rows,
-        Figure("1,000 partitions created and each written: time", "s", measured["made"]),
-        Figure("1,000 partitions created: slowest other request meanwhile", "ms", measured["made_stall"]),
-        Figure("1,000 partitions deleted: slowest other request meanwhile", "ms", measured["deleted_stall"]),
-    ]
+    names = {
+        "memory_written": ("memory: anonymous, 1,000 partitions just written", "MB"),
+        "memory_clean": ("memory: anonymous, 1,000 partitions, idle after a start", "MB"),
+        "start_clean": (f"{START} a clean stop: exec to first acknowledged produce", "s"),
+        "cpu_clean": (f"{START} a clean stop: user + system CPU of it", "s"),
+        "start_killed": (f"{START} kill -9: exec to first acknowledged produce", "s"),
+        "cpu_killed": (f"{START} kill -9: user + system CPU of it", "s"),
+        "made": ("1,000 partitions created and each written", "s"),
+        "made_stall": ("1,000 partitions created and each written: slowest other request", "ms"),
+        "deleted_stall": ("1,000 partitions deleted: slowest other request", "ms"),
+    }
+    return [Figure(name, unit, measured[key]) for key, (name, unit) in names.items()]
 
 
 class Pinger:
@@ -138,7 +129,9 @@ def _fill(client: Client, topic: str, batches: int) -> None:
     while left:
         asked, left = left[:PARTITIONS_A_REQUEST], left[PARTITIONS_A_REQUEST:]
         data = [PartitionProduceData(index=index, records=batch) for index in asked]
-        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+        request = ProduceRequest(
+            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        )
         answer = client.ask(request, ProduceResponse, PRODUCE_VERSION)
         refused = [each.index for each in answer.responses[0].partition_responses if each.error_code != ErrorCode.NONE]
         assert time.monotonic() < deadline, f"{len(refused)} partitions take no records"

@@ -25,6 +25,7 @@ HOT_PATH: Final = (
     "protocol/record_validation.py",
     "replication/partition.py",
     "storage/append_result.py",
+    "storage/batch_run.py",
     "storage/log.py",
     "storage/log_append.py",
     "storage/producer_state.py",

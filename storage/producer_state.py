@@ -19,6 +19,7 @@ stable offset stays before the earliest of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode
@@ -184,6 +185,15 @@ class ProducerStates:
         if header.attributes & TRANSACTIONAL_BIT and entry.open_transaction_offset == NO_OFFSET:
             entry.open_transaction_offset = base_offset
             self._open_transactions[base_offset] = producer_id
+
+    def take_run(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
+        """Remember data batches of one producer outside of transactions, in order; of each the fields of a
+        `ProducerBatch`."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
+        for batch in batches:
+            entry.take(epoch, ProducerBatch(*batch))
 
     def take_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
         """Remember a marker; the transaction that it ended, None where none was open."""

@@ -13,7 +13,7 @@ nothing past it was known to be on the disk:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import (
@@ -24,8 +24,10 @@ from protocol.record_batch import (
     crc_is_valid,
     parse_header,
 )
+from storage.batch_run import BatchRun
 from storage.files import File
 from storage.leader_epochs import LeaderEpochs
+from storage.log_config import INT64_MAX
 from storage.producer_state import ProducerStates
 from storage.segment import Segment
 from storage.transaction_marker import read_transaction_marker
@@ -51,29 +53,43 @@ class DamagedBatch(Exception):
         self.position = position
 
 
-def walk_verified(file: File, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
-    """(position, header, buffer, position in the buffer) of each batch, checksum compared.
+class Pieces:
+    """A stretch of a file, read piece by piece."""
 
-    Raises `DamagedBatch` where the row breaks off.
+    __slots__ = ("data", "end_position", "file", "position")
+
+    def __init__(self, file: File, position: int, end_position: int) -> None:
+        self.file = file
+        self.position = position
+        self.end_position = end_position
+        self.data = b""
+
+    def reach(self, position: int, size: int) -> int:
+        """Have so many bytes from a position in the piece, or all there are; where in the piece the position lies."""
+        inside = position - self.position
+        if inside + size > len(self.data):
+            size = min(max(size, CHUNK_SIZE), self.end_position - position)
+            self.data, self.position, inside = self.file.pread(size, position), position, 0
+        return inside
+
+
+def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
+    """The header of the batch at a position and where in the piece the whole of it lies, checksum compared.
+
+    Raises `DamagedBatch` where there is none.
     """
-    chunk_position, chunk = position, memoryview(b"")
-    while position < end_position:
-        inside = position - chunk_position
-        if inside + HEADER_SIZE > len(chunk):
-            chunk, chunk_position, inside = memoryview(file.pread(CHUNK_SIZE, position)), position, 0
-        try:
-            header = parse_header(chunk, inside)
-        except MalformedMessage as error:
-            raise DamagedBatch(position, str(error)) from None
-        size = header.batch_length + LOG_OVERHEAD
-        if position + size > end_position:
-            raise DamagedBatch(position, f"{end_position - position} bytes of a batch of {size}")
-        if inside + size > len(chunk):
-            chunk, chunk_position, inside = memoryview(file.pread(max(size, CHUNK_SIZE), position)), position, 0
-        if not crc_is_valid(chunk, inside, header):
-            raise DamagedBatch(position, "checksum mismatch")
-        yield position, header, chunk, inside
-        position += size
+    inside = pieces.reach(position, HEADER_SIZE)
+    try:
+        header = parse_header(pieces.data, inside)
+    except MalformedMessage as error:
+        raise DamagedBatch(position, str(error)) from None
+    size = header.batch_length + LOG_OVERHEAD
+    if position + size > pieces.end_position:
+        raise DamagedBatch(position, f"{pieces.end_position - position} bytes of a batch of {size}")
+    inside = pieces.reach(position, size)
+    if not crc_is_valid(pieces.data, inside, header):
+        raise DamagedBatch(position, "checksum mismatch")
+    return header, inside
 
 
 class TailRecovery:
@@ -92,28 +108,28 @@ class TailRecovery:
 
         What lies at or past the base of the next segment was truncated before that one was made: it goes alone.
         """
-        start_position = reported_position = self._start_position(segment)
+        position = self._start_position(segment)
         # The process before this one may have stopped on a failed sync: the cache then shows what the disk never took.
         segment.file().evict()
+        pieces = Pieces(segment.file(), position, segment.size)
+        run = self._begin_run(next_base_offset)
+        reported_position = position
         try:
-            for position, header, buffer, inside in walk_verified(segment.file(), start_position, segment.size):
-                if next_base_offset is not None and header.base_offset >= next_base_offset:
-                    self.report(f"{segment.path('.log')}: truncated at offset {next_base_offset} once more")
-                    segment.cut(position, now_ms)
-                    break
-                self._refuse_disorder(header, position)
-                size = header.batch_length + LOG_OVERHEAD
-                last_offset = header.base_offset + header.last_offset_delta
-                segment.note_appended(position, size, last_offset, header.max_timestamp)
-                if header.partition_leader_epoch > self.epochs.latest_epoch:
-                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-                if header.base_offset >= self.producers.map_end_offset:
-                    is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
-                    replay_batch(segment, self.producers, header, buffer[inside : inside + size] if is_marker else None)
-                self.next_offset = last_offset + 1
+            while position < segment.size:
+                position = self._take_plain(segment, run, pieces, position)
                 if position - reported_position >= REPORT_EVERY_SIZE:
                     reported_position = position
                     self.report(f"{segment.path('.log')}: {position >> 20} of {segment.size >> 20} MiB recovered")
+                if position < segment.size:
+                    header, inside = verified_batch(pieces, position)
+                    if next_base_offset is not None and header.base_offset >= next_base_offset:
+                        self.report(f"{segment.path('.log')}: truncated at offset {next_base_offset} once more")
+                        segment.cut(position, now_ms)
+                        break
+                    self._refuse_disorder(header, position)
+                    size = header.batch_length + LOG_OVERHEAD
+                    self._take(segment, header, position, pieces.data[inside : inside + size])
+                    position += size
         except DamagedBatch as damage:
             if self.next_offset < self.recovery_point:
                 raise CorruptLog(
@@ -127,6 +143,37 @@ class TailRecovery:
             return False
         segment.seal()
         return True
+
+    def _begin_run(self, next_base_offset: int | None) -> BatchRun:
+        limit_offset = INT64_MAX if next_base_offset is None else next_base_offset
+        return BatchRun(self.next_offset, self.last_epoch, limit_offset, self.producers.map_end_offset)
+
+    def _take_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
+        """Take the batches from a position on that need no thought, as far as the piece has them; where they end."""
+        inside = pieces.reach(position, HEADER_SIZE)
+        segment.begin_run(run)
+        run.next_offset, run.leader_epoch = self.next_offset, self.last_epoch
+        end = run.take(pieces.data, inside, pieces.position)
+        if end == inside:
+            return position
+        segment.note_run(run)
+        for producer_id, (epoch, batches) in run.producers.items():
+            self.producers.take_run(producer_id, epoch, batches)
+        if run.last_base_offset >= self.producers.map_end_offset:
+            self.producers.map_end_offset = run.next_offset
+        self.next_offset = run.next_offset
+        run.clear()
+        return pieces.position + end
+
+    def _take(self, segment: Segment, header: BatchHeader, position: int, batch: bytes) -> None:
+        last_offset = header.base_offset + header.last_offset_delta
+        segment.note_appended(position, len(batch), last_offset, header.max_timestamp)
+        if header.partition_leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.base_offset >= self.producers.map_end_offset:
+            is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
+            replay_batch(segment, self.producers, header, batch if is_marker else None)
+        self.next_offset = last_offset + 1
 
     def reaches(self, next_base_offset: int, *, may_have_gap: bool) -> bool:
         """Whether the next segment goes on where the last one ended.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from protocol.primitives import BytesLike
 from protocol.record_batch import BatchHeader
+from storage.batch_run import BatchRun
 from storage.batch_scan import BatchPlace, find_batch, walk_headers, walk_places
 from storage.files import File, FileSystem
 from storage.log_config import LogConfig
@@ -131,6 +132,22 @@ class Segment:
             self._indexes_are_full = self._has_full_index()
         else:
             self._bytes_since_index_entry += size
+
+    def begin_run(self, run: BatchRun) -> None:
+        """Let a walk over batches go on where the indexes stand."""
+        run.index_interval_bytes = self.index_interval_bytes
+        run.bytes_since_index_entry = self._bytes_since_index_entry
+        run.max_timestamp, run.offset_of_max_timestamp = self.max_timestamp, self.offset_of_max_timestamp
+
+    def note_run(self, run: BatchRun) -> None:
+        """Account for the batches that the walk took, as `note_appended` for each of them."""
+        for last_offset, position, max_timestamp, offset_of_max_timestamp in run.index_entries:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append_if_later(max_timestamp, offset_of_max_timestamp)
+        if run.index_entries:
+            self._indexes_are_full = self._has_full_index()
+        self._bytes_since_index_entry = run.bytes_since_index_entry
+        self.max_timestamp, self.offset_of_max_timestamp = run.max_timestamp, run.offset_of_max_timestamp
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig) -> bool:
         """Whether a batch belongs into a new segment: by size, age, full indexes or the span of offsets."""
