@@ -91,9 +91,6 @@ class BatchRun:
         length: i64
         epoch: i64
         magic: i64
-        crc: int
-        producer_epoch: int
-        sequence: int
         attributes: i64
         delta: i64
         timestamp: i64
@@ -129,16 +126,9 @@ class BatchRun:
             if producer_id >= 0 and base_offset >= producers_offset:
                 if attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or sequence == NO_SEQUENCE:
                     break
-                known = self.producers.get(producer_id)
-                if known is None:
-                    known = self.producers[producer_id] = (producer_epoch, [])
-                elif known[0] != producer_epoch:
+                batch = (sequence, (sequence + delta) & SEQUENCE_MAX, base_offset + delta, delta, timestamp)
+                if not self._has_noted(producer_id, producer_epoch, batch):
                     break
-                batches = known[1]
-                if len(batches) == BATCHES_KEPT:
-                    del batches[0]
-                last_sequence = (sequence + delta) & SEQUENCE_MAX
-                batches.append((sequence, last_sequence, base_offset + delta, delta, timestamp))
             last_base_offset = base_offset
             next_offset = base_offset + delta + 1
             if timestamp > max_timestamp:
@@ -158,3 +148,16 @@ class BatchRun:
         self.max_timestamp = max_timestamp
         self.offset_of_max_timestamp = offset_of_max_timestamp
         return at
+
+    def _has_noted(self, producer_id: int, epoch: int, batch: OfProducer) -> bool:
+        """Note a batch of a producer, unless its epoch is another than that of its batches before."""
+        known = self.producers.get(producer_id)
+        if known is None:
+            self.producers[producer_id] = (epoch, [batch])
+            return True
+        if known[0] != epoch:
+            return False
+        if len(known[1]) == BATCHES_KEPT:
+            del known[1][0]
+        known[1].append(batch)
+        return True
