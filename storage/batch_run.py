@@ -110,15 +110,9 @@ class BatchRun:
                 producer_epoch,
                 sequence,
             ) = unpack(piece, at)
-            if (
-                magic != MAGIC
-                or length < LENGTH_MIN
-                or at + length + LOG_OVERHEAD > end
-                or base_offset < next_offset
-                or base_offset >= limit_offset
-                or delta < 0
-                or epoch != leader_epoch
-            ):
+            if magic != MAGIC or length < LENGTH_MIN or at + length + LOG_OVERHEAD > end:
+                break
+            if base_offset < next_offset or base_offset >= limit_offset or delta < 0 or epoch != leader_epoch:
                 break
             size: i64 = length + LOG_OVERHEAD
             if crc32c(view[at + ATTRIBUTES_POSITION : at + size], 0) != crc:
