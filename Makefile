@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test unit check conformance conformance-bounded bench bench-quick compiled clean
+.PHONY: help install run test unit check conformance conformance-bounded fuzz bench bench-quick compiled clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka'
 
 conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that needs only what pip gives
 	$(BIN)/python -m tests.conformance --broker moldau --bounded
+
+fuzz: $(VENV)/.installed-tests compiled ## a million hostile inputs at a broker, an honest client measured beside them
+	$(BIN)/python -m tests.fuzz --inputs 1000000
 
 bench: install ## beside Apache Kafka in one run; JSON under bench/results
 	$(BIN)/python -m bench

@@ -83,21 +83,10 @@ def start(directory: Path, settings: list[str], log: IO[bytes]) -> Target:
     raise SystemExit("the broker does not start")
 
 
-def attack(
-    target: Target, inputs: int, given: argparse.Namespace, topic_ids: list[bytes]
-) -> tuple[Counter[str], float]:
+def attack(target: Target, given: argparse.Namespace, topic_ids: list[bytes]) -> tuple[Counter[str], float]:
     """The outcomes by kind, and the largest resident memory meanwhile, in MB."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.fuzz.attack",
-        HOST,
-        str(target.port),
-        str(inputs),
-        "--seed",
-        str(given.seed),
-    ]
-    command += ["--rate", str(given.rate), "--connections", str(given.connections)]
+    command = [sys.executable, "-m", "tests.fuzz.attack", HOST, str(target.port), str(given.inputs)]
+    command += ["--seed", str(given.seed), "--rate", str(given.rate), "--connections", str(given.connections)]
     command += ["--topic-ids", *(each.hex() for each in topic_ids)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     most = 0.0
@@ -120,11 +109,10 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def measured(name: str, latencies: dict[str, list[float]]) -> dict[str, float]:
-    found = {}
+    found: dict[str, float] = {}
     for api, values in latencies.items():
-        found |= {
-            f"{api} {label}": percentile(values, at) for label, at in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
-        }
+        for label, share in SHARES.items():
+            found[f"{api} {label}"] = percentile(values, share)
         found[f"{api} max"] = max(values)
     print(f"{name:10}" + "  ".join(f"{key} {value:.2f} ms" for key, value in found.items()), flush=True)
     return found
@@ -148,9 +136,8 @@ def campaign(target: Target, given: argparse.Namespace) -> dict[str, object]:
     after_mb = memory(target.pid).resident_mb if lives else 0.0
     for kind, count in sorted(outcomes.items()):
         print(f"  {count:9,}  {kind}")
-    print(
-        f"{outcomes.total():,} inputs in {took_s:.0f} s; resident {idle_mb:.0f} MB idle, {most_mb:.0f} MB at most, {after_mb:.0f} MB after"
-    )
+    print(f"{outcomes.total():,} inputs in {took_s:.0f} s")
+    print(f"resident: {idle_mb:.0f} MB idle, {most_mb:.0f} MB at most, {after_mb:.0f} MB after")
     return {
         "inputs": outcomes.total(),
         "seconds": took_s,
