@@ -21,6 +21,7 @@ from protocol.primitives import BytesLike, Chunk, MalformedMessage
 from protocol.tagged_section import skip_tags
 
 if TYPE_CHECKING:
+    from broker.direct_output import DirectOutput
     from broker.listener import Listener
 
 log = logging.getLogger("moldau.connection")
@@ -39,6 +40,9 @@ TURN_REQUESTS_MAX: Final = 256
 """So many requests of one connection are handled before others get their turn: timers must not wait for a burst."""
 JOINED_REPLY_SIZE_MAX: Final = 1 << 15
 """Replies up to this size leave as one piece of bytes; the pieces of larger ones are not copied."""
+SLICE_SIZE_MIN: Final = JOINED_REPLY_SIZE_MAX
+"""A slice of a file in a reply has at least this size: then it is never joined with other pieces."""
+KEPT_PIECE_SIZE_MIN: Final = 4096
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = struct.Struct(">hhih").unpack_from
@@ -76,7 +80,7 @@ class _Reply:
     def __init__(self, context: RequestContext, parked: Pending[object] | None = None) -> None:
         self.context = context
         self.parked = parked
-        self.pieces: list[BytesLike] | None = None
+        self.pieces: list[Chunk] | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -106,8 +110,10 @@ class Connection(asyncio.BufferedProtocol):
         self._replies: deque[_Reply] = deque()
         self._waiting_size = 0
         """Bytes of the replies that are ready and wait for one before them."""
-        self._out: list[BytesLike] = []
+        self._out: list[Chunk] = []
         self._out_size = 0
+        self._direct: DirectOutput | None = None
+        """The way past the transport, for all that leaves once a reply holds a piece of a file."""
         self._closing: asyncio.Transport | None = None
         """The transport once the connection is closed, until what was written has left."""
         self._is_writable = True
@@ -125,6 +131,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
         self._closing = None
+        if self._direct is not None:
+            self._direct.close()
         self.listener.closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -149,8 +157,31 @@ class Connection(asyncio.BufferedProtocol):
         self._stop_reading()
 
     def resume_writing(self) -> None:
+        if self._direct is None:
+            self._drained()
+        else:
+            self._direct.transport_drained()
+
+    def _drained(self) -> None:
         self._is_writable = True
         self._resume_reading()
+
+    def sends_files(self) -> bool:
+        """Whether a reply may hold slices of files instead of their bytes; the answer yes holds for good.
+
+        Not where bytes are encrypted on their way, nor where there is no socket (the simulated network).
+        """
+        transport = self._transport
+        if self._direct is None and transport is not None and not transport.is_closing():
+            if transport.get_extra_info("socket") is None or transport.get_extra_info("sslcontext") is not None:
+                return False
+            from broker.direct_output import DirectOutput
+
+            try:
+                self._direct = DirectOutput(self.listener.broker, transport, self.pause_writing, self._drained)
+            except OSError as error:  # no descriptor is left
+                log.warning("replies to %s are copied: %s", self.client_host, error)
+        return self._direct is not None
 
     # Requests
 
@@ -160,9 +191,13 @@ class Connection(asyncio.BufferedProtocol):
         if transport is not None:
             log.log(level, "closing connection from %s: %s", self.client_host, reason)
             self._flush()
+            self._stop_reading()
             self._forget()
             self._closing = transport
-            transport.close()
+            if self._direct is None:
+                transport.close()
+            else:
+                self._direct.end()
 
     def abort(self) -> None:
         """End at once a connection that was closed, and whose peer does not take what was written."""
@@ -218,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             position = end
             left -= 1
-            if self._out_size > UNSENT_SIZE_MAX or left == 0:
+            if (self._out_size > UNSENT_SIZE_MAX or left == 0) and position < size:
                 self._let_others()
         if position < size:
             self._keep(buffer, position, size)
@@ -379,10 +414,12 @@ class Connection(asyncio.BufferedProtocol):
             self._out = []
             self.sent_bytes += self._out_size
             self._out_size = 0
-            if len(out) == 1:
-                self._transport.write(out[0])
+            if self._direct is not None:
+                self._direct.write(out)
+            elif len(out) == 1:
+                self._transport.write(cast("BytesLike", out[0]))
             else:
-                self._transport.writelines(out)
+                self._transport.writelines(cast("list[BytesLike]", out))
 
     # Back-pressure
 
@@ -419,7 +456,7 @@ def _after_tags(frame: memoryview, position: int) -> int:
         raise MalformedMessage("the request header is cut short") from None
 
 
-def _encoded(context: RequestContext, response: object) -> tuple[list[BytesLike], int]:
+def _encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int]:
     """A reply's frame in pieces, and its size."""
     chunks: list[Chunk] = [b""]
     route = context.route
@@ -429,19 +466,18 @@ def _encoded(context: RequestContext, response: object) -> tuple[list[BytesLike]
         chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)
     else:
         chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)
-    pieces = cast("list[BytesLike]", chunks)
     if size <= JOINED_REPLY_SIZE_MAX:
-        return [b"".join(pieces)], size + len(chunks[0])
-    return _coalesce(pieces), size + len(chunks[0])
+        return [b"".join(cast("list[BytesLike]", chunks))], size + len(chunks[0])
+    return _coalesce(chunks), size + len(chunks[0])
 
 
-def _coalesce(pieces: list[BytesLike]) -> list[BytesLike]:
+def _coalesce(pieces: list[Chunk]) -> list[Chunk]:
     """Join runs of small pieces, keep large ones as they are."""
-    out: list[BytesLike] = []
+    out: list[Chunk] = []
     run: list[BytesLike] = []
     for piece in pieces:
-        if len(piece) < 4096:
-            run.append(piece)
+        if len(piece) < KEPT_PIECE_SIZE_MIN:
+            run.append(cast("BytesLike", piece))
             continue
         if run:
             out.append(b"".join(run))

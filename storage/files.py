@@ -29,6 +29,19 @@ class File(Protocol):
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
         """As `pread`, but None where the bytes are not all in the page cache and reading them would block."""
 
+    def is_cached(self, size: int, position: int) -> bool:
+        """Whether the bytes look to be in the page cache, by samples. The sampling itself never blocks."""
+
+    def warm(self, size: int, position: int) -> None:
+        """Bring the bytes into the page cache. May take seconds: never called on the event loop."""
+
+    def send(self, socket_descriptor: int, size: int, position: int) -> int:
+        """Send up to `size` bytes into a socket that does not block, past Python; how many it took, 0 at the end.
+
+        Raises `BlockingIOError` where it takes none. Only where there is a `fileno`. Waits for the disk where the bytes
+        are not in the page cache.
+        """
+
     def append(self, buffers: Sequence[BytesLike]) -> int:
         """Write all buffers at the end in one call and return the position of the first byte.
 
@@ -53,7 +66,7 @@ class File(Protocol):
         """
 
     def fileno(self) -> int | None:
-        """The descriptor for sendfile, None where the bytes are not a kernel's (the simulated disk)."""
+        """The descriptor, None where the bytes are not a kernel's (the simulated disk): no `send` there."""
 
     def close(self) -> None:
         """Close; closing twice is allowed."""

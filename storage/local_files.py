@@ -12,6 +12,9 @@ from protocol.primitives import BytesLike
 
 # What one vectored call takes (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
+# As far as Linux reads ahead by default: a hole in the page cache that is missed costs one short read.
+SAMPLE_DISTANCE = 128 << 10
+WARMED_AT_ONCE = 256 << 10
 # 0 where the platform cannot read without blocking: then `pread_cached` is `pread`.
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _NOWAIT_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
@@ -66,6 +69,36 @@ class LocalFile:
             self._nowait = 0
             return self.pread(size, position)
         return buffer if read == wanted else None
+
+    def is_cached(self, size: int, position: int) -> bool:
+        nowait = self._nowait
+        last = min(position + size, self._size) - 1
+        if not nowait or last < position:
+            return True
+        descriptor, sample = self._descriptor, [bytearray(1)]
+        try:
+            for place in (*range(position, last, SAMPLE_DISTANCE), last):
+                if not os.preadv(descriptor, sample, place, nowait):
+                    return True
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _NOWAIT_UNKNOWN:
+                raise
+            self._nowait = 0
+        return True
+
+    def warm(self, size: int, position: int) -> None:
+        buffer = memoryview(bytearray(min(size, WARMED_AT_ONCE)))
+        end = position + size
+        while position < end:
+            read = os.preadv(self._descriptor, [buffer[: end - position]], position)
+            if not read:
+                return
+            position += read
+
+    def send(self, socket_descriptor: int, size: int, position: int) -> int:
+        return os.sendfile(socket_descriptor, self._descriptor, position, size)
 
     def append(self, buffers: Sequence[BytesLike]) -> int:
         position = self._size

@@ -6,8 +6,6 @@ the others: a closed descriptor's number may already be another file.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from storage.files import File
 
 
@@ -21,12 +19,18 @@ class OpenFile:
         self.file.close()
 
 
-class FileSlice(NamedTuple):
-    """Bytes of a .log file. Whoever holds the slice keeps the file open."""
+class FileSlice:
+    """Bytes of a .log file. Whoever holds the slice keeps the file open; a reply may hold it instead of the bytes."""
 
-    open_file: OpenFile
-    position: int
-    size: int
+    __slots__ = ("open_file", "position", "size")
+
+    def __init__(self, open_file: OpenFile, position: int, size: int) -> None:
+        self.open_file = open_file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
 
     @property
     def file(self) -> File:
@@ -35,3 +39,7 @@ class FileSlice(NamedTuple):
     def read(self) -> bytes:
         """All of it; waits for the disk where it must. Raises OSError."""
         return self.open_file.file.pread(self.size, self.position)
+
+    def warm(self) -> None:
+        """Bring all of it into the page cache; waits for the disk. Raises OSError."""
+        self.open_file.file.warm(self.size, self.position)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.connection import SLICE_SIZE_MIN
 from broker.delayed_fetch import DelayedFetch
 from broker.pending import Pending
 from protocol.errors import ErrorCode
@@ -17,6 +18,7 @@ from protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from protocol.schema import FetchedRecords
 from replication.fetch_session import FetchContext, PartitionKey
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
         answers = _plan(broker, context, request, fetch)
         size = sum(answer.read.size for answer in answers if answer.read is not None)
         if is_last or not answers or size >= request.min_bytes or any(answer.is_urgent for answer in answers):
-            return _respond(broker, fetch, is_incremental, answers)
+            return _respond(broker, context, fetch, is_incremental, answers)
         return None
 
     response = attempt(request.max_wait_ms <= 0)
@@ -170,16 +172,19 @@ def _unknown(broker: Broker, key: PartitionKey) -> PartitionData:
 
 
 def _respond(
-    broker: Broker, fetch: FetchContext, is_incremental: bool, answers: list[Answer]
+    broker: Broker, context: RequestContext, fetch: FetchContext, is_incremental: bool, answers: list[Answer]
 ) -> FetchResponse | Pending[FetchResponse]:
-    """Read what the page cache has; where it lacks something, read all of it beside the loop."""
+    """Answer with what the page cache has; what it lacks is brought there beside the loop.
+
+    Of a large slice nothing is read at all where the connection can send it as it lies in its file.
+    """
     cold: list[tuple[PartitionData, FileSlice]] = []
     for answer in answers:
         read = answer.read
         if read is not None and read.size:
             assert read.slice is not None and answer.partition is not None
             try:
-                records = read.slice.file.pread_cached(read.slice.size, read.slice.position)
+                records = _cached(context, read.slice)
             except OSError as error:
                 _unreadable(answer.data, error)
                 continue
@@ -195,13 +200,28 @@ def _respond(
     async def read_cold() -> None:
         for data, place in cold:
             try:
-                data.records = await broker.environment.offload(place.read)
+                if _is_sent_as_it_lies(context, place):
+                    await broker.environment.offload(place.warm)
+                    data.records = place
+                else:
+                    data.records = await broker.environment.offload(place.read)
             except OSError as error:
                 _unreadable(data, error)
         reply.complete(_assemble(fetch, is_incremental, answers))
 
     broker.spawn(read_cold())
     return reply
+
+
+def _cached(context: RequestContext, place: FileSlice) -> FetchedRecords | None:
+    """What goes into the reply, None where the page cache lacks some of it. Raises OSError."""
+    if _is_sent_as_it_lies(context, place):
+        return place if place.file.is_cached(place.size, place.position) else None
+    return place.file.pread_cached(place.size, place.position)
+
+
+def _is_sent_as_it_lies(context: RequestContext, place: FileSlice) -> bool:
+    return place.size >= SLICE_SIZE_MIN and place.file.fileno() is not None and context.connection.sends_files()
 
 
 def _assemble(fetch: FetchContext, is_incremental: bool, answers: list[Answer]) -> FetchResponse:

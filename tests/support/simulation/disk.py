@@ -123,6 +123,16 @@ class SimulatedFile:
             return None
         return self.pread(size, position)
 
+    def is_cached(self, size: int, position: int) -> bool:
+        self._enter()
+        return not self._disk.is_cold()
+
+    def warm(self, size: int, position: int) -> None:
+        self.pread(size, position)
+
+    def send(self, socket_descriptor: int, size: int, position: int) -> int:
+        raise OSError(errno.EINVAL, "there is no descriptor to send from", self._path)
+
     def append(self, buffers: Sequence[BytesLike]) -> int:
         self._enter(to_write=True)
         position = len(self._inode.cache)

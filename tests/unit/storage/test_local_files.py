@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -227,3 +228,42 @@ def test_volume_and_times(fs: FileSystem, tmp_path: Path) -> None:
 def test_a_file_of_the_machine_has_a_descriptor_for_sendfile(file: File) -> None:
     assert isinstance(file, LocalFile)
     assert isinstance(file.fileno(), int)
+
+
+def test_bytes_in_the_page_cache_are_found_there_and_holes_are_noticed(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.append([bytes(1 << 20)])
+    assert file.is_cached(1 << 20, 0) and file.is_cached(1, 0) and file.is_cached(10, 1 << 20)
+    whole = os.preadv
+
+    def with_a_hole(descriptor: int, buffers: Sequence[bytearray], position: int, flags: int) -> int:
+        if 300_000 <= position < 500_000:
+            raise BlockingIOError(errno.EAGAIN, "not cached")
+        return whole(descriptor, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", with_a_hole)
+    assert not file.is_cached(1 << 20, 0)
+    assert file.is_cached(250_000, 0) and file.is_cached(1 << 18, 600_000)
+    assert not file.is_cached(200_001, 100_000), "the last byte is looked at"
+
+
+def test_what_was_evicted_is_brought_back(file: LocalFile) -> None:
+    file.append([bytes(1 << 20)])
+    file.sync()
+    file.evict()
+    file.warm(2 << 20, 1)
+    assert file.is_cached((1 << 20) - 1, 1)
+
+
+def test_a_file_is_sent_from_any_position_as_far_as_the_socket_takes_it(file: File) -> None:
+    file.append([b"0123456789"])
+    sender, receiver = socket.socketpair()
+    with sender, receiver:
+        sender.setblocking(False)
+        assert file.send(sender.fileno(), 4, 3) == 4
+        assert receiver.recv(100) == b"3456"
+        assert file.send(sender.fileno(), 4, 10) == 0, "at the end there is nothing"
+        with pytest.raises(BlockingIOError):
+            while True:
+                assert file.send(sender.fileno(), 10, 0) > 0
