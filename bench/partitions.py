@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from statistics import quantiles
 
 from bench.client import Client
 from bench.figures import Figure
 from bench.frames import batch_of, request_frame
 from bench.groups import Form
+from bench.pinger import Pinger
 from bench.processes import cpu_time, memory
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, remove
@@ -26,6 +25,7 @@ RECORD_SIZE = 1_000
 IDLE_S = 10.0
 PRODUCE_VERSION = 9
 PARTITIONS_A_REQUEST = 100
+PING = request_frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
@@ -43,12 +43,13 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         with Running(server) as running:
             client = running.connect()
             client.create_topic("other")
-            stall = Pinger(server.port)
+            stall = Pinger(server.port, PING)
             began = time.perf_counter()
             _create(client, TOPIC)
             _fill(client, TOPIC, 1)
             note("made", name, time.perf_counter() - began)
-            note("made_stall", name, stall.end())
+            stall.end()
+            note("made_stall", name, stall.slowest_ms)
             _fill(client, TOPIC, BATCHES - 1)
             time.sleep(IDLE_S)
             note("memory_written", name, memory(running.pid).anonymous_mb)
@@ -63,10 +64,11 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         with Running(server) as running:
             client = running.connect()
             client.produce_when_possible(TOPIC)
-            stall = Pinger(server.port)
+            stall = Pinger(server.port, PING)
             client.delete_topic(TOPIC)
             time.sleep(3.0)
-            note("deleted_stall", name, stall.end())
+            stall.end()
+            note("deleted_stall", name, stall.slowest_ms)
         remove(server)
     names = {
         "memory_written": ("memory: anonymous, 1,000 partitions just written", "MB"),
@@ -80,37 +82,6 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         "deleted_stall": ("1,000 partitions deleted: slowest other request", "ms"),
     }
     return [Figure(name, unit, measured[key]) for key, (name, unit) in names.items()]
-
-
-class Pinger:
-    """Another client that asks a small question all the time; how long the slowest answer took."""
-
-    def __init__(self, port: int, pause_s: float = 0.002) -> None:
-        self._client = Client(port)
-        self._frame = request_frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
-        self._pause_s = pause_s
-        self._is_over = False
-        self.latencies_ms: list[float] = []
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._is_over:
-            began = time.perf_counter()
-            self._client.exchange(self._frame)
-            self.latencies_ms.append((time.perf_counter() - began) * 1000)
-            time.sleep(self._pause_s)
-
-    def end(self) -> float:
-        """Stop; the slowest answer in milliseconds."""
-        self._is_over = True
-        self._thread.join()
-        self._client.close()
-        return max(self.latencies_ms)
-
-    @property
-    def p99_ms(self) -> float:
-        return quantiles(self.latencies_ms, n=100)[98]
 
 
 def _create(client: Client, topic: str) -> None:
