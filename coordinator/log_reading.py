@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from coordinator.records import Change, change_of
+from coordinator.change_reader import ChangeReader
+from coordinator.records import Change
 from protocol.control_records import ControlRecordType, control_record_type
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
@@ -28,6 +29,7 @@ class LogReader:
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
         """Where the next piece has to begin."""
+        self._changes = ChangeReader()
         self._transactions: dict[int, list[Change]] = {}
         """Changes of open transactions, by producer id."""
 
@@ -53,7 +55,7 @@ class LogReader:
                     yield from (Replayable(change, end_offset) for change in changes)
             return
         for record in records_of(data, position, header):
-            change = change_of(record)
+            change = self._changes.read(record)
             if change is None:
                 continue
             if header.is_transactional:
