@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from bench import load
 from bench.client import Client
 from bench.groups import Form
+from bench.outcome import Outcome
 from bench.processes import CpuTime, cpu_time, memory
 from bench.subjects import Bench, Running, remove, warm_memory
 from bench.workloads import HOT_PATH, Workload
@@ -34,7 +35,7 @@ class Spent(NamedTuple):
 class Run(NamedTuple):
     """One run of a load against one broker."""
 
-    outcome: load.Outcome
+    outcome: Outcome
     spent: Spent
 
 
@@ -84,6 +85,7 @@ class Contender:
                         in_flight=workload.in_flight,
                         requests=requests,
                         error_position=position,
+                        discards=workload.discards,
                     )
                 )
             )

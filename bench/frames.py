@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from typing import Final, NamedTuple
 
 from protocol.checksum import crc32c
@@ -34,16 +35,34 @@ class Producer(NamedTuple):
     epoch: int
 
 
+class Sequencing(NamedTuple):
+    """How to number a produce request without reading it: a checksum is linear, so each byte of the sequence changes
+    it by what a table says, whatever the other bytes are."""
+
+    sequence_position: int
+    """In the frame, as the next."""
+    crc_position: int
+    base: int
+    """The checksum at sequence 0."""
+    parts: array[int]
+    """4 x 256: of the sequence's bytes, the first one first."""
+
+
 class Frames:
-    """Copies of one request side by side, so that several leave in one call: what a connection may have in flight."""
+    """Copies of one request side by side, so that several leave in one call: used round and round."""
+
+    sequencing: Sequencing | None = None
+    first: int = 0
 
     def __init__(self, frame: bytes, count: int) -> None:
         self.frame_size = len(frame)
-        self.buffer = memoryview(bytearray(frame * count))
+        self.count = count
+        self.buffer = bytearray(frame * count)
+        self._view = memoryview(self.buffer)
 
     def next(self, count: int) -> memoryview:
         """The next requests as one piece, to be sent before this is called again."""
-        return self.buffer[: count * self.frame_size]
+        return self._view[: min(count, self.count) * self.frame_size]
 
 
 class SequencedFrames(Frames):
@@ -52,21 +71,34 @@ class SequencedFrames(Frames):
     def __init__(self, frame: bytes, batch: bytes, count: int) -> None:
         super().__init__(frame, count)
         position = frame.index(batch)
+        self.sequencing = self._sequencing = _sequencing(batch, position)
         self._sequence = 0
-        self._places = []
-        for start in range(position, position + count * len(frame), len(frame)):
-            covered = self.buffer[start + ATTRIBUTES_POSITION : start + len(batch)]
-            self._places.append((start + _SEQUENCE_POSITION, start + CRC_POSITION, covered))
 
     def next(self, count: int) -> memoryview:
-        buffer = self.buffer
-        sequence = self._sequence
-        for sequence_position, crc_position, covered in self._places[:count]:
-            _PATCH_INT32(buffer, sequence_position, sequence)
-            _PATCH_UINT32(buffer, crc_position, crc32c(covered, 0))
-            sequence += 1
-        self._sequence = sequence
-        return buffer[: count * self.frame_size]
+        buffer, parts = self.buffer, self._sequencing.parts
+        count = min(count, self.count)
+        for start in range(0, count * self.frame_size, self.frame_size):
+            sequence = self._sequence
+            _PATCH_INT32(buffer, start + self._sequencing.sequence_position, sequence)
+            crc = self._sequencing.base ^ parts[sequence >> 24] ^ parts[256 + (sequence >> 16 & 255)]
+            crc ^= parts[512 + (sequence >> 8 & 255)] ^ parts[768 + (sequence & 255)]
+            _PATCH_UINT32(buffer, start + self._sequencing.crc_position, crc)
+            self._sequence += 1
+        return self._view[: count * self.frame_size]
+
+
+def _sequencing(batch: bytes, position: int) -> Sequencing:
+    changed = bytearray(batch)
+    changed[_SEQUENCE_POSITION : _SEQUENCE_POSITION + 4] = bytes(4)
+    covered = memoryview(changed)[ATTRIBUTES_POSITION:]
+    base = crc32c(covered, 0)
+    parts = array("I")
+    for place in range(_SEQUENCE_POSITION, _SEQUENCE_POSITION + 4):
+        for value in range(256):
+            changed[place] = value
+            parts.append(crc32c(covered, 0) ^ base)
+        changed[place] = 0
+    return Sequencing(position + _SEQUENCE_POSITION, position + CRC_POSITION, base, parts)
 
 
 class RotatingFrames(Frames):
@@ -76,16 +108,16 @@ class RotatingFrames(Frames):
         super().__init__(b"".join(frames), 1)
         self.frame_size = len(frames[0])
         assert all(len(frame) == self.frame_size for frame in frames)
-        self._count = len(frames)
-        self._at = first % len(frames)
+        self.count = len(frames)
+        self.first = self._at = first % len(frames)
 
     def next(self, count: int) -> memoryview:
-        if self._at == self._count:
+        if self._at == self.count:
             self._at = 0
-        count = min(count, self._count - self._at)
+        count = min(count, self.count - self._at)
         start = self._at * self.frame_size
         self._at += count
-        return self.buffer[start : start + count * self.frame_size]
+        return self._view[start : start + count * self.frame_size]
 
 
 def request_frame(message: object, version: int, correlation_id: int = 0) -> bytes:

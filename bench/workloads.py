@@ -38,6 +38,8 @@ class Workload(NamedTuple):
     request_size: int = 200
     is_counted_in_mb: bool = False
     is_fetch: bool = False
+    discards: bool = False
+    """Replies are thrown away in the kernel once their head is read: what is left is the broker's own work."""
 
     def log_size(self, requests: int) -> int:
         """Bytes that a run of so many requests leaves in the log, about."""
@@ -93,15 +95,17 @@ HOT_PATH: Final = Workload(
     requests_quick=100_000,
 )
 
+SMALL: Final = Workload(
+    "produce 200 B, 4 connections x 5 in flight",
+    _plain(200, 4, 5),
+    produce_error_position,
+    in_flight=5,
+    requests=300_000,
+    requests_quick=60_000,
+)
+
 LOADS: Final = (
-    Workload(
-        "produce 200 B, 4 connections x 5 in flight",
-        _plain(200, 4, 5),
-        produce_error_position,
-        in_flight=5,
-        requests=300_000,
-        requests_quick=60_000,
-    ),
+    SMALL,
     Workload(
         "produce 200 B, one in flight",
         _plain(200, 1, 1),
@@ -149,5 +153,16 @@ LOADS: Final = (
         requests_quick=2_000,
         is_counted_in_mb=True,
         is_fetch=True,
+    ),
+    Workload(
+        "fetch 1 MiB from page cache, 4 connections, discarded in the client's kernel",
+        _fetches(4),
+        fetch_error_position,
+        in_flight=1,
+        requests=8_000,
+        requests_quick=2_000,
+        is_counted_in_mb=True,
+        is_fetch=True,
+        discards=True,
     ),
 )

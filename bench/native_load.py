@@ -1,0 +1,157 @@
+"""The load generator's loop as a compiled one: `load.c`, built on the spot where there is a C compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from array import array
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from bench.frames import Frames
+from bench.outcome import LoadFailed, Outcome
+
+SOURCE: Final = Path(__file__).with_name("load.c")
+CACHE: Final = Path(__file__).parent.parent / ".tools" / "bench"
+INTERRUPTED: Final = -4
+FAILURES: Final = {
+    -1: "the broker closed a connection",
+    -3: "no reply for 30 s",
+    -5: "too many connections, or a topic's name is too long",
+}
+ERROR_IN_REPLY: Final = -2
+SYSTEM: Final = -1000
+
+_POINTER = ctypes.c_void_p
+_INT64 = ctypes.c_int64
+
+
+class _Stream(ctypes.Structure):
+    _fields_ = (
+        ("frames", _POINTER),
+        ("frame_size", _INT64),
+        ("frames_count", _INT64),
+        ("at", _INT64),
+        ("to_send", _INT64),
+        ("crc_of", _POINTER),
+        ("crc_base", _INT64),
+        ("sequence_position", _INT64),
+        ("crc_position", _INT64),
+        ("sent_at", _POINTER),
+        ("sent_size", _INT64),
+        ("received_size", _INT64),
+        ("descriptor", _INT64),
+        ("unsent", _POINTER),
+        ("state", _INT64 * 6),
+        ("head", ctypes.c_uint8 * 512),
+    )
+
+
+class _Load(ctypes.Structure):
+    _fields_ = (
+        ("streams", _POINTER),
+        ("count", _INT64),
+        ("in_flight", _INT64),
+        ("requests", _INT64),
+        ("error_position", _INT64),
+        ("discards", _INT64),
+        ("interval_ns", _INT64),
+        ("latencies", _POINTER),
+        ("latencies_count", _INT64),
+        ("error", _INT64),
+        ("began", ctypes.c_uint64),
+        ("scheduled", _INT64),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled loop; None where there is no compiler, or MOLDAU_BENCH_PLAIN is set."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or os.environ.get("MOLDAU_BENCH_PLAIN"):
+        return None
+    path = CACHE / f"load-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
+    if not path.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        made = path.with_suffix(f".{os.getpid()}")
+        done = subprocess.run(
+            [compiler, "-O2", "-shared", "-fPIC", "-Wall", "-o", str(made), str(SOURCE)], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            print(f"the load generator is not compiled: {done.stderr[-400:]}")
+            return None
+        made.rename(path)
+    return ctypes.CDLL(str(path))
+
+
+def run(
+    compiled: ctypes.CDLL,
+    port: int,
+    frames: list[Frames],
+    *,
+    in_flight: int,
+    requests: int,
+    error_position: int,
+    discards: bool = False,
+    interval_ns: int = 0,
+) -> Outcome:
+    """As `plain_load.run`."""
+    share, rest = divmod(requests, len(frames))
+    sockets = [_connected(port) for _ in frames]
+    kept: list[object] = []
+    streams = (_Stream * len(frames))()
+    for index, each in enumerate(frames):
+        sent_at = array("Q", bytes(8 * in_flight))
+        held = (ctypes.c_char * len(each.buffer)).from_buffer(each.buffer)
+        kept += [sent_at, held]
+        stream = streams[index]
+        stream.frames, stream.frame_size, stream.frames_count = ctypes.addressof(held), each.frame_size, each.count
+        stream.at, stream.to_send = each.first, share + (index < rest)
+        stream.sent_at, stream.descriptor = sent_at.buffer_info()[0], sockets[index].fileno()
+        if each.sequencing is not None:
+            stream.crc_of = each.sequencing.parts.buffer_info()[0]
+            stream.crc_base = each.sequencing.base
+            stream.sequence_position = each.sequencing.sequence_position
+            stream.crc_position = each.sequencing.crc_position
+    latencies = array("Q", bytes(8 * requests))
+    load = _Load(ctypes.addressof(streams), len(frames), in_flight, requests, error_position, int(discards))
+    load.interval_ns, load.latencies = interval_ns, latencies.buffer_info()[0]
+    began, cpu_before = time.perf_counter(), time.thread_time()
+    try:
+        status = compiled.load_begin(ctypes.byref(load))
+        while not status or status == INTERRUPTED:
+            # Between two calls Python sees to signals: Ctrl-C ends the run here.
+            status = compiled.load_continue(ctypes.byref(load))
+            if not status:
+                break
+    finally:
+        seconds, cpu_s = time.perf_counter() - began, time.thread_time() - cpu_before
+        for each_socket in sockets:
+            each_socket.close()
+    if status:
+        raise LoadFailed(_said(status, load.error))
+    sent_size = sum(stream.sent_size for stream in streams)
+    received_size = sum(stream.received_size for stream in streams)
+    return Outcome(requests, seconds, sent_size, received_size, array("Q", sorted(latencies)), cpu_s)
+
+
+def _connected(port: int) -> socket.socket:
+    connected = socket.create_connection(("127.0.0.1", port))
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Without Python's own time limit the descriptor blocks; the loop says by itself where it does not want that.
+    connected.setblocking(True)
+    return connected
+
+
+def _said(status: int, error: int) -> str:
+    if status == ERROR_IN_REPLY:
+        return f"error {error} in a reply"
+    if status <= SYSTEM:
+        return os.strerror(SYSTEM - status)
+    return FAILURES.get(status, f"status {status}")
