@@ -57,10 +57,14 @@ conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that ne
 fuzz: $(VENV)/.installed-tests compiled ## a million hostile inputs at a broker, an honest client measured beside them
 	$(BIN)/python -m tests.fuzz --inputs 1000000
 
-bench: install ## beside Apache Kafka in one run; JSON under bench/results
+$(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[clients]'
+	@touch $@
+
+bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON under bench/results
 	$(BIN)/python -m bench
 
-bench-quick: install ## a shorter form of the same
+bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, under 5 minutes
 	$(BIN)/python -m bench --quick
 
 clean: ## forget the environment, keep the data
