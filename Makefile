@@ -69,3 +69,8 @@ bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, un
 
 clean: ## forget the environment, keep the data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+.PHONY: sim-power
+
+sim-power: $(VENV)/.installed-tests compiled ## power loss on the simulated disk, 10,000 seeds: about 20 minutes on two cores
+	$(BIN)/python -m tests.simulation.power_campaign --seeds 10000

@@ -17,10 +17,17 @@ class Spawn(Protocol):
 class Flusher:
     """While a log is being synced, newcomers wait for the sync after it: theirs covers what they appended."""
 
-    def __init__(self, environment: Environment, spawn: Spawn, failed: Callable[[Log, OSError], None]) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        spawn: Spawn,
+        failed: Callable[[Log, OSError], None],
+        flushed: Callable[[Log], None] = lambda log: None,
+    ) -> None:
         self._environment = environment
         self._spawn = spawn
         self._failed = failed
+        self._flushed = flushed
         self._waiting: dict[Log, list[Callable[[], None]]] = {}
         """Logs being synced, each with those who wait for the next sync."""
         self.sync_count = 0
@@ -70,6 +77,7 @@ class Flusher:
                     log.flush_failed(error)
                 else:
                     log.flushed(work, self._environment.wall_ms())
+                    self._flushed(log)
                 self.sync_count += 1
                 self.sync_ms += self._environment.monotonic_ms() - began_ms
             is_wanted = log in self._waiting

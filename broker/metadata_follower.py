@@ -85,6 +85,8 @@ class MetadataFollower:
     def _lead(self, partition: Partition, assigned: topics.Partition) -> None:
         partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
         partition.become_leader(assigned.leader, assigned.leader_epoch, assigned.isr)
+        if partition.awaits_flush:
+            self._broker.flusher.flush(partition.log)  # what the process before this one left to the page cache
 
     def _delete(self, topic: str) -> None:
         for partition in self._broker.replicas.remove_topic(topic):

@@ -77,7 +77,7 @@ class Broker:
         self.node_id = config.node_id
         self.tasks = Tasks(environment.halt)
         self.replicas = Replicas()
-        self.flusher = Flusher(environment, self.tasks.spawn, self._log_failed)
+        self.flusher = Flusher(environment, self.tasks.spawn, self._log_failed, self._log_flushed)
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             FETCH_SESSION_EVICTION_MS,
@@ -173,7 +173,7 @@ class Broker:
     def partition_gained(self, partition: Partition) -> None:
         """This broker leads a partition that it did not lead before."""
         if partition.topic == GROUP_METADATA_TOPIC:
-            self.groups.gained(PartitionGroupLog(partition))
+            self.groups.gained(PartitionGroupLog(partition, self.flusher.flush))
 
     def partition_lost(self, partition: Partition) -> None:
         if partition.topic == GROUP_METADATA_TOPIC:
@@ -283,6 +283,11 @@ class Broker:
             directory_ids=self.logs.directory_ids,
             previous_epoch=self.logs.previous_broker_epoch,
         )
+
+    def _log_flushed(self, flushed: Log) -> None:
+        partition = self.replicas.get(flushed.topic, flushed.partition)
+        if partition is not None and partition.log is flushed:
+            partition.advance()
 
     def _log_failed(self, failed: Log, error: OSError) -> None:
         """After a failed sync nobody knows what the disk holds: stop rather than guess."""

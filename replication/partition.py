@@ -4,7 +4,8 @@
     high watermark ──── what every in-sync replica has: consumers read up to here
     log start offset ── retention and DeleteRecords move it forward
 
-With the leader alone in sync, the high watermark follows the end offset at once.
+With the leader alone in sync, the high watermark follows the end offset at once; where flush.messages asks for a sync,
+only after that: what a consumer has read, no loss of power takes back.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Partition:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.isr = isr
-        self._advance()
+        self.advance()
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """Whether a client that knows this leader epoch (-1: none) talks to the leader it means."""
@@ -94,7 +95,7 @@ class Partition:
         result = self.log.append_as_leader(records, self.leader_epoch, now_ms, produce_version=produce_version)
         if result.error is NONE:
             self.bytes_in += len(records)
-            self._advance()
+            self.advance()
         return result
 
     def append_internal(self, batch: BytesLike, now_ms: int) -> AppendResult:
@@ -103,8 +104,13 @@ class Partition:
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
         result = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin=AppendOrigin.COORDINATOR)
         if result.error is ErrorCode.NONE:
-            self._advance()
+            self.advance()
         return result
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether records are not committed yet because flush.messages asks for a sync first."""
+        return self.log.unflushed_count >= self.log.config.flush_messages
 
     def wait(self, waiter: Callable[[], None]) -> None:
         """Call the waiter at every move of the high watermark, until `forget`."""
@@ -118,8 +124,12 @@ class Partition:
         for waiter in tuple(self._waiters):
             waiter()
 
-    def _advance(self) -> None:
-        end_offset = self.log.end_offset
+    def advance(self) -> None:
+        """Move the high watermark to where it may be: after an append, and when a sync is done."""
+        log = self.log
+        end_offset = log.end_offset
+        if end_offset - log.recovery_point >= log.config.flush_messages:
+            end_offset = log.recovery_point
         if end_offset > self.high_watermark:
             self.high_watermark = end_offset
             if self._waiters:

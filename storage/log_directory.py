@@ -149,6 +149,8 @@ class LogDirectory:
             report=report,
             producer_expiration_ms=producer_expiration_ms,
         )
+        if log.unflushed_count >= config.flush_messages:
+            log.flush(now_ms)  # what a crash left to the page cache is read before anything else is written
         self.logs[key] = log
         return log
 

@@ -20,6 +20,7 @@ from storage.log_paths import (
 from storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from storage.producer_snapshot import SnapshotFiles
 from storage.producer_state import ProducerStates
+from storage.producer_tail import remember_repeats
 from storage.recovery import CorruptLog, Report, TailRecovery, replay_producers
 from storage.segment import Segment
 from storage.text_checkpoint import CorruptCheckpoint
@@ -208,6 +209,7 @@ def recover(
         base_offset,
         request.now_ms,
         base_offset if is_cleared else max(base_offset, request.recovery_point),
+        earlier=segments[: slot + 1],
     )
     epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the batches
     tail = TailRecovery(request.recovery_point, producers, epochs, request.report)
@@ -235,13 +237,19 @@ def load_producers(
     end_offset: int,
     now_ms: int,
     snapshot_offset_max: int | None = None,
+    *,
+    earlier: list[Segment] | None = None,
 ) -> None:
-    """The newest snapshot, then the batches of the segments, which end at an offset, that it does not cover."""
+    """The newest snapshot, then the batches of the segments, which end at an offset, that it does not cover.
+
+    `earlier` are the segments that hold what the snapshot covers, where those are others.
+    """
     latest = snapshots.load_latest(log_start_offset, end_offset if snapshot_offset_max is None else snapshot_offset_max)
     if latest is None:
         producers.clear(log_start_offset)
     else:
         producers.restore(latest[1], latest[0], now_ms)
+        remember_repeats(earlier or segments, producers)
     for segment, next_offset in zip(
         segments, [*(later.base_offset for later in segments[1:]), end_offset], strict=False
     ):

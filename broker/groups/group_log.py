@@ -7,6 +7,7 @@ from typing import Protocol
 
 from protocol.errors import ErrorCode
 from replication.partition import Partition
+from storage.log import Log
 from storage.open_file import FileSlice
 
 
@@ -38,10 +39,11 @@ class GroupLog(Protocol):
 
 
 class PartitionGroupLog:
-    """The log of a `replication.partition.Partition`."""
+    """The log of a `replication.partition.Partition`; `flush` makes it durable soon where its settings ask for that."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, flush: Callable[[Log], None]) -> None:
         self._partition = partition
+        self._flush = flush
 
     @property
     def index(self) -> int:
@@ -60,7 +62,10 @@ class PartitionGroupLog:
         return self._partition.high_watermark
 
     def append(self, batch: bytes, wall_ms: int) -> ErrorCode:
-        return self._partition.append_internal(batch, wall_ms).error
+        error = self._partition.append_internal(batch, wall_ms).error
+        if self._partition.awaits_flush:
+            self._flush(self._partition.log)
+        return error
 
     def watch(self, moved: Callable[[], None]) -> None:
         self._partition.wait(moved)

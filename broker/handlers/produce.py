@@ -55,7 +55,7 @@ def handle(
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             else:
                 answer = _append(partition, data, acks, now_ms, context.version)
-                if partition.log.unflushed_count >= partition.log.config.flush_messages:
+                if partition.awaits_flush:
                     unflushed.append(partition.log)
             has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)

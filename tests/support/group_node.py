@@ -53,7 +53,7 @@ class GroupNode:
         partition = Partition(OFFSETS_TOPIC, bytes(16), index, log, log.log_start_offset)
         partition.become_leader(NODE_ID, 0, (NODE_ID,))
         self.partitions[index] = partition
-        self.groups.gained(PartitionGroupLog(partition))
+        self.groups.gained(PartitionGroupLog(partition, lambda log: None))
         return partition
 
     async def loaded(self) -> None:

@@ -7,17 +7,17 @@ import pytest
 from protocol.errors import ErrorCode
 from replication.partition import Partition
 from storage.log import Log
-from storage.log_config import LogConfig
+from storage.log_config import INT64_MAX, LogConfig
 from tests.support.node import batch
 from tests.support.simulation.disk import SimulatedDisk
 
 EPOCH = 5
 
 
-def partition(*, min_insync_replicas: int = 1, high_watermark: int = 0) -> Partition:
+def partition(*, min_insync_replicas: int = 1, high_watermark: int = 0, flush_messages: int = INT64_MAX) -> Partition:
     disk = SimulatedDisk("a seed")
     disk.make_directories("/t-0")
-    log = Log.open(disk, "/t-0", LogConfig(), now_ms=0)
+    log = Log.open(disk, "/t-0", LogConfig(flush_messages=flush_messages), now_ms=0)
     made = Partition("t", bytes(16), 0, log, high_watermark)
     made.min_insync_replicas = min_insync_replicas
     made.become_leader(1, EPOCH, (1,))
@@ -30,6 +30,29 @@ def test_with_the_leader_alone_in_sync_every_append_is_committed() -> None:
     assert (under_test.high_watermark, under_test.last_stable_offset) == (2, 2)
     assert under_test.append_internal(batch("c"), 0).base_offset == 2
     assert under_test.high_watermark == 3
+
+
+def test_where_a_sync_is_asked_for_nothing_is_committed_before_it() -> None:
+    """A consumer must not read what a loss of power could take back."""
+    under_test = partition(flush_messages=2)
+    heard: list[int] = []
+    under_test.wait(lambda: heard.append(under_test.high_watermark))
+    under_test.append(batch("a"), -1, 0, 9)
+    assert not under_test.awaits_flush and heard == [1], "one alone needs no sync"
+    under_test.append(batch("b"), -1, 0, 9)
+    under_test.append_internal(batch("c"), 0)
+    assert under_test.awaits_flush and heard == [1]
+    under_test.log.flush(0)
+    under_test.advance()
+    assert not under_test.awaits_flush and heard == [1, 3]
+
+
+def test_becoming_leader_does_not_commit_what_was_never_synced() -> None:
+    under_test = partition(flush_messages=1)
+    under_test.append(batch("a"), -1, 0, 9)
+    again = Partition("t", bytes(16), 0, under_test.log, 0)
+    again.become_leader(1, EPOCH + 1, (1,))
+    assert again.awaits_flush and again.high_watermark == 0
 
 
 def test_becoming_leader_commits_what_the_log_holds_and_begins_an_epoch() -> None:

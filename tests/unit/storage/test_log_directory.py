@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,20 @@ def test_a_directory_comes_back_with_its_partitions_and_offsets(tmp_path: Path) 
     }
     assert all(log.topic_id == TOPIC_ID for log in again.logs.values())
     again.close(NOW_MS, 78)
+
+
+def test_what_a_killed_process_left_to_the_page_cache_is_synced_before_anybody_reads_it() -> None:
+    """Where the topic asks for syncs: else a reader sees it, and the power takes it away."""
+    disk = SimulatedDisk("a seed")
+    config = replace(SMALL, flush_messages=1)
+    log = LogDirectory.open(disk, "/data", ignore).create("orders", 0, TOPIC_ID, config, NOW_MS)
+    append(log, "stored, never synced")
+    disk.end_process()
+    again = LogDirectory.open(disk, "/data", ignore).load("orders", 0, config, NOW_MS, ignore)
+    assert again.recovery_point == again.end_offset == 1
+    disk.crash()
+    last = LogDirectory.open(disk, "/data", ignore).load("orders", 0, config, NOW_MS, ignore)
+    assert read_all(last) == {0: "stored, never synced"}
 
 
 def test_only_one_process_serves_a_directory(tmp_path: Path) -> None:

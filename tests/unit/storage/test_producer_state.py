@@ -96,14 +96,46 @@ def test_producers_do_not_disturb_one_another(log: Log) -> None:
     assert log.end_offset == 9
 
 
-def test_what_the_snapshot_keeps_survives_a_restart(log: Log) -> None:
-    for sequence in range(4):
+def test_after_a_clean_stop_all_five_are_known_though_the_snapshot_has_the_last_alone(log: Log) -> None:
+    for sequence in range(8):
         send(log, sequence)
+        send(log, 100 + sequence, pid=8)
     log.close(NOW_MS, clean=True)
     again = open_log(LocalFiles(), log.directory, BIG, clean=True)
-    assert send(again, 3).is_duplicate
-    assert send(again, 2).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the snapshot has the last batch alone"
-    assert send(again, 4).base_offset == 4
+    for sequence in range(3, 8):
+        repeated = send(again, sequence)
+        assert repeated.is_duplicate and repeated.base_offset == 2 * sequence
+    assert send(again, 2).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(again, 103, pid=8).is_duplicate
+    assert send(again, 8).base_offset == 16
+
+
+def test_batches_in_earlier_segments_and_of_other_epochs_are_told_apart_after_a_restart(tmp_path: Path) -> None:
+    small = LogConfig(segment_bytes=200, index_interval_bytes=100)
+    log = open_log(LocalFiles(), str(tmp_path / "t-0"), small)
+    for sequence in range(4):
+        send(log, sequence)
+    for sequence in range(3):
+        send(log, sequence, epoch=1)
+    assert len(log.segments) > 2
+    log.close(NOW_MS, clean=True)
+    again = open_log(LocalFiles(), log.directory, BIG, clean=True)
+    assert [send(again, sequence, epoch=1).base_offset for sequence in range(3)] == [4, 5, 6]
+    assert send(again, 3, epoch=0).error is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert again.end_offset == 7
+
+
+def test_reading_back_stops_where_a_producer_was_silent_for_long(tmp_path: Path) -> None:
+    """What lies far behind is no request in flight, and a start must not read whole logs."""
+    log = open_log(LocalFiles(), str(tmp_path / "t-0"), LogConfig(index_interval_bytes=1))
+    send(log, 0)
+    for sequence in range(100):
+        send(log, sequence, pid=8)
+    send(log, 1)
+    log.close(NOW_MS, clean=True)
+    again = open_log(LocalFiles(), log.directory, BIG, clean=True)
+    assert send(again, 1).is_duplicate
+    assert send(again, 0).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_after_a_crash_all_five_are_read_from_the_log(log: Log) -> None:
