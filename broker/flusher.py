@@ -18,15 +18,10 @@ class Flusher:
     """While a log is being synced, newcomers wait for the sync after it: theirs covers what they appended."""
 
     def __init__(
-        self,
-        environment: Environment,
-        spawn: Spawn,
-        failed: Callable[[Log, OSError], None],
-        flushed: Callable[[Log], None] = lambda log: None,
+        self, environment: Environment, spawn: Spawn, flushed: Callable[[Log], None] = lambda log: None
     ) -> None:
         self._environment = environment
         self._spawn = spawn
-        self._failed = failed
         self._flushed = flushed
         self._waiting: dict[Log, list[Callable[[], None]]] = {}
         """Logs being synced, each with those who wait for the next sync."""
@@ -35,8 +30,7 @@ class Flusher:
         """How long all of them took together."""
 
     def when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
-        """Call `done` when all that these logs hold now is durable. After a failed sync it is never called: the
-        log directory goes offline, and with it every connection that waits is closed."""
+        """Call `done` when each of these logs has failed (`Log.failure`), or all that it holds now is durable."""
         left = len(logs)
 
         def one_done() -> None:
@@ -80,11 +74,6 @@ class Flusher:
                     self._flushed(log)
                 self.sync_count += 1
                 self.sync_ms += self._environment.monotonic_ms() - began_ms
-            is_wanted = log in self._waiting
-            if is_wanted and log.failure is not None:
-                del self._waiting[log]
-                self._failed(log, log.failure)
-                return
             for callback in callbacks:
                 callback()
         self._waiting.pop(log, None)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
 from broker.config.config import Config
 from broker.environment import Environment
+from broker.node_directories import Directories
+from storage.disk_errors import PASSING
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.log_paths import STRAY_SUFFIX
-from storage.meta_properties import MetaProperties, disagreement, read_meta_properties
 from storage.offset_checkpoint import TopicPartition
+from storage.recovery import CorruptLog
 
 log = logging.getLogger("moldau.logs")
 
@@ -23,8 +27,8 @@ ConfigOfTopic = Callable[[str], LogConfig]
 HighWatermarks = Mapping[TopicPartition, int]
 
 
-class NotFormatted(Exception):
-    """A log directory cannot be served as it is; the text says what to do."""
+class DuplicateLog(ValueError):
+    """Two directories hold the same partition: nobody knows which is the right one."""
 
 
 class Found(NamedTuple):
@@ -34,15 +38,38 @@ class Found(NamedTuple):
     key: TopicPartition
 
 
-class LocalLogs:
-    """Everything here belongs to the loop; what blocks for long is offloaded. A failing directory raises OSError."""
+class Wanted(NamedTuple):
+    """A partition of this broker, as the metadata has it."""
 
-    def __init__(self, config: Config, environment: Environment, properties: Mapping[str, MetaProperties]) -> None:
+    topic_id: bytes
+    directory_id: bytes
+    """Where it was put, as far as that was written down."""
+
+
+class LocalLogs:
+    """Everything here belongs to the loop; what blocks for long is offloaded.
+
+    A directory that fails goes from `directories` to `offline` and stays there until the next start; `failed` is told
+    of it, in the midst of whatever the disk refused.
+    """
+
+    def __init__(
+        self, config: Config, environment: Environment, found: Directories, failed: Callable[[LogDirectory], None]
+    ) -> None:
         self._environment = environment
         self._producer_expiration_ms = config.integer("producer.id.expiration.ms")
-        self.properties = properties
+        self._tell = failed
+        self.properties = found.properties
         """By path, what meta.properties says: the same cluster and node everywhere."""
-        self.directories = [LogDirectory.open(environment.fs, path, log.info) for path in config.log_dirs]
+        self.offline = dict(found.unusable)
+        """The paths of directories that are not served, and why."""
+        self.directories: list[LogDirectory] = []
+        """Those that are served."""
+        self._metadata_path = config.metadata_log_dir
+        for path in config.log_dirs:
+            if path not in self.offline:
+                self._open(path)
+        self._opened = tuple(self.directories)
         self._by_path = {directory.path: directory for directory in self.directories}
         self._checkpointed: object = None
         self._writing: asyncio.Task[None] | None = None
@@ -54,12 +81,22 @@ class LocalLogs:
 
     @property
     def directory_ids(self) -> list[bytes]:
-        return [each.directory_id for each in self.properties.values() if each.directory_id is not None]
+        """Of the directories that are served."""
+        ids = [self.directory_id(directory.path) for directory in self.directories]
+        return [directory_id for directory_id in ids if directory_id is not None]
+
+    def directory_id(self, path: str) -> bytes | None:
+        return self.properties[path].directory_id
+
+    def directory_of(self, opened: Log) -> str:
+        """The path of the log directory that a log is in."""
+        return opened.directory.rpartition("/")[0]
 
     @property
     def previous_broker_epoch(self) -> int:
         """The epoch under which this broker last stopped cleanly, -1 where any directory does not know."""
         epochs = {directory.clean_broker_epoch for directory in self.directories}
+        epochs |= {None for _ in self.offline}
         only = epochs.pop() if len(epochs) == 1 else None
         return -1 if only is None else only
 
@@ -69,48 +106,88 @@ class LocalLogs:
         return min(max(known, opened.log_start_offset), opened.end_offset)
 
     async def open_all(
-        self, wanted: Mapping[TopicPartition, bytes], config_of: ConfigOfTopic
+        self, wanted: Mapping[TopicPartition, Wanted], config_of: ConfigOfTopic
     ) -> dict[TopicPartition, Log]:
-        """Open the wanted partitions (with their topic ids), set others aside, make those that are missing.
+        """Open the wanted partitions, set others aside, make those that are missing; left out is what lies, or may lie,
+        in a directory that is offline.
 
-        Recovery runs beside the loop. Raises `CorruptLog` and OSError.
+        Recovery runs beside the loop. A directory in which a partition cannot be opened is offline. Raises OSError
+        where a new partition cannot be made.
         """
         now_ms = self._environment.wall_ms()
-        found = [
-            Found(directory, (each.topic, each.partition))
-            for directory in self.directories
-            for each in directory.partitions()
-        ]
+        found = [*self._partitions()]
         configs = {topic: config_of(topic) for topic in dict.fromkeys(key[0] for _, key in found)}
         if found:
             log.info("opening %d partitions%s", len(found), "" if self._was_clean else " after an unclean stop")
-            await self._environment.offload(lambda: self._load(found, configs, now_ms))
+            failures = await self._environment.offload(lambda: self._load(found, configs, now_ms))
+            for failed_directory, error in failures:
+                failed_directory.fail(error)
         logs: dict[TopicPartition, Log] = {}
         for directory, key in found:
-            if self._is_wanted(directory.logs[key], wanted):
-                logs[key] = directory.logs[key]
-            else:
-                log.warning("%s-%d is not a partition of this broker any more: set aside as stray", *key)
-                directory.set_aside(*key, self._unique(), STRAY_SUFFIX)
-        for key, topic_id in wanted.items():
-            if key not in logs:
-                logs[key] = self.create(*key, topic_id, config_of(key[0]))
-            else:
-                logs[key].assign_topic_id(topic_id)
-        return logs
+            with failing(directory):
+                self._settle(directory, key, wanted, logs)
+        for key, partition in wanted.items():
+            if key in logs:
+                with failing(self._of(logs[key])):
+                    logs[key].assign_topic_id(partition.topic_id)
+            elif not self._may_lie_offline(partition):
+                logs[key] = self.create(*key, partition.topic_id, config_of(key[0]))
+        return {key: opened for key, opened in logs.items() if opened.failure is None}
+
+    def _settle(
+        self,
+        directory: LogDirectory,
+        key: TopicPartition,
+        wanted: Mapping[TopicPartition, Wanted],
+        logs: dict[TopicPartition, Log],
+    ) -> None:
+        """Keep what was found, or set it aside. Raises OSError."""
+        if directory.failure is not None:
+            return
+        if not self._is_wanted(directory.logs[key], wanted):
+            log.warning("%s-%d is not a partition of this broker any more: set aside as stray", *key)
+            directory.set_aside(*key, self._unique(), STRAY_SUFFIX)
+            return
+        if key in logs:
+            twice = f"{directory.path} and {self.directory_of(logs[key])}"
+            raise DuplicateLog(f"partition {key[0]}-{key[1]} is in {twice}: move one of them away")
+        logs[key] = directory.logs[key]
+
+    def _may_lie_offline(self, partition: Wanted) -> bool:
+        """Whether a partition that was not found is in a directory that cannot be looked into."""
+        return bool(self.offline) and partition.directory_id not in self.directory_ids
 
     def create(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Log:
-        """A new, empty log in the directory that holds the fewest."""
-        directory = min(self.directories, key=lambda directory: len(directory.logs))
-        return directory.create(topic, index, topic_id, config, self._environment.wall_ms())
+        """A new, empty log in the directory that holds the fewest; where that cannot be, in the next.
 
-    def delete(self, deleted: Log) -> str:
-        """Take a log away at once; the path whose tree is to be removed later."""
-        return self._of(deleted).delete(deleted.topic, deleted.partition, self._unique())
+        Raises the OSError of the last one that refused.
+        """
+        refusal = OSError(errno.EIO, "no log directory is online")
+        for directory in sorted(self.directories, key=lambda directory: len(directory.logs)):
+            try:
+                return directory.create(topic, index, topic_id, config, self._environment.wall_ms())
+            except OSError as error:
+                refusal = error
+                log.warning("%s-%d cannot be made in %s: %s", topic, index, directory.path, error)
+                if error.errno not in PASSING:
+                    directory.fail(error)
+        raise refusal
+
+    def delete(self, deleted: Log) -> str | None:
+        """Take a log away at once; the path whose tree is to be removed later, None where its directory failed: there
+        it lies until a start finds it."""
+        directory = self._of(deleted)
+        with failing(directory):
+            return directory.delete(deleted.topic, deleted.partition, self._unique())
+        return None
 
     def left_to_remove(self) -> list[str]:
         """Trees whose removal an earlier process did not finish."""
-        return [path for directory in self.directories for path in directory.directories_to_remove()]
+        paths: list[str] = []
+        for directory in tuple(self.directories):
+            with failing(directory):
+                paths += directory.directories_to_remove()
+        return paths
 
     async def checkpoint(self, high_watermarks: HighWatermarks) -> None:
         """Write what moved since the last checkpoint; nothing where nothing did."""
@@ -121,18 +198,28 @@ class LocalLogs:
         }
         if state == self._checkpointed:
             return
-        for directory in self.directories:
+        is_written = True
+        for directory in tuple(self.directories):
             work = directory.checkpoint(_of_directory(directory, high_watermarks))
             self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.run))
-            await asyncio.shield(self._writing)
-        self._checkpointed = state
+            try:
+                await asyncio.shield(self._writing)
+            except OSError as error:
+                is_written = False
+                if error.errno not in PASSING:
+                    directory.fail(error)
+                else:
+                    log.warning("no checkpoint in %s: %s", directory.path, error)
+        if is_written:
+            self._checkpointed = state
 
     async def close(self, broker_epoch: int, high_watermarks: HighWatermarks) -> None:
         """Write everything out; the next start believes the files."""
         if self._writing is not None:
             await asyncio.wait([self._writing])  # both write the same files
+            self._writing = None
         now_ms = self._environment.wall_ms()
-        for directory in self.directories:
+        for directory in self._opened:
             mine = _of_directory(directory, high_watermarks)
             is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, mine))
             if not is_clean:
@@ -143,17 +230,53 @@ class LocalLogs:
         return all(directory.was_clean for directory in self.directories)
 
     def _of(self, opened: Log) -> LogDirectory:
-        return self._by_path[opened.directory.rpartition("/")[0]]
+        return self._by_path[self.directory_of(opened)]
 
-    def _load(self, found: list[Found], configs: Mapping[str, LogConfig], now_ms: int) -> None:
+    def _open(self, path: str) -> None:
+        """Lock a directory and read its checkpoints. Raises OSError where the node cannot do without it, or another
+        process serves it."""
+        try:
+            directory = LogDirectory.open(self._environment.fs, path, log.info)
+        except OSError as error:
+            if isinstance(error, BlockingIOError) or path == self._metadata_path:
+                raise
+            log.error("log directory %s is offline: %s", path, error)
+            self.offline[path] = str(error)
+        else:
+            directory.on_failure = self._failed
+            self.directories.append(directory)
+
+    def _failed(self, directory: LogDirectory) -> None:
+        log.error("log directory %s is offline: %s", directory.path, directory.failure)
+        self.directories.remove(directory)
+        self.offline[directory.path] = str(directory.failure)
+        self._tell(directory)
+
+    def _partitions(self) -> Iterator[Found]:
+        for directory in tuple(self.directories):
+            with failing(directory):
+                yield from [Found(directory, (each.topic, each.partition)) for each in directory.partitions()]
+
+    def _load(
+        self, found: list[Found], configs: Mapping[str, LogConfig], now_ms: int
+    ) -> list[tuple[LogDirectory, OSError]]:
+        """In a thread; the directories that are to go offline."""
+        failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for done, (directory, (topic, index)) in enumerate(found, 1):
-            directory.load(topic, index, configs[topic], now_ms, log.info, self._producer_expiration_ms)
+            if directory.path not in failures:
+                try:
+                    directory.load(topic, index, configs[topic], now_ms, log.info, self._producer_expiration_ms)
+                except CorruptLog as damage:
+                    failures[directory.path] = directory, OSError(errno.EBADMSG, str(damage))
+                except OSError as error:
+                    failures[directory.path] = directory, error
             if done % 100 == 0:
                 log.info("opened %d of %d partitions", done, len(found))
+        return list(failures.values())
 
-    def _is_wanted(self, opened: Log, wanted: Mapping[TopicPartition, bytes]) -> bool:
-        topic_id = wanted.get((opened.topic, opened.partition))
-        return topic_id is not None and opened.topic_id in (None, topic_id)
+    def _is_wanted(self, opened: Log, wanted: Mapping[TopicPartition, Wanted]) -> bool:
+        partition = wanted.get((opened.topic, opened.partition))
+        return partition is not None and opened.topic_id in (None, partition.topic_id)
 
     def _unique(self) -> str:
         return self._environment.entropy(16).hex()
@@ -163,20 +286,10 @@ def _of_directory(directory: LogDirectory, high_watermarks: HighWatermarks) -> d
     return {key: high_watermarks[key] for key in directory.logs if key in high_watermarks}
 
 
-def read_properties(environment: Environment, config: Config) -> dict[str, MetaProperties]:
-    """What the log directories say of themselves, by path. Raises `NotFormatted` and `InvalidMetaProperties`."""
-    paths = dict.fromkeys((*config.log_dirs, config.metadata_log_dir))
-    found = {path: read_meta_properties(environment.fs, path) for path in paths}
-    missing = [path for path, properties in found.items() if properties is None]
-    if missing:
-        raise NotFormatted(
-            f"{', '.join(missing)}: not formatted. First run `moldau format --standalone -c` with the same file"
-        )
-    properties = {path: each for path, each in found.items() if each is not None}
-    problem = disagreement(list(properties.items()))
-    if problem is not None:
-        raise NotFormatted(problem)
-    node_id = next(iter(properties.values())).node_id
-    if node_id != config.node_id:
-        raise NotFormatted(f"{config.log_dirs[0]} is of node {node_id}, the configuration says {config.node_id}")
-    return properties
+@contextmanager
+def failing(directory: LogDirectory) -> Iterator[None]:
+    """What the disk refuses in here takes the directory offline, and the caller goes on."""
+    try:
+        yield
+    except OSError as error:
+        directory.fail(error)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.logs")
 
 FLUSH_CHECK_INTERVAL_MS: Final = 1000
+MISSING_CHECK_INTERVAL_MS: Final = 1000
 
 
 class LogJobs:
@@ -35,6 +36,7 @@ class LogJobs:
         return [
             Job("retention", config.integer("log.retention.check.interval.ms"), self.retain, delay_ms),
             Job("flush", FLUSH_CHECK_INTERVAL_MS, self.flush),
+            Job("missing-partitions", MISSING_CHECK_INTERVAL_MS, self.make_missing),
             Job("checkpoint", config.integer("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint),
             Job("producer-expiry", config.integer("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
@@ -43,7 +45,11 @@ class LogJobs:
         """Give up segments that are too old or too many."""
         async for partition in self._partitions():
             segments_before = len(partition.log.segments)
-            paths = partition.log.delete_old_segments(self._environment.wall_ms(), partition.high_watermark)
+            try:
+                paths = partition.log.delete_old_segments(self._environment.wall_ms(), partition.high_watermark)
+            except OSError as error:
+                log.error("retention of %s-%d: %s", partition.topic, partition.index, error)
+                continue
             self.segments_deleted += max(0, segments_before - len(partition.log.segments))
             if paths:
                 log.info("%s-%d begins at offset %d", partition.topic, partition.index, partition.log.log_start_offset)
@@ -55,6 +61,9 @@ class LogJobs:
         for partition in tuple(self._broker.replicas):
             if partition.log.config.flush_ms < INT64_MAX and partition.log.flush_is_due(now_ms):
                 self._broker.flusher.flush(partition.log)
+
+    async def make_missing(self) -> None:
+        self._broker.follower.make_missing()
 
     async def checkpoint(self) -> None:
         await self._broker.logs.checkpoint(self.high_watermarks())

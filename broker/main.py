@@ -25,7 +25,7 @@ EXIT_REFUSED = 1
 
 def serve(config: Config, errors: Terminal, *, format_if_missing: bool) -> int:
     """Run a node until SIGTERM or SIGINT, its log on `errors`; the exit status of the process."""
-    from broker.local_logs import NotFormatted
+    from broker.node_directories import NotFormatted
     from broker.storage_format import FormatError
 
     write_log(errors, config.text("moldau.log.format"))
@@ -55,9 +55,9 @@ def _format_where_missing(config: Config, environment: LocalEnvironment) -> None
     """Make a node of one out of empty directories, so that it can be tried with one command."""
     from broker.cli.format_storage import fresh_cluster_id
     from broker.storage_format import format_directories
-    from storage.meta_properties import read_meta_properties
+    from storage.meta_properties import META_PROPERTIES
 
-    if any(read_meta_properties(environment.fs, path) is not None for path in config.log_dirs):
+    if any(environment.fs.exists(f"{path}/{META_PROPERTIES}") for path in config.log_dirs):
         return
     for line in format_directories(
         environment.fs,

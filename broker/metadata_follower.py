@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.config.topics import topic_warnings
+from broker.local_logs import Wanted
 from kraft.image import topics
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
@@ -22,6 +23,8 @@ class MetadataFollower:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._unmade: dict[tuple[bytes, int], None] = {}
+        """Partitions that were given to this broker when no directory had room for them: topic id, index."""
 
     async def start(self) -> None:
         broker = self._broker
@@ -33,10 +36,13 @@ class MetadataFollower:
             if broker.node_id in partition.replicas
         }
         logs = await broker.logs.open_all(
-            {key: topic_id for key, (topic_id, _) in local.items()},
+            {key: Wanted(topic_id, each.directory_of(broker.node_id)) for key, (topic_id, each) in local.items()},
             lambda topic: broker.settings.log_config(image.configs.of(ResourceType.TOPIC, topic)),
         )
         for key, (topic_id, assigned) in local.items():
+            if key not in logs:
+                broker.replicas.add_offline(key[0], topic_id, key[1])
+                continue
             partition = Partition(key[0], topic_id, key[1], logs[key], broker.logs.high_watermark(logs[key]))
             self._add(partition, assigned)
         for topic in broker.replicas.by_name:
@@ -69,8 +75,15 @@ class MetadataFollower:
         broker = self._broker
         partition = broker.replicas.get(topic, index)
         if partition is None:
+            if broker.replicas.is_offline(topic_id, index):
+                return
             config = broker.settings.log_config(image.configs.of(ResourceType.TOPIC, topic))
-            made = broker.logs.create(topic, index, topic_id, config)
+            try:
+                made = broker.logs.create(topic, index, topic_id, config)
+            except OSError:
+                broker.replicas.add_offline(topic, topic_id, index)
+                self._unmade[topic_id, index] = None
+                return
             partition = Partition(topic, topic_id, index, made, made.log_start_offset)
             self._add(partition, assigned)
         else:
@@ -80,7 +93,25 @@ class MetadataFollower:
         partition.is_internal = self._broker.is_internal(partition.topic)
         self._lead(partition, assigned)
         self._broker.replicas.add(partition)
+        self._say_where(partition, assigned)
         self._broker.partition_gained(partition)
+
+    def _say_where(self, partition: Partition, assigned: topics.Partition) -> None:
+        """Let the controller know the log directory, where it does not."""
+        logs = self._broker.logs
+        directory_id = logs.directory_id(logs.directory_of(partition.log))
+        if directory_id is not None and directory_id != assigned.directory_of(self._broker.node_id):
+            self._broker.assignments.note(partition.topic_id, partition.index, directory_id)
+
+    def make_missing(self) -> None:
+        """Try again to make the partitions for which there was no room."""
+        image = self._broker.image
+        unmade, self._unmade = self._unmade, {}
+        for topic_id, index in unmade:
+            topic = image.topics.by_id.get(topic_id)
+            if topic is not None:
+                self._broker.replicas.forget_offline(topic_id, index)
+                self._take(image, topic.name, topic_id, index, topic.partitions[index])
 
     def _lead(self, partition: Partition, assigned: topics.Partition) -> None:
         partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
@@ -93,7 +124,8 @@ class MetadataFollower:
             self._broker.partition_lost(partition)
             self._broker.flusher.forget(partition.log)
             path = self._broker.logs.delete(partition.log)
-            self._broker.log_jobs.remove_later([path], partition.log.config.file_delete_delay_ms)
+            if path is not None:
+                self._broker.log_jobs.remove_later([path], partition.log.config.file_delete_delay_ms)
 
     def _reconfigure(self, image: MetadataImage, delta: MetadataDelta) -> None:
         broker = self._broker

@@ -12,6 +12,7 @@ from broker.background import Tasks
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.connection import RECEIVE_BUFFER_SIZE
+from broker.directory_assignments import DirectoryAssignments
 from broker.environment import Environment
 from broker.flusher import Flusher
 from broker.group_settings import group_config
@@ -19,9 +20,10 @@ from broker.groups.group_log import PartitionGroupLog
 from broker.groups.groups import Groups
 from broker.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
 from broker.listener import Listener
-from broker.local_logs import LocalLogs, read_properties
+from broker.local_logs import LocalLogs
 from broker.log_jobs import LogJobs
 from broker.metadata_follower import MetadataFollower
+from broker.node_directories import look_into
 from broker.pending import Pending
 from broker.producer_ids import ProducerIds
 from broker.quorum import Quorum
@@ -44,6 +46,7 @@ from protocol.messages.create_topics import (
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
 from storage.log import Log
+from storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
     from broker.metrics.service import Metrics
@@ -77,7 +80,7 @@ class Broker:
         self.node_id = config.node_id
         self.tasks = Tasks(environment.halt)
         self.replicas = Replicas()
-        self.flusher = Flusher(environment, self.tasks.spawn, self._log_failed, self._log_flushed)
+        self.flusher = Flusher(environment, self.tasks.spawn, self._log_flushed)
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             FETCH_SESSION_EVICTION_MS,
@@ -90,13 +93,14 @@ class Broker:
         self.listeners: list[Listener] = []
         self.stage = Stage.STARTING
         self.metrics: Metrics | None = None
-        self.logs = LocalLogs(config, environment, read_properties(environment, config))
+        self.logs = LocalLogs(config, environment, look_into(environment, config), self._directory_fails)
         self.log_jobs = LogJobs(self)
         self.cluster_id = self.logs.cluster_id
         self.settings = Settings(config)
         self.quorum = Quorum(environment, config, self.logs.properties[config.metadata_log_dir], self.settings)
         self.follower = MetadataFollower(self)
         self.registration: Registration
+        self.assignments = DirectoryAssignments(self.quorum, loop, self.node_id, lambda: self.registration.epoch)
         self.producer_ids: ProducerIds
         self.groups = Groups(
             group_config(config),
@@ -222,6 +226,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, lambda: self.registration.epoch)
         await self.registration.register()
+        self.assignments.begin()
         self.spawn(self.registration.keep_alive())
         for job in self.log_jobs.jobs():
             self.tasks.every(job)
@@ -229,6 +234,8 @@ class Broker:
         for listener in self.listeners:
             await listener.accept()
         self.stage = Stage.RUNNING
+        for path in self.logs.offline:
+            self._tell_of_failed(path)
 
     async def stop(self) -> None:
         """Leave cleanly: no new requests, leadership handed over, logs flushed, a mark that no recovery is needed."""
@@ -289,6 +296,27 @@ class Broker:
         if partition is not None and partition.log is flushed:
             partition.advance()
 
-    def _log_failed(self, failed: Log, error: OSError) -> None:
-        """After a failed sync nobody knows what the disk holds: stop rather than guess."""
-        self.environment.halt(f"cannot make {failed.directory} durable: {error}")
+    # A disk that fails
+
+    def _directory_fails(self, directory: LogDirectory) -> None:
+        """Called in the midst of an append, say: what follows from it waits for the next turn of the loop."""
+        self.loop.call_soon(self._directory_failed, directory)
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        """Its partitions are offline, and the controller is told. Without metadata, or without any log directory, the
+        node stops rather than guess."""
+        if directory.path == self.config.metadata_log_dir:
+            self.environment.halt(f"the metadata log directory {directory.path} has failed: {directory.failure}")
+        if not self.logs.directories:
+            self.environment.halt(f"the last log directory {directory.path} has failed: {directory.failure}")
+        for partition in tuple(self.replicas):
+            if self.logs.directory_of(partition.log) == directory.path:
+                self.partition_lost(partition)
+                self.replicas.take_offline(partition)
+        if self.stage is not Stage.STARTING:
+            self._tell_of_failed(directory.path)
+
+    def _tell_of_failed(self, path: str) -> None:
+        properties = self.logs.properties.get(path)
+        if properties is not None and properties.directory_id is not None:
+            self.spawn(self.registration.directory_failed(properties.directory_id))

@@ -36,7 +36,6 @@ from kraft.raft.events import (
 from kraft.raft.quorum import Quorum as QuorumFacts
 from kraft.raft.raft import Raft
 from storage.files import FileLock
-from storage.log import Log
 from storage.log_directory import LOCK
 from storage.meta_properties import MetaProperties
 
@@ -69,7 +68,7 @@ class Quorum:
         self._properties = properties
         self._settings = settings
         self._tasks = Tasks(environment.halt)
-        self._flusher = Flusher(environment, self._tasks.spawn, self._disk_failed)
+        self._flusher = Flusher(environment, self._tasks.spawn)
         self._snapshots = SnapshotPolicy(config, environment.monotonic_ms())
         self._publisher = MetadataPublisher()
         self._timer: asyncio.TimerHandle | None = None
@@ -174,6 +173,7 @@ class Quorum:
 
     def _adopt(self, loaded: Loaded) -> None:
         self._log = loaded.log
+        self._log.log.on_failure = self._disk_failed
         self._loaded_replay = loaded.replay
         self._facts = quorum_of(self._config, self._properties, loaded)
         end_offset = loaded.log.log.end_offset
@@ -217,8 +217,9 @@ class Quorum:
     def _flushed(self) -> None:
         self._feed(Flushed(self._log.log.recovery_point))
 
-    def _disk_failed(self, failed: Log, error: OSError) -> None:
-        self._environment.halt(f"cannot make {failed.directory} durable: {error}")
+    def _disk_failed(self, error: OSError) -> None:
+        """After a failed sync nobody knows what the disk holds: stop rather than guess."""
+        self._environment.halt(f"the metadata log {self._log.directory} has failed: {error}")
 
     # The controller
 

@@ -64,6 +64,7 @@ class Registration:
         self._controller = controller
         self._heartbeat_ms = heartbeat_ms
         self._metadata_offset = metadata_offset
+        self._failed_directories: list[bytes] = []
 
     async def register(self) -> None:
         """Obtain a broker epoch and be unfenced. Raises `RegistrationRefused`."""
@@ -95,6 +96,12 @@ class Registration:
             await asyncio.sleep(self._heartbeat_ms / 1000)
             await self._beat()
 
+    async def directory_failed(self, directory_id: bytes) -> None:
+        """Tell the controller at once, and with every heartbeat from now on."""
+        self._failed_directories.append(directory_id)
+        if self.epoch != UNREGISTERED:
+            await self._beat()
+
     async def shut_down(self, patience_ms: int) -> None:
         """Tell the controller, so that it moves leadership away before we stop; give up after `patience_ms`."""
         try:
@@ -117,6 +124,7 @@ class Registration:
             current_metadata_offset=self._metadata_offset(),
             want_fence=False,
             want_shut_down=want_shut_down,
+            offline_log_dirs=list(self._failed_directories),
         )
         response = await self._ask(request, BrokerHeartbeatResponse)
         if response.error_code != ErrorCode.NONE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from protocol.errors import ErrorCode
 from replication.partition import Partition
 
 Indexed = dict[int, Partition]
@@ -30,6 +31,9 @@ class Replicas:
     def __init__(self) -> None:
         self.by_name: dict[str, Indexed] = {}
         self.by_id: dict[bytes, Indexed] = {}
+        self._ids: dict[str, bytes] = {}
+        self._offline: dict[bytes, dict[int, None]] = {}
+        """By topic id, the partitions that are ours and in no log directory that is online."""
         self.gone = Traffic()
         """What deleted partitions had counted: sums over all never go back."""
 
@@ -44,15 +48,49 @@ class Replicas:
         indexed = self.by_name.setdefault(partition.topic, {})
         indexed[partition.index] = partition
         self.by_id[partition.topic_id] = indexed
+        self._ids[partition.topic] = partition.topic_id
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self.by_name.get(topic, {}).get(index)
 
+    def add_offline(self, topic: str, topic_id: bytes, index: int) -> None:
+        """A partition that cannot be served."""
+        self.by_id[topic_id] = self.by_name.setdefault(topic, {})
+        self._ids[topic] = topic_id
+        self._offline.setdefault(topic_id, {})[index] = None
+
+    def forget_offline(self, topic_id: bytes, index: int) -> None:
+        self._offline.get(topic_id, {}).pop(index, None)
+
+    def take_offline(self, partition: Partition) -> None:
+        """The partition's log directory failed; whoever waits for it looks again."""
+        self.by_name[partition.topic].pop(partition.index)
+        self.add_offline(partition.topic, partition.topic_id, partition.index)
+        self.gone.add(partition)
+        partition.wake()
+
+    def why_not(self, topic: str | bytes, index: int) -> ErrorCode:
+        """What to answer to whoever asks for a partition that is not here."""
+        topic_id = self._ids.get(topic, b"") if isinstance(topic, str) else topic
+        if index in self._offline.get(topic_id, ()):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        is_unknown_id = isinstance(topic, bytes) and topic not in self.by_id
+        return ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def is_offline(self, topic_id: bytes, index: int) -> bool:
+        return index in self._offline.get(topic_id, ())
+
+    @property
+    def offline_count(self) -> int:
+        return sum(map(len, self._offline.values()))
+
     def remove_topic(self, topic: str) -> list[Partition]:
         """Forget a topic; whoever waits for its partitions looks again and finds them gone."""
+        topic_id = self._ids.pop(topic, b"")
+        self.by_id.pop(topic_id, None)
+        self._offline.pop(topic_id, None)
         partitions = list(self.by_name.pop(topic, {}).values())
         for partition in partitions:
-            self.by_id.pop(partition.topic_id, None)
             self.gone.add(partition)
             partition.wake()
         return partitions

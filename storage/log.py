@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from operator import attrgetter
 
 from protocol.errors import ErrorCode
@@ -10,6 +11,7 @@ from protocol.primitives import BytesLike
 from protocol.record_validation import PRODUCE_VERSION_OF_ZSTD
 from storage import log_append, log_follow, log_read, log_truncation, timestamp_lookup
 from storage.append_result import AppendOrigin, AppendResult
+from storage.disk_errors import PASSING
 from storage.files import FileSystem
 from storage.flush_work import FlushWork
 from storage.leader_epochs import EpochEnd
@@ -53,6 +55,7 @@ class Log:
         "fs",
         "last_flush_ms",
         "log_start_offset",
+        "on_failure",
         "partition",
         "producers",
         "recovery_point",
@@ -79,6 +82,8 @@ class Log:
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
         self.failure: OSError | None = None
+        self.on_failure: Callable[[OSError], None] | None = None
+        """Told of the failure: what broke one log breaks its neighbours in the directory."""
         self.last_flush_ms = now_ms
         self.boundaries = Boundaries()
         self._directory_is_dirty = self._parent_is_dirty = not loaded.was_clean
@@ -188,6 +193,13 @@ class Log:
         """The disk refused: nothing is written here any more."""
         if self.failure is None:
             self.failure = error
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+    def fail_unless_passing(self, error: OSError) -> None:
+        """As `fail`, but a full disk or a lack of descriptors is only this caller's. It has changed nothing."""
+        if error.errno not in PASSING:
+            self.fail(error)
 
     # Reading
 

@@ -6,11 +6,14 @@ Opening and closing go through these steps; a crash at any of them leaves the ne
     load    each partition's directory, believed after a clean shutdown and recovered after a crash
     serve   create, delete (rename at once, remove later), write checkpoints now and then
     close   write every log out, write the checkpoints, write .kafka_cleanshutdown, unlock
+
+An error of the disk in one place is believed of the whole directory (`fail`): it is offline until the next start, which
+recovers it. Nothing is written there any more, and no sync is tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from storage.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
 from storage.files import FileLock, FileSystem, write_atomically
@@ -73,9 +76,11 @@ class LogDirectory:
         "_log_starts",
         "_recovery_points",
         "clean_broker_epoch",
+        "failure",
         "fs",
         "high_watermarks",
         "logs",
+        "on_failure",
         "path",
     )
 
@@ -84,6 +89,10 @@ class LogDirectory:
         self.path = path
         self._lock = lock
         self.logs: dict[TopicPartition, Log] = {}
+        self.failure: OSError | None = None
+        """Why the directory is offline."""
+        self.on_failure: Callable[[LogDirectory], None] | None = None
+        """Told once, in the midst of whatever the disk refused: it may take note, and act later."""
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, report)
         self._log_starts = self._read_checkpoint(LOG_STARTS, report)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS, report)
@@ -152,9 +161,20 @@ class LogDirectory:
         if log.unflushed_count >= config.flush_messages:
             log.flush(now_ms)  # what a crash left to the page cache is read before anything else is written
         self.logs[key] = log
+        log.on_failure = self.fail
         return log
 
     # Serving
+
+    def fail(self, error: OSError) -> None:
+        """The disk refused something: the directory is offline from here on."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        for log in self.logs.values():
+            log.fail(error)
+        if self.on_failure is not None:
+            self.on_failure(self)
 
     def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
         """A new, empty log. Raises OSError."""
@@ -175,6 +195,7 @@ class LogDirectory:
 
     def _take_away(self, topic: str, partition: int, unique: str, suffix: str) -> str:
         log = self.logs.pop((topic, partition))
+        log.on_failure = None  # who still reads it finds its files gone: that is no fault of the disk
         log.close(0, clean=False)
         path = f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
         self.fs.rename(log.directory, path)
@@ -202,15 +223,19 @@ class LogDirectory:
         self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> bool:
         """Write everything out and unlock; whether the next start may believe the files. Blocks for the syncs."""
+        self.on_failure = None
         try:
+            if self.failure is not None:
+                raise self.failure
             for log in self.logs.values():
                 log.close(now_ms, clean=True, syncs_parent=False)
-            is_clean = all(log.failure is None for log in self.logs.values())
             self.checkpoint(high_watermarks).run()
-            if is_clean:
-                write_clean_shutdown(self.fs, self.path, broker_epoch)
+            write_clean_shutdown(self.fs, self.path, broker_epoch)
+            is_clean = True
         except OSError:
             is_clean = False
+            for log in self.logs.values():
+                log.close(now_ms, clean=False)
         # DIVERGES: Kafka removes the .lock file when it stops; a lock file that goes away can let two processes in.
         self._lock.release()
         return is_clean

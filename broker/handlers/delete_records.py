@@ -47,7 +47,7 @@ def _delete(broker: Broker, topic: str, wish: DeleteRecordsPartition) -> DeleteR
         return refuse(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = broker.replicas.get(topic, wish.partition_index)
     if partition is None:
-        return refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return refuse(broker.replicas.why_not(topic, wish.partition_index))
     if not partition.log.config.is_deleted_by_retention and partition.log.config.is_compacted:
         return refuse(ErrorCode.POLICY_VIOLATION)
     offset = partition.high_watermark if wish.offset == HIGH_WATERMARK else wish.offset

@@ -24,6 +24,9 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
     for directory in broker.log_dirs:
+        if directory in broker.logs.offline:
+            results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
+            continue
         topics: dict[str, DescribeLogDirsTopic] = {}
         for partition in broker.replicas:
             if partition.log.directory.rpartition("/")[0] != directory:

@@ -36,7 +36,7 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     partition = broker.replicas.get(topic, index)
     if partition is None:
         invalid = refusal_of_name(topic)
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if invalid is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+        error = broker.replicas.why_not(topic, index) if invalid is None else ErrorCode.INVALID_TOPIC_EXCEPTION
         text = None if topic in broker.image.topics.ids else invalid or UNKNOWN
         return PartitionResponse(partition_index=index, error_code=error, error_message=text)
     return PartitionResponse(

@@ -79,7 +79,6 @@ def _described(broker: Broker, topic: Topic, indexes: list[int]) -> DescribeTopi
 
 
 def _partition(broker: Broker, index: int, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
-    brokers = broker.image.cluster.brokers
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
         leader_id=partition.leader,
@@ -88,5 +87,5 @@ def _partition(broker: Broker, index: int, partition: Partition) -> DescribeTopi
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.eligible_leader_replicas),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=[node for node in partition.replicas if node not in brokers or brokers[node].fenced],
+        offline_replicas=partition.offline_replicas(broker.image.cluster),
     )

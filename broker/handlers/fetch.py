@@ -135,7 +135,7 @@ def _plan_partition(
         if data.aborted_transactions is not None and read.size:
             data.aborted_transactions = _aborted(partition.log, wish.fetch_offset, end, read)
     except OSError as error:
-        return Answer(key, _unreadable(data, error), partition, None)
+        return Answer(key, _unreadable(partition.log, data, error), partition, None)
     return Answer(key, data, partition, read)
 
 
@@ -158,17 +158,18 @@ def _failed(data: PartitionData, error: ErrorCode) -> PartitionData:
     return data
 
 
-def _unreadable(data: PartitionData, error: OSError) -> PartitionData:
+def _unreadable(read_log: Log, data: PartitionData, error: OSError) -> PartitionData:
     """The disk refused, or the topic was deleted meanwhile. Others are not to suffer for it."""
     log.error("a fetch could not be read: %s", error)
+    read_log.fail_unless_passing(error)
     return _failed(data, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _unknown(broker: Broker, key: PartitionKey) -> PartitionData:
     topic, index = key
-    is_unknown_id = isinstance(topic, bytes) and broker.replicas.by_id.get(topic) is None
-    error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=b"")
+    return PartitionData(
+        partition_index=index, error_code=broker.replicas.why_not(topic, index), high_watermark=-1, records=b""
+    )
 
 
 def _respond(
@@ -178,7 +179,7 @@ def _respond(
 
     Of a large slice nothing is read at all where the connection can send it as it lies in its file.
     """
-    cold: list[tuple[PartitionData, FileSlice]] = []
+    cold: list[tuple[Log, PartitionData, FileSlice]] = []
     for answer in answers:
         read = answer.read
         if read is not None and read.size:
@@ -186,11 +187,11 @@ def _respond(
             try:
                 records = _cached(context, read.slice)
             except OSError as error:
-                _unreadable(answer.data, error)
+                _unreadable(answer.partition.log, answer.data, error)
                 continue
             answer.partition.bytes_out += read.size
             if records is None:
-                cold.append((answer.data, read.slice))
+                cold.append((answer.partition.log, answer.data, read.slice))
             else:
                 answer.data.records = records
     if not cold:
@@ -198,7 +199,7 @@ def _respond(
     reply: Pending[FetchResponse] = Pending()
 
     async def read_cold() -> None:
-        for data, place in cold:
+        for read_log, data, place in cold:
             try:
                 if _is_sent_as_it_lies(context, place):
                     await broker.environment.offload(place.warm)
@@ -206,7 +207,7 @@ def _respond(
                 else:
                     data.records = await broker.environment.offload(place.read)
             except OSError as error:
-                _unreadable(data, error)
+                _unreadable(read_log, data, error)
         reply.complete(_assemble(fetch, is_incremental, answers))
 
     broker.spawn(read_cold())

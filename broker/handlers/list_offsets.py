@@ -55,7 +55,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
             if times > 1:
                 answers.append(_refused(wish, ErrorCode.INVALID_REQUEST))
             elif partition is None:
-                answers.append(_refused(wish, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                answers.append(_refused(wish, broker.replicas.why_not(topic.name, wish.partition_index)))
             else:
                 answers.append(_answer(request, context.version, wish, partition))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -90,11 +90,15 @@ def _answer(
         epoch = log.epochs.epoch_of(log.log_start_offset)
         answer.leader_epoch = NO_EPOCH if epoch is None else epoch
     elif wish.timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        found = (
-            log.offset_of_max_timestamp()
-            if wish.timestamp == MAX_TIMESTAMP
-            else log.offset_for_timestamp(wish.timestamp)
-        )
+        try:
+            found = (
+                log.offset_of_max_timestamp()
+                if wish.timestamp == MAX_TIMESTAMP
+                else log.offset_for_timestamp(wish.timestamp)
+            )
+        except OSError as error:
+            log.fail_unless_passing(error)
+            return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
         if found is not None and found.offset < end_offset:
             answer.timestamp = found.timestamp
             answer.offset = found.offset

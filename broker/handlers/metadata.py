@@ -109,7 +109,7 @@ def _partition(broker: Broker, context: RequestContext, index: int, partition: P
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[node for node in partition.replicas if node not in brokers or brokers[node].fenced],
+        offline_replicas=partition.offline_replicas(broker.image.cluster),
     )
 
 

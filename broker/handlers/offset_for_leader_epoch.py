@@ -34,7 +34,7 @@ def handle(
 def _answer(broker: Broker, topic: str, wish: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.replicas.get(topic, wish.partition)
     if partition is None:
-        return EpochEndOffset(partition=wish.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return EpochEndOffset(partition=wish.partition, error_code=broker.replicas.why_not(topic, wish.partition))
     refusal = partition.check_leader_epoch(wish.current_leader_epoch)
     if refusal is not ErrorCode.NONE:
         return EpochEndOffset(partition=wish.partition, error_code=refusal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.pending import Pending
 from protocol.errors import ErrorCode
@@ -30,6 +30,13 @@ TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The byte of a batch that says whether it is part of a transaction."""
 
 
+class Unflushed(NamedTuple):
+    """A partition whose log must be durable before it is answered."""
+
+    log: Log
+    answer: PartitionProduceResponse
+
+
 def handle(
     broker: Broker, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
@@ -38,7 +45,7 @@ def handle(
     refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
     now_ms = broker.environment.wall_ms()
     by_id = context.version >= TOPIC_ID_VERSION
-    unflushed: list[Log] = []
+    unflushed: list[Unflushed] = []
     responses = []
     has_failed = False
     for topic in request.topic_data:
@@ -47,8 +54,7 @@ def handle(
         for data in topic.partition_data:
             partition = known.get(data.index) if known is not None else None
             if partition is None:
-                is_unknown_id = by_id and known is None
-                error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                error = broker.replicas.why_not(topic.topic_id if by_id else topic.name, data.index)
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             elif refusal is not NONE or partition.is_internal:
                 error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -56,7 +62,7 @@ def handle(
             else:
                 answer = _append(partition, data, acks, now_ms, context.version)
                 if partition.awaits_flush:
-                    unflushed.append(partition.log)
+                    unflushed.append(Unflushed(partition.log, answer))
             has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
@@ -65,8 +71,8 @@ def handle(
             each.error_code for topic in responses for each in topic.partition_responses if each.error_code
         )
     if acks == 0:
-        for log in unflushed:
-            broker.flusher.flush(log)
+        for each in unflushed:
+            broker.flusher.flush(each.log)
         if has_failed:
             context.connection.close("a produce with acks=0 failed; closing is the only way to say so")
         return None
@@ -74,8 +80,22 @@ def handle(
     if not unflushed:
         return response
     reply: Pending[ProduceResponse] = Pending()
-    broker.flusher.when_durable(unflushed, lambda: reply.complete(response))
+
+    def flushed() -> None:
+        for each in unflushed:
+            if each.log.failure is not None:
+                _refuse(each.answer, str(each.log.failure))
+        reply.complete(response)
+
+    broker.flusher.when_durable([each.log for each in unflushed], flushed)
     return reply
+
+
+def _refuse(answer: PartitionProduceResponse, message: str) -> None:
+    """The disk failed before what was appended was durable: nobody knows whether it will be there."""
+    answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    answer.error_message = message
 
 
 def _append(

@@ -107,7 +107,13 @@ kafka_server_replicamanager_atminisrpartitioncount  gauge  -
     Partitions that this broker leads and that would refuse acks=all with one replica fewer.
 kafka_server_replicamanager_offlinereplicacount  gauge  -
     kafka.server:type=ReplicaManager,name=OfflineReplicaCount
-    Partitions on this broker whose disk refused a write.
+    Partitions on this broker that are in no log directory that is online.
+kafka_log_logmanager_offlinelogdirectorycount  gauge  -
+    kafka.log:type=LogManager,name=OfflineLogDirectoryCount
+    Log directories that failed; they come back with a restart.
+kafka_log_logmanager_logdirectoryoffline  gauge  logDirectory
+    kafka.log:type=LogManager,name=LogDirectoryOffline
+    1 where a log directory has failed.
 kafka_controller_kafkacontroller_activecontrollercount  gauge  -
     kafka.controller:type=KafkaController,name=ActiveControllerCount
     1 where this node is the active controller.

@@ -39,7 +39,6 @@ class PartitionSums:
             traffic[index] += count
         replicas = self.replicas
         replicas["partitioncount"] += 1
-        replicas["offlinereplicacount"] += log.failure is not None
         if partition.leader_id != broker.node_id:
             return
         topic = broker.image.topics.by_id.get(partition.topic_id)
@@ -63,8 +62,12 @@ async def collect_partitions(page: Page, broker: Broker, series_max: int) -> int
             await asyncio.sleep(0)
     for name in ("partitioncount", "leadercount", "underreplicatedpartitions", "underminisrpartitioncount"):
         page.add(REPLICAS + name, sums.replicas[name])
-    for name in ("atminisrpartitioncount", "offlinereplicacount"):
-        page.add(REPLICAS + name, sums.replicas[name])
+    page.add(f"{REPLICAS}atminisrpartitioncount", sums.replicas["atminisrpartitioncount"])
+    page.add(f"{REPLICAS}offlinereplicacount", broker.replicas.offline_count)
+    page.add("kafka_log_logmanager_offlinelogdirectorycount", len(broker.logs.offline))
+    for path in broker.log_dirs:
+        is_offline = path in broker.logs.offline
+        page.add("kafka_log_logmanager_logdirectoryoffline", is_offline, (("logDirectory", path),))
     page.add("moldau_log_size_bytes", sums.size)
     page.add("moldau_log_segments", sums.segments)
     page.add("moldau_log_segments_deleted_total", broker.log_jobs.segments_deleted)

@@ -9,11 +9,12 @@ A broker is unfenced once it has read the log up to its own registration, and it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import changes_with, changes_without
+from kraft.controller.leadership import changes_with, changes_without, changes_without_directories
 from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
@@ -127,6 +128,7 @@ def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest) -> Decision
     state = state_of(broker)
     after = next_state(image, broker, state, wish_of(request), is_caught_up)
     records = records_of_transition(image, broker, state, after)
+    records += records_of_failed_directories(image, broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
     if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
         records.append(
@@ -172,6 +174,17 @@ def records_of_transition(image: MetadataImage, broker: Broker, state: BrokerSta
         case BrokerState.CONTROLLED_SHUTDOWN:
             return [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN), *changes_without(image, broker.id)]
     return fence(image, broker)
+
+
+def records_of_failed_directories(image: MetadataImage, broker: Broker, offline: Sequence[bytes]) -> list[object]:
+    """Heartbeats go on naming a directory that failed; what it had is taken away once. The last one is not: a broker
+    without any stops by itself."""
+    lost = [directory for directory in broker.directories if directory in offline]
+    left = [directory for directory in broker.directories if directory not in offline]
+    if not lost or not left:
+        return []
+    changed = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
+    return [*changes_without_directories(image, broker.id, lost), changed]
 
 
 def fence(image: MetadataImage, broker: Broker) -> list[object]:

@@ -32,6 +32,7 @@ from protocol.records.metadata import (
 if TYPE_CHECKING:
     from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
     from protocol.messages.alter_configs import AlterConfigsRequest
+    from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
     from protocol.messages.broker_registration import BrokerRegistrationRequest
     from protocol.messages.create_partitions import CreatePartitionsRequest
@@ -114,6 +115,7 @@ class Controller:
             "BrokerRegistrationRequest": self._register_broker,
             "BrokerHeartbeatRequest": self._heartbeat,
             "AllocateProducerIdsRequest": self._allocate_producer_ids,
+            "AssignReplicasToDirsRequest": self._assign_replicas,
             "CreateTopicsRequest": self._create_topics,
             "DeleteTopicsRequest": self._delete_topics,
             "CreatePartitionsRequest": self._create_partitions,
@@ -137,6 +139,11 @@ class Controller:
         from kraft.controller.producer_id_control import allocate_producer_ids
 
         return allocate_producer_ids(self.image, request)
+
+    def _assign_replicas(self, request: AssignReplicasToDirsRequest, now_ms: int) -> Decision:
+        from kraft.controller.directory_assignment import assign_replicas
+
+        return assign_replicas(self.image, request)
 
     def _create_topics(self, request: CreateTopicsRequest, now_ms: int) -> Decision:
         from kraft.controller.topic_creation import create_topics

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kraft.controller.decision import Refusal
-from kraft.controller.leadership import elect
+from kraft.controller.leadership import elect, leaders_of
 from kraft.controller.placement import place_replicas
 from kraft.controller.settings import ControllerSettings
-from kraft.image.cluster import Broker
+from kraft.image.cluster import UNASSIGNED_DIRECTORY, Broker
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import Partition
 from protocol.errors import ErrorCode
@@ -17,8 +17,6 @@ from protocol.records.metadata import PartitionRecord
 NEW_PARTITIONS_MAX = 10_000
 """How many partitions one request may create: their records are one atomic batch."""
 TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
-"""The broker chooses a directory by itself, and says which."""
 
 
 def refusal_of_assignment(image: MetadataImage, broker_ids: Sequence[int]) -> Refusal | None:
@@ -78,7 +76,7 @@ def partition_records(
             partition_epoch=0,
             directories=tuple(default_directory(image, replica) for replica in replicas),
         )
-        leader = elect(partition, isr, image.cluster.is_active)
+        leader = elect(partition, isr, leaders_of(image.cluster, partition))
         records.append(partition._replace(leader=leader).record(topic_id, partition_id))
     return records
 

@@ -22,6 +22,10 @@ UNFENCE: Final = -1
 UNCHANGED: Final = 0
 """What a BrokerRegistrationChangeRecord says of `fenced`; and of the controlled shutdown, which only ever begins."""
 ENTERS_CONTROLLED_SHUTDOWN: Final = 1
+MIGRATING_DIRECTORY: Final = bytes(16)
+"""The broker has the replica, in a directory that nobody wrote down."""
+UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
+"""The broker chooses a directory by itself, and says which."""
 
 
 class Endpoint(NamedTuple):
@@ -85,6 +89,12 @@ class Broker(NamedTuple):
     def is_active(self) -> bool:
         """Whether it may lead and take new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def has_online(self, directory_id: bytes) -> bool:
+        """Whether a replica in this directory can serve. One that is in no directory yet can."""
+        if not self.directories or directory_id in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY):
+            return True
+        return directory_id in self.directories
 
     def record(self) -> RegisterBrokerRecord:
         cordoned = self.cordoned_directories
@@ -152,6 +162,10 @@ class ClusterImage(NamedTuple):
     def is_active(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
+
+    def has_online(self, broker_id: int, directory_id: bytes) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.has_online(directory_id)
 
     def snapshot_records(self) -> Iterator[object]:
         for _, broker in sorted(self.brokers.items()):

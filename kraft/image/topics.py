@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from kraft.image.cluster import MIGRATING_DIRECTORY, ClusterImage
 from kraft.image.persistent_map import PersistentMap, place_of_text, place_of_uuid
 from kraft.topic_names import may_collide, metric_name
 from protocol.records.metadata import (
@@ -51,6 +52,21 @@ class Partition(NamedTuple):
             eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
             last_known_elr=tuple(record.last_known_elr or ()),
         )
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """Where a broker keeps its replica, as far as that is written down."""
+        directories = dict(zip(self.replicas, self.directories, strict=False))
+        return directories.get(broker_id, MIGRATING_DIRECTORY)
+
+    def offline_replicas(self, cluster: ClusterImage) -> list[int]:
+        """Those of brokers that do not serve, and those in directories that failed."""
+        return [
+            replica
+            for replica in self.replicas
+            if replica not in cluster.brokers
+            or cluster.brokers[replica].fenced
+            or not cluster.has_online(replica, self.directory_of(replica))
+        ]
 
     def changed(self, record: PartitionChangeRecord) -> Partition:
         """Absent fields stay. Naming a leader, be it the same one, begins a new leader epoch."""

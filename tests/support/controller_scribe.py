@@ -26,6 +26,7 @@ from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs as replacing
+from protocol.messages import assign_replicas_to_dirs as assigning
 from protocol.messages import broker_registration
 from protocol.messages import create_partitions as growing
 from protocol.messages import create_topics as creating
@@ -44,6 +45,10 @@ TOPIC_IDS = 2000
 LEFT_OUT = ("end_points", "features")
 """What every registration says alike."""
 RESOURCES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
+
+
+def numbered(text: str) -> list[bytes]:
+    return [int(number).to_bytes(16, "big") for number in text.split(",") if number]
 
 
 class FewRules:
@@ -152,6 +157,21 @@ class ControllerScribe:
                 current_metadata_offset=-1 if "behind" in wishes else self.offset,
                 want_fence="fence" in wishes,
                 want_shut_down="shutdown" in wishes,
+                offline_log_dirs=numbered(command.options.get("offline", "")),
+            )
+        )
+
+    def do_assign(self, command: Command) -> Iterator[str]:
+        """assign BROKER TOPIC INDEX DIRECTORY"""
+        broker_id, index, directory = (int(command.arguments[at]) for at in (0, 2, 3))
+        broker = self.controller.image.cluster.brokers.get(broker_id)
+        topic_id = self.controller.image.topics.ids.get(command.arguments[1]) or bytes(16)
+        topic = assigning.TopicData(topic_id=topic_id, partitions=[assigning.PartitionData(partition_index=index)])
+        yield from self.ask(
+            assigning.AssignReplicasToDirsRequest(
+                broker_id=broker_id,
+                broker_epoch=command.int("epoch", -1 if broker is None else broker.epoch),
+                directories=[assigning.DirectoryData(id=directory.to_bytes(16, "big"), topics=[topic])],
             )
         )
 

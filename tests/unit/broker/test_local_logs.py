@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from broker.config.config import Config
-from broker.environment import Environment
-from broker.local_logs import NotFormatted, read_properties
 from protocol.messages.delete_topics import DeleteTopicsRequest
-from storage.meta_properties import MetaProperties, write_meta_properties
-from tests.support.node import PROPERTIES, Client, Node, batch, serve_and
-from tests.support.simulation.disk import SimulatedDisk
+from tests.support.node import Client, Node, batch, serve_and
 
 
 async def restarted(node: Node, *, is_clean: bool) -> Client:
@@ -94,27 +87,3 @@ def test_a_stop_in_the_middle_of_a_checkpoint_is_clean(seed: int) -> None:
         assert [(await client.fetch("t", partition=i)).high_watermark for i in range(3)] == [2, 1, 1]
 
     serve_and(story, seed=seed, replica_high_watermark_checkpoint_interval_ms=10)
-
-
-def properties(node_id: int, cluster_id: str = "one", directory: bytes = b"d") -> MetaProperties:
-    return MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=directory * 16)
-
-
-@pytest.mark.parametrize(
-    ("found", "text"),
-    [
-        ({}, "not formatted"),
-        ({"/data": properties(1)}, "/data2: not formatted"),
-        ({"/data": properties(1), "/data2": properties(2, directory=b"e")}, "node"),
-        ({"/data": properties(1), "/data2": properties(1, "two", b"e")}, "cluster"),
-        ({"/data": properties(7), "/data2": properties(7, directory=b"e")}, "of node 7, the configuration says 1"),
-    ],
-)
-def test_directories_that_cannot_be_served_say_why(found: dict[str, MetaProperties], text: str) -> None:
-    disk = SimulatedDisk("a seed")
-    for path, each in found.items():
-        disk.make_directories(path)
-        write_meta_properties(disk, path, each)
-    config = Config.load(PROPERTIES | {"log.dirs": "/data,/data2"})
-    with pytest.raises(NotFormatted, match=text):
-        read_properties(cast("Environment", SimpleNamespace(fs=disk)), config)

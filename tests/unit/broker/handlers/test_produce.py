@@ -263,15 +263,15 @@ def test_after_a_failed_sync_nobody_is_told_that_the_record_is_there(seed: int) 
 def test_a_write_that_fails_is_a_storage_error_and_so_is_every_one_after_it() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
-        await client.create("t")
-        assert (await client.produce("t", batch("a"))).error_code == 0
+        await client.create("t", 2)
+        assert (await client.produce("t", batch("a"), partition=1)).error_code == 0
         disk = node.host.disk
         disk.fail(Operation.WRITE, disk.counts[Operation.WRITE] + 1)
-        answer = await client.produce("t", batch("b"))
+        answer = await client.produce("t", batch("b"), partition=1)
         assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-        assert (await client.produce("t", batch("c"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await client.produce("t", batch("c"), partition=1)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
-    serve_and(story, may_halt=True)
+    serve_and(story, log_dirs="/data,/data2")
 
 
 def test_a_request_of_several_partitions_is_answered_for_each() -> None:

@@ -1,0 +1,84 @@
+"""Telling the controller in which log directory this broker put each replica."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from protocol.errors import ErrorCode
+
+RETRY_MS: Final = 1000
+Place = tuple[bytes, int]
+"""A topic's id, and the index of one of its partitions."""
+
+
+class Controller(Protocol):
+    """The way to the active controller."""
+
+    def submit(self, request: object, reply: Callable[..., None]) -> None:
+        """Send a request; the reply is called once, on the loop."""
+
+
+class DirectoryAssignments:
+    """What is noted in one turn of the loop goes in one request; what was not taken goes again."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        loop: asyncio.AbstractEventLoop,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._controller = controller
+        self._loop = loop
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._pending: dict[Place, bytes] = {}
+        self._is_under_way = True
+        """Also before `begin`: the controller would not know this broker."""
+
+    def begin(self) -> None:
+        """The broker is registered."""
+        self._is_under_way = False
+        self._send_soon(0)
+
+    def note(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
+        self._pending[topic_id, index] = directory_id
+        self._send_soon(0)
+
+    def _send_soon(self, delay_ms: int) -> None:
+        if not self._is_under_way and self._pending:
+            self._is_under_way = True
+            self._loop.call_later(delay_ms / 1000, self._send)
+
+    def _send(self) -> None:
+        # Imported when there is something to assign, which is never with one directory.
+        from protocol.messages.assign_replicas_to_dirs import (
+            AssignReplicasToDirsRequest,
+            AssignReplicasToDirsResponse,
+            DirectoryData,
+            PartitionData,
+            TopicData,
+        )
+
+        sent, self._pending = self._pending, {}
+        directories: dict[bytes, dict[bytes, TopicData]] = {}
+        for (topic_id, index), directory_id in sent.items():
+            topics = directories.setdefault(directory_id, {})
+            topic = topics.setdefault(topic_id, TopicData(topic_id=topic_id, partitions=[]))
+            topic.partitions.append(PartitionData(partition_index=index))
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[DirectoryData(id=id_, topics=list(topics.values())) for id_, topics in directories.items()],
+        )
+
+        def answered(response: AssignReplicasToDirsResponse) -> None:
+            self._is_under_way = False
+            is_taken = response.error_code == ErrorCode.NONE
+            if not is_taken:
+                self._pending = sent | self._pending
+            self._send_soon(0 if is_taken else RETRY_MS)
+
+        self._controller.submit(request, answered)
