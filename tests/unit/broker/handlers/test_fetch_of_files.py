@@ -34,7 +34,8 @@ async def served(directory: Path, story: Callable[[Broker, Client], Awaitable[No
     """A node of this machine, in this process."""
     port, controller_port = free_port(), free_port()
     addresses = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
-    own = {"log.dirs": str(directory), "listeners": addresses, "advertised.listeners": addresses.partition(",")[0]}
+    directories = f"{directory}/first,{directory}/second"  # without the first there is no node
+    own = {"log.dirs": directories, "listeners": addresses, "advertised.listeners": addresses.partition(",")[0]}
     config = Config.load(PROPERTIES | own | {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}"})
     loop = asyncio.get_running_loop()
     environment = LocalEnvironment(loop)
@@ -98,15 +99,15 @@ def test_large_and_small_reads_give_what_was_produced(
 
 def test_a_disk_that_does_not_give_the_records_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(broker: Broker, client: Client) -> None:
-        await client.create("t")
-        await client.produce("t", batch("x" * LARGE))
+        await client.create("t", 2)
+        await client.produce("t", batch("x" * LARGE), partition=1)
 
         def fail(file: LocalFile, size: int, position: int) -> None:
             raise OSError(5, "a bad sector")
 
         monkeypatch.setattr(LocalFile, "is_cached", lambda file, size, position: False)
         monkeypatch.setattr(LocalFile, "warm", fail)
-        data = await client.fetch("t")
+        data = await client.fetch("t", partition=1)
         assert data.error_code == 56 and not data.records
 
     run(tmp_path, story)
