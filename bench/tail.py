@@ -80,7 +80,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     ]
 
 
-class _Consumer:
+class Consumer:
     """Asks for what follows, again and again; knows how many batches a reply holds by its size alone."""
 
     def __init__(self, port: int, topic: str, batch_size: int, records: int) -> None:
@@ -140,7 +140,7 @@ class _Followed:
         self._producer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reply_size = produce_error_position(topic)
         records = parse_header(batch).records_count
-        self._consumers = [_Consumer(port, topic, len(batch), records) for _ in range(CONSUMERS)]
+        self._consumers = [Consumer(port, topic, len(batch), records) for _ in range(CONSUMERS)]
 
     def run(self, deliveries: int) -> Outcome:
         latencies: list[int] = []
