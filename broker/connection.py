@@ -86,9 +86,9 @@ class _Reply:
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one connection; `listener` gives it the routes, limits and the broker."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, client_host: str) -> None:
         self.listener = listener
-        self.client_host = ""
+        self.client_host = client_host
         self.client_port = 0
         self.software = ("unknown", "unknown")
         """Name and version of the client's library, as its ApiVersions request says."""
@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self.client_host, self.client_port = peer[:2] if peer else ("local", 0)
+        self.client_port = peer[1] if peer else 0
         self.listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

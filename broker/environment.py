@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from storage.files import FileSystem
 from storage.local_files import LocalFiles
 
 if TYPE_CHECKING:
+    from broker.acceptor import Acceptor, Door
     from broker.metrics.process import Process
 
 T = TypeVar("T")
@@ -46,6 +49,9 @@ class Environment(Protocol):
 
     def process(self) -> Process | None:
         """The process, for its metrics; None where there is none of our own."""
+
+    async def acceptor(self, door: Door, host: str | None, port: int) -> Acceptor:
+        """A server's sockets, bound and not yet open. Raises OSError."""
 
     def entropy(self, size: int) -> bytes:
         """Unguessable bytes; an id is `entropy(16)`."""
@@ -84,6 +90,25 @@ class LocalEnvironment:
         from broker.metrics.process import Process
 
         return Process(self.precise_ns)
+
+    async def acceptor(self, door: Door, host: str | None, port: int) -> Acceptor:
+        from broker.acceptor import SocketAcceptor
+
+        acceptor = SocketAcceptor(self._loop, door, self.descriptors_max())
+        await acceptor.bind(host, port)
+        return acceptor
+
+    def descriptors_max(self) -> int:
+        """How many descriptors the process may have."""
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    def raise_descriptors_max(self) -> int:
+        """Take as many descriptors as the machine allows without asking; how many that is."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(OSError, ValueError):  # some kernels call a number unlimited that they do not take
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            return hard
+        return soft
 
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)

@@ -10,13 +10,18 @@ from broker.apis import Role, routes
 from broker.connection import Connection
 
 if TYPE_CHECKING:
+    from broker.acceptor import Acceptor
+    from broker.admission import Admission
     from broker.node import Broker
 
 log = logging.getLogger("moldau.listener")
 
 
 class Listener:
-    """`receive_buffer` is shared by all listeners of the loop: parsing never spans two callbacks."""
+    """`receive_buffer` is shared by all listeners of the loop: parsing never spans two callbacks.
+
+    It is its acceptor's door: `may_enter`, `enters`, `left`, `failed`, `protocol`.
+    """
 
     def __init__(
         self,
@@ -26,6 +31,7 @@ class Listener:
         port: int,
         role: Role,
         receive_buffer: memoryview,
+        admission: Admission,
         *,
         request_size_max: int,
         idle_ms_max: int,
@@ -45,23 +51,93 @@ class Listener:
         """Connections ever made."""
         self.malformed_count = 0
         """Those that ended with a request that could not be parsed."""
+        self.idle_count = 0
+        """Those that were closed because they sent nothing."""
+        self.refused_count = 0
+        """Those that were closed at once: too many of one address."""
+        self.excess_count = 0
+        """Those that were closed because there were too many."""
+        self.accept_failures_count = 0
+        """Tries to accept without a descriptor."""
+        self._admission = admission
+        self._quotas = admission.quotas
+        self._blocked_ms = 0
+        self._blocked_since_ms: int | None = None
         self._received_bytes = self._sent_bytes = 0
         """Of connections that have ended."""
         self._idle_ms_max = idle_ms_max
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._rate_timer: asyncio.TimerHandle | None = None
 
     async def bind(self) -> None:
-        """Take the address; clients are refused until `accept`."""
-        self._server = await self.broker.loop.create_server(
-            lambda: Connection(self), self.host, self.port, backlog=512, start_serving=False, reuse_address=True
-        )
+        """Take the address; clients are refused until `accept`. Raises OSError."""
+        self._acceptor = await self.broker.environment.acceptor(self, self.host, self.port)
 
     async def accept(self) -> None:
         """Begin to serve."""
-        assert self._server is not None
-        await self._server.start_serving()
+        assert self._acceptor is not None
+        self._acceptor.open()
         self._sweep_later()
+
+    # The door
+
+    def may_enter(self) -> bool:
+        now_ms = self.broker.environment.monotonic_ms()
+        wait_ms = self._quotas.wait_ms(self.name, now_ms)
+        if wait_ms == 0:
+            return True
+        if self._blocked_since_ms is None:
+            self._blocked_since_ms = now_ms
+        if wait_ms is not None and self._rate_timer is None:
+            self._rate_timer = self.broker.loop.call_later(wait_ms / 1000, self._rate_allows)
+        return False
+
+    def enters(self, address: str) -> bool:
+        self._quotas.accepted(self.name)
+        if self._quotas.is_full(address):
+            self.refused_count += 1
+            log.debug("refusing a connection from %s, which has as many as it may", address)
+            return False
+        self._quotas.begun(self.name, address)
+        self._admission.end_excess()
+        return True
+
+    def left(self, address: str) -> None:
+        self._quotas.ended(self.name, address)
+        self._admission.room_made()
+
+    def failed(self) -> None:
+        self.accept_failures_count += 1
+
+    def protocol(self, address: str) -> Connection:
+        return Connection(self, address)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether somebody waits to be accepted because of a limit."""
+        return self._blocked_since_ms is not None
+
+    def blocked_s(self) -> float:
+        """How long nobody was accepted because of a limit."""
+        since_ms, now_ms = self._blocked_since_ms, self.broker.environment.monotonic_ms()
+        return (self._blocked_ms + (0 if since_ms is None else now_ms - since_ms)) / 1000
+
+    def go_on(self) -> None:
+        """A limit may allow more now."""
+        if self._blocked_since_ms is not None and self._acceptor is not None:
+            now_ms = self.broker.environment.monotonic_ms()
+            if self._quotas.wait_ms(self.name, now_ms) is None:
+                return
+            self._blocked_ms += now_ms - self._blocked_since_ms
+            self._blocked_since_ms = None
+            self._acceptor.release()
+
+    def _rate_allows(self) -> None:
+        self._rate_timer = None
+        self.go_on()
+
+    # Connections
 
     def opened(self, connection: Connection) -> None:
         self.created_count += 1
@@ -71,7 +147,8 @@ class Listener:
         self.malformed_count += connection.was_malformed
         self._received_bytes += connection.received_bytes
         self._sent_bytes += connection.sent_bytes
-        self.connections.pop(connection, None)
+        if self.connections.pop(connection, connection) is None:
+            self.left(connection.client_host)
 
     @property
     def received_bytes(self) -> int:
@@ -82,12 +159,25 @@ class Listener:
     def sent_bytes(self) -> int:
         return self._sent_bytes + sum(each.sent_bytes for each in self.connections)
 
+    def close_one_in_excess(self) -> bool:
+        """End a connection that is little used: one that was silent since the last sweep, else the oldest."""
+        silent = (each for each in self.connections if not each.was_active and not each.is_closed)
+        oldest = (each for each in self.connections if not each.is_closed)
+        connection = next(silent, None) or next(oldest, None)
+        if connection is None:
+            return False
+        self.excess_count += 1
+        connection.close("there are more connections than max.connections")
+        return True
+
     async def stop(self) -> None:
         """Stop listening and close what is open."""
-        if self._sweep is not None:
-            self._sweep.cancel()
-        if self._server is not None:
-            self._server.close()
+        for timer in (self._sweep, self._rate_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
         for connection in tuple(self.connections):
             connection.close("the broker is stopping", logging.DEBUG)
 
@@ -106,5 +196,6 @@ class Listener:
             elif connection.was_active:
                 connection.was_active = False
             else:
+                self.idle_count += 1
                 connection.close("idle for too long", logging.DEBUG)
         self._sweep_later()

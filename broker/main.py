@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 import socket
+from typing import Final
 
 from broker.advertised import doubts, named, told
 from broker.cli.terminal import Terminal
@@ -19,6 +20,8 @@ log = logging.getLogger("moldau")
 GC_THRESHOLDS = (50_000, 5, 1_000)
 """The first collection after so many allocations: replies make no cycles, so frequent looks find nothing. The second
 looks at what the last five kept: loading keeps everything, and fifty times as much would stop the loop for 0.3 s."""
+DESCRIPTORS_WANTED: Final = 10_000
+"""With fewer a node of some hundred partitions and clients runs out of them."""
 EXIT_REFUSED = 1
 """Exit status of a node that could not start."""
 
@@ -39,6 +42,9 @@ def serve(config: Config, errors: Terminal, *, format_if_missing: bool) -> int:
     loop = _new_loop()
     asyncio.set_event_loop(loop)
     environment = LocalEnvironment(loop)
+    descriptors_max = environment.raise_descriptors_max()
+    if descriptors_max < DESCRIPTORS_WANTED:
+        log.warning("the process may have %d file descriptors only; raise its limit (ulimit -n)", descriptors_max)
     try:
         if format_if_missing:
             _format_where_missing(config, environment)

@@ -7,11 +7,13 @@ import logging
 from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from broker.admission import Admission
 from broker.apis import Role
 from broker.background import Tasks
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.connection import RECEIVE_BUFFER_SIZE
+from broker.connection_quota import connection_limits
 from broker.directory_assignments import DirectoryAssignments
 from broker.environment import Environment
 from broker.flusher import Flusher
@@ -91,12 +93,20 @@ class Broker:
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)
         self.listeners: list[Listener] = []
+        limits = connection_limits(config)
+        self.admissions = {
+            Role.BROKER: Admission(
+                limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
+            ),
+            Role.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
+        }
         self.stage = Stage.STARTING
         self.metrics: Metrics | None = None
         self.logs = LocalLogs(config, environment, look_into(environment, config), self._directory_fails)
         self.log_jobs = LogJobs(self)
         self.cluster_id = self.logs.cluster_id
         self.settings = Settings(config)
+        self.settings.watchers.append(self._settings_changed)
         self.quorum = Quorum(environment, config, self.logs.properties[config.metadata_log_dir], self.settings)
         self.follower = MetadataFollower(self)
         self.registration: Registration
@@ -202,6 +212,7 @@ class Broker:
         receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         for each in self.config.listeners:
             role = Role.CONTROLLER if each.name in self.config.controller_listener_names else Role.BROKER
+            admission = self.admissions[role]
             listener = Listener(
                 self,
                 each.name,
@@ -209,10 +220,12 @@ class Broker:
                 each.port,
                 role,
                 receive_buffer,
+                admission,
                 request_size_max=self.config.integer("socket.request.max.bytes"),
                 idle_ms_max=self.config.integer("connections.max.idle.ms"),
             )
             await listener.bind()
+            admission.listeners.append(listener)
             self.listeners.append(listener)
             if self.metrics is not None:
                 self.metrics.watch(listener)
@@ -261,6 +274,11 @@ class Broker:
         await metrics.start(address)
         log.info("metrics and health on http://%s:%d", address.host or "*", address.port)
         return metrics
+
+    def _settings_changed(self, config: Config) -> None:
+        limits = connection_limits(config)
+        for admission in self.admissions.values():
+            admission.set_limits(limits)
 
     def _partition_count(self, internal: str) -> int:
         """Of an internal topic that may not have been made yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.config.altering import effective
@@ -24,6 +24,8 @@ class Settings:
         self.started_with = config
         self.config = config
         self.layers = BrokerLayers.of(config)
+        self.watchers: list[Callable[[Config], None]] = []
+        """Called after a change."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         """By a topic's overrides: most topics share theirs, and a log keeps a reference only."""
 
@@ -36,6 +38,8 @@ class Settings:
         self.layers = BrokerLayers.of(self.started_with, default, own)
         self.config = effective(self.layers)
         self._log_configs.clear()
+        for changed in self.watchers:
+            changed(self.config)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """What the logs of a topic with these overrides need to know."""

@@ -27,6 +27,7 @@ from broker.connection import RECEIVE_BUFFER_SIZE, Connection
 from broker.environment import LocalEnvironment
 from broker.listener import Listener
 from broker.replicas import Replicas
+from broker.request_memory import RequestMemory
 from protocol.primitives import BytesLike
 from replication.partition import Partition
 from storage.local_files import LocalFiles
@@ -84,6 +85,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
         broker=broker,
         routes=routes(Role.BROKER),
         receive_buffer=memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+        request_memory=RequestMemory(None, loop),
         request_size_max=100 << 20,
         opened=lambda _: None,
     )
@@ -91,7 +93,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
 
 
 def connected(listener: Listener, transport: Replies) -> Connection:
-    connection = Connection(listener)
+    connection = Connection(listener, "127.0.0.1")
     connection.connection_made(transport)
     return connection
 

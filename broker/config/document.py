@@ -47,9 +47,10 @@ allowed.
 | [refused](#refused) | {refused} | any value but the default (or nothing) stops the start |
 
 *Changes* says when a setting may change: `cluster` at run time for all brokers or one, `broker` at run time for one
-broker, `start` only in the file; `start (Kafka: broker)` where Apache Kafka would change it at run time. Names of a
-single listener (`listener.name.<listener>.<setting>`) are accepted without effect. Settings that exist for Apache
-Kafka's own tests are marked *internal*; DescribeConfigs leaves them out.
+broker, `start` only in the file; `start (Kafka: broker)` where Apache Kafka would change it at run time. Of the
+names of a single listener (`listener.name.<listener>.<setting>`) those of `max.connections` and
+`max.connection.creation.rate` work, the others are accepted without effect. Settings that exist for Apache Kafka's own
+tests are marked *internal*; DescribeConfigs leaves them out. [Limits](limits.md) says what happens at each limit.
 """
 _ONLY_CHECKED = ("catalogue.py", "retired.py", "rules.py", "sources.py")
 _CHANGES = {"cluster-wide": "cluster", "per-broker": "broker", "read-only": "start"}

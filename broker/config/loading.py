@@ -17,6 +17,9 @@ from broker.config.values import InvalidValue, allowed_text, default_value, pars
 # Settings that other code hands to plug-ins by prefix; none of them is loaded here.
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
 
+# What works behind a listener's prefix.
+OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate")
+
 
 def load(properties: Mapping[str, str]) -> Config:
     """The checked configuration of a node, or ConfigError with every problem."""
@@ -96,7 +99,7 @@ class _Reading:
             self.problems.append(f"{name}={shown} is refused: {reason} {advice}.")
         elif setting.stance is Stance.ACCEPTED:
             self.without_effect.setdefault(reason, []).append(f"{name}={shown}")
-        elif base_name(name) != name:
+        elif base_name(name) not in (name, *OF_ONE_LISTENER):
             self.without_effect.setdefault(REASONS["listener"], []).append(f"{name}={shown}")
 
     def _take_unknown(self, name: str) -> None:

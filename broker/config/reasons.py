@@ -12,7 +12,6 @@ REASONS: Final = {
     "cordon": "Directories cannot be cordoned in this version; take the directory out of log.dirs.",
     "kernel": "The kernel sizes socket buffers by what a connection needs.",
     "kip848": "The consumer group protocol of KIP-848 is not served in this version; groups are classic.",
-    "limits": "This limit is not enforced in this version.",
     "linger": "The coordinator writes the records of one turn of the event loop together.",
     "listener": "Settings of a single listener have no effect in this version.",
     "metrics": "Metrics are kept in windows of their own.",

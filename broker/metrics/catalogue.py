@@ -75,6 +75,24 @@ kafka_server_socket_server_metrics_outgoing_byte_total  counter  listener
 moldau_malformed_requests_total  counter  listener
     -
     Connections that were closed because a request could not be parsed.
+kafka_network_socketserver_expiredconnectionskilledcount  counter  listener
+    kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount
+    Connections that were closed because they sent nothing for long.
+moldau_connections_refused_total  counter  listener
+    -
+    Connections that were closed at once because their address had too many.
+moldau_connections_excess_closed_total  counter  listener
+    -
+    Connections that were closed because there were more than max.connections.
+moldau_accept_blocked  gauge  listener
+    -
+    1 while somebody waits to be accepted because of a number or a rate of connections.
+moldau_accept_blocked_seconds_total  counter  listener
+    kafka.network:type=Acceptor,name=AcceptorBlockedPercent
+    How long somebody waited so; rate() gives Kafka's percentage.
+moldau_accept_failures_total  counter  listener
+    -
+    Times when nobody could be accepted for want of a file descriptor or of memory; each takes a second.
 kafka_network_socketserver_memorypoolused  gauge  -
     kafka.network:type=SocketServer,name=MemoryPoolUsed
     Bytes that requests hold which have not arrived whole.

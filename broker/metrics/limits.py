@@ -20,3 +20,11 @@ def collect_limits(page: Page, broker: Broker) -> None:
     page.add("moldau_request_memory_waiting_connections", memory.waiting_count)
     page.add("moldau_request_memory_waits_total", memory.waits_count)
     page.add("moldau_request_memory_stalled_total", memory.stalled_count)
+    for listener in broker.listeners:
+        labels = (("listener", listener.name),)
+        page.add(f"{SERVER}expiredconnectionskilledcount", listener.idle_count, labels)
+        page.add("moldau_connections_refused_total", listener.refused_count, labels)
+        page.add("moldau_connections_excess_closed_total", listener.excess_count, labels)
+        page.add("moldau_accept_blocked", int(listener.is_blocked), labels)
+        page.add("moldau_accept_blocked_seconds_total", listener.blocked_s(), labels)
+        page.add("moldau_accept_failures_total", listener.accept_failures_count, labels)

@@ -119,13 +119,13 @@ connections.max.idle.ms  long  600000  any  honoured  read-only
     Connections without a request for this long are closed.
 connection.failed.authentication.delay.ms  int  100  0..  accepted:sasl  read-only
     Pause before a connection that failed to authenticate is closed.
-max.connections  int  2147483647  0..  accepted:limits  cluster-wide
+max.connections  int  2147483647  0..  honoured  cluster-wide
     Most connections at a time.
-max.connections.per.ip  int  2147483647  0..  accepted:limits  cluster-wide
+max.connections.per.ip  int  2147483647  0..  honoured  cluster-wide
     Most connections of one address at a time.
-max.connections.per.ip.overrides  string  ""  any  accepted:limits  cluster-wide
+max.connections.per.ip.overrides  string  ""  any  honoured  cluster-wide
     Other limits for single addresses: host:count.
-max.connection.creation.rate  int  2147483647  0..  accepted:limits  cluster-wide
+max.connection.creation.rate  int  2147483647  0..  honoured  cluster-wide
     Most new connections a second.
 max.request.partition.size.limit  int  2000  1..  honoured  read-only
     Most partitions in one DescribeTopicPartitions reply.

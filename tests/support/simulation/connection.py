@@ -88,13 +88,19 @@ class Connection(asyncio.Transport):
         protocol = self._protocol = factory()
         begun.set_result(protocol)
         self._attach(protocol)
+        if self._lost:  # the server hung up at once
+            self.network.loop.post(self.life, self.context, self._tell_lost, None)
 
     def accept(self, listener: Listener) -> None:
         if not listener.is_serving():
             self.abort()
         elif not self._lost:
-            protocol = self._protocol = listener.factory()
-            self._attach(protocol)
+            listener.admit(self)
+
+    def begin_serving(self, protocol: asyncio.BaseProtocol) -> None:
+        """This end, of a server, has its protocol."""
+        self._protocol = protocol
+        self._attach(protocol)
 
     def _attach(self, protocol: asyncio.BaseProtocol) -> None:
         self._call(protocol.connection_made, self)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
 
+from broker.acceptor import Door
 from tests.support.simulation.connection import Connection
 from tests.support.simulation.life import NANOSECONDS, Life
 from tests.support.simulation.loop import SimulatedLoop
@@ -79,7 +81,11 @@ class Listener(asyncio.AbstractServer):
         factory: Callable[[], asyncio.BaseProtocol],
         *,
         serving: bool,
+        door: Door | None = None,
     ) -> None:
+        self.door = door
+        self._waiting: deque[Connection] = deque()
+        """Those that the door has not let in."""
         self.node = node
         self.life = life
         self.context = context
@@ -96,6 +102,35 @@ class Listener(asyncio.AbstractServer):
 
     def is_serving(self) -> bool:
         return self._serving and self.life.alive
+
+    def admit(self, connection: Connection) -> None:
+        """A connection has arrived: it begins, or waits at the door."""
+        if self.door is None:
+            connection.begin_serving(self.factory())
+        else:
+            self._waiting.append(connection)
+            self._let_in(self.door)
+
+    # `broker.acceptor.Acceptor`
+
+    def open(self) -> None:
+        self._serving = bool(self.sockets)
+
+    def release(self) -> None:
+        assert self.door is not None
+        asyncio.get_running_loop().call_soon(self._let_in, self.door)
+
+    def _let_in(self, door: Door) -> None:
+        while self._waiting and door.may_enter():
+            connection = self._waiting.popleft()
+            address = connection.get_extra_info("peername")[0]
+            if door.enters(address):
+                if connection.gone:
+                    door.left(address)
+                else:
+                    connection.begin_serving(door.protocol(address))
+            else:
+                connection.abort()
 
     async def start_serving(self) -> None:
         self._serving = bool(self.sockets)
@@ -217,6 +252,7 @@ class Network:
         port: int,
         *,
         serving: bool,
+        door: Door | None = None,
     ) -> Listener:
         names = [host] if host is None or isinstance(host, str) else list(host)
         for name in names:
@@ -226,7 +262,9 @@ class Network:
         if port in node.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         assert node.life is not None
-        listener = node.listeners[port] = Listener(node, node.life, copy_context(), port, factory, serving=serving)
+        listener = node.listeners[port] = Listener(
+            node, node.life, copy_context(), port, factory, serving=serving, door=door
+        )
         return listener
 
     async def connect(

@@ -105,7 +105,7 @@ class Wire:
             closed=lambda connection: None,
         )
         self.transport = Transport()
-        self.connection = Connection(cast("Listener", listener))
+        self.connection = Connection(cast("Listener", listener), "192.0.2.1")
         self.connection.connection_made(cast("asyncio.Transport", self.transport))
 
     def send(self, data: bytes) -> None:

@@ -119,7 +119,9 @@ class Served:
         listening = socket.socket()
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL)
         listening.bind(("127.0.0.1", 0))
-        server = await self.loop.create_server(lambda: Connection(cast("Listener", self.listener)), sock=listening)
+        server = await self.loop.create_server(
+            lambda: Connection(cast("Listener", self.listener), "127.0.0.1"), sock=listening
+        )
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
         client.setblocking(False)

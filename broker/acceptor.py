@@ -1,0 +1,176 @@
+"""Accepting connections: a server's sockets, open or held back, and what happens where descriptors run out.
+
+asyncio's own server cannot be held back and, where the process has no descriptor left, tries again at once or hangs up
+without a word. Here it waits a moment, and some descriptors are left to the files of the logs: a log that cannot open
+its next segment hurts more than a client that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from functools import partial
+from typing import Final, Protocol
+
+log = logging.getLogger("moldau.listener")
+
+BACKLOG: Final = 512
+ACCEPTS_MAX: Final = 64
+"""So many connections are accepted before others get their turn."""
+RETRY_S: Final = 1.0
+"""How long nobody is accepted where there are no descriptors, or no memory."""
+FILES_SHARE: Final = 8
+"""One descriptor in so many is kept for files."""
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Door(Protocol):
+    """Who an acceptor works for."""
+
+    def may_enter(self) -> bool:
+        """Whether one more connection may be accepted now; else `release` will be called."""
+
+    def enters(self, address: str) -> bool:
+        """One was accepted; whether it may stay."""
+
+    def left(self, address: str) -> None:
+        """It may stay, and was gone before its protocol knew of it."""
+
+    def failed(self) -> None:
+        """None was accepted, for want of a descriptor or of memory."""
+
+    def protocol(self, address: str) -> asyncio.BaseProtocol:
+        """For one that stays."""
+
+
+class Acceptor(Protocol):
+    """Bound; nobody is accepted before `open`."""
+
+    def open(self) -> None:
+        """Begin."""
+
+    def release(self) -> None:
+        """Go on: the door may have room again."""
+
+    def close(self) -> None:
+        """Give the address back."""
+
+
+class SocketAcceptor:
+    """The kernel's sockets. `descriptors_max` is the process's limit."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, door: Door, descriptors_max: int) -> None:
+        self._loop = loop
+        self._door = door
+        self._last_descriptor = descriptors_max - descriptors_max // FILES_SHARE
+        self._sockets: list[socket.socket] = []
+        self._is_reading = False
+        self._is_exhausted = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def bind(self, host: str | None, port: int) -> None:
+        """Take the address, of every family that it has. Raises OSError."""
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, number, _, address in dict.fromkeys(found):
+            try:
+                bound = socket.socket(family, kind, number)
+            except OSError:
+                continue  # the kernel lacks this family
+            self._sockets.append(bound)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.setblocking(False)
+            try:
+                bound.bind(address)
+            except OSError as error:
+                self.close()
+                raise OSError(error.errno, f"cannot listen on {host or '*'}:{port}: {error.strerror}") from None
+        if not self._sockets:
+            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host or '*'}:{port}: no such address here")
+
+    def open(self) -> None:
+        for each in self._sockets:
+            each.listen(BACKLOG)
+        self.release()
+
+    def release(self) -> None:
+        if not self._is_reading and self._retry is None:
+            self._is_reading = True
+            for each in self._sockets:
+                self._loop.add_reader(each.fileno(), self._accept, each)
+
+    def close(self) -> None:
+        self._hold_back()
+        if self._retry is not None:
+            self._retry.cancel()
+        for each in self._sockets:
+            each.close()
+        self._sockets.clear()
+
+    def _hold_back(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            for each in self._sockets:
+                self._loop.remove_reader(each.fileno())
+
+    def _accept(self, server: socket.socket) -> None:
+        for _ in range(ACCEPTS_MAX):
+            if not self._door.may_enter():
+                self._hold_back()
+                return
+            try:
+                self._leave_some_for_files()
+                accepted, address = server.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                self._exhausted(error)
+                return
+            self._recovered()
+            self._enter(accepted, address[0])
+
+    def _leave_some_for_files(self) -> None:
+        """A new descriptor is the lowest that is free: it tells how many are in use."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.fileno() >= self._last_descriptor:
+                raise OSError(errno.EMFILE, "the rest of the descriptors is for files")
+
+    def _enter(self, accepted: socket.socket, host: str) -> None:
+        if not self._door.enters(host):
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._begin(accepted, host))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _begin(self, accepted: socket.socket, host: str) -> None:
+        try:
+            await self._loop.connect_accepted_socket(partial(self._door.protocol, host), accepted)
+        except OSError as error:
+            log.debug("a connection from %s ended before it began: %s", host, error)
+            accepted.close()
+            self._door.left(host)
+
+    def _exhausted(self, error: OSError) -> None:
+        self._door.failed()
+        if not self._is_exhausted:
+            self._is_exhausted = True
+            log.error("no new connections for now: %s", error)
+        self._hold_back()
+        self._retry = self._loop.call_later(RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.release()
+
+    def _recovered(self) -> None:
+        if self._is_exhausted:
+            self._is_exhausted = False
+            log.info("connections are accepted again")

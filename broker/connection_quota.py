@@ -1,0 +1,159 @@
+"""How many connections there may be: in all, through one listener, from one address, and new ones a second.
+
+Brokers and controllers count for themselves. Before a connection is accepted:
+
+    asked                                         where not
+    listener below its own max.connections        it waits, until one of the listener ends
+    all below max.connections, or this is the     it waits, until one ends
+      listener between brokers of several
+    creation rates of all and of the listener     it waits, a second at the most
+
+Who waits stays in the kernel's queue. One that is accepted and is too many for its address is closed at once. Where all
+are more than `max.connections`, because it was lowered or because brokers came, the least used one ends.
+
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from broker.config.config import Config
+
+log = logging.getLogger("moldau.listener")
+
+BURST_S: Final = 10
+"""So many seconds' worth of new connections may come at once after a quiet time."""
+WAIT_MS_MAX: Final = 1000
+"""Longest wait for one connection because of a rate."""
+UNLIMITED: Final = 2**31 - 1
+
+
+class CreationRate:
+    """New connections a second, on average.
+
+    DIVERGES: Apache Kafka counts in eleven windows of a second: after a burst of ten seconds' worth it lets one
+    connection in a second until the burst is forgotten. Here a spent burst comes back evenly; the average is the same.
+    """
+
+    def __init__(self, per_second: int) -> None:
+        self.per_second = per_second
+        self._burst = max(per_second * BURST_S, 1)
+        self._left = float(self._burst)
+        self._at_ms: int | None = None
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Until the next connection may come."""
+        if self.per_second >= UNLIMITED:
+            return 0
+        if self._at_ms is not None:
+            elapsed_ms = now_ms - self._at_ms
+            self._left = min(self._burst, self._left + max(elapsed_ms, 0) * max(self.per_second, 1) / 1000)
+        self._at_ms = now_ms
+        return 0 if self._left >= 1 else min(int((1 - self._left) * 1000 / max(self.per_second, 1)) + 1, WAIT_MS_MAX)
+
+    def spend(self) -> None:
+        """One has come."""
+        self._left -= 1
+
+
+class ConnectionLimits(NamedTuple):
+    """The settings. Limits of listeners are those that have one of their own."""
+
+    count_max: int = UNLIMITED
+    creation_rate: int = UNLIMITED
+    per_address_max: int = UNLIMITED
+    of_address: tuple[tuple[str, int], ...] = ()
+    count_max_of_listener: tuple[tuple[str, int], ...] = ()
+    creation_rate_of_listener: tuple[tuple[str, int], ...] = ()
+
+
+def connection_limits(config: Config) -> ConnectionLimits:
+    """What the configuration in force says.
+
+    DIVERGES: Apache Kafka resolves host names in `max.connections.per.ip.overrides`; here they are addresses.
+    """
+    overrides = []
+    for entry in filter(None, config.text("max.connections.per.ip.overrides").split(",")):
+        host, _, count = entry.strip().rpartition(":")
+        overrides.append((host.strip().strip("[]"), int(count)))
+    return ConnectionLimits(
+        config.integer("max.connections"),
+        config.integer("max.connection.creation.rate"),
+        config.integer("max.connections.per.ip"),
+        tuple(overrides),
+        _of_listeners(config, "max.connections"),
+        _of_listeners(config, "max.connection.creation.rate"),
+    )
+
+
+def _of_listeners(config: Config, name: str) -> tuple[tuple[str, int], ...]:
+    spelled = ((each.name, f"listener.name.{each.name.lower()}.{name}") for each in config.listeners)
+    return tuple((listener, config.integer(own)) for listener, own in spelled if config.settings.is_set(own))
+
+
+class ConnectionQuotas:
+    """`protected` is the listener between brokers: clients must not keep brokers out."""
+
+    def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...], protected: str | None) -> None:
+        self.count = 0
+        self.count_of_listener: dict[str, int] = dict.fromkeys(listeners, 0)
+        self.count_of_address: dict[str, int] = {}
+        """Only addresses that have connections."""
+        self._protected = protected if len(listeners) > 1 else None
+        self._rate = CreationRate(UNLIMITED)
+        self._rate_of_listener: dict[str, CreationRate] = {}
+        self.set_limits(limits)
+
+    def set_limits(self, limits: ConnectionLimits) -> None:
+        """Takes effect with the next connection; rates that did not change go on."""
+        self._limits = limits
+        self._of_address = dict(limits.of_address)
+        self._count_max_of_listener = dict(limits.count_max_of_listener)
+        if self._rate.per_second != limits.creation_rate:
+            self._rate = CreationRate(limits.creation_rate)
+        known = self._rate_of_listener
+        self._rate_of_listener = {
+            name: known[name] if name in known and known[name].per_second == rate else CreationRate(rate)
+            for name, rate in limits.creation_rate_of_listener
+        }
+
+    def wait_ms(self, listener: str, now_ms: int) -> int | None:
+        """Until the next connection may be accepted: 0 for now, None for when another one ends."""
+        if self.count_of_listener[listener] >= self._count_max_of_listener.get(listener, UNLIMITED):
+            return None
+        if self.count >= self._limits.count_max and listener != self._protected:
+            return None
+        rate = self._rate_of_listener.get(listener)
+        return max(self._rate.wait_ms(now_ms), rate.wait_ms(now_ms) if rate is not None else 0)
+
+    def accepted(self, listener: str) -> None:
+        """One has been accepted, whatever becomes of it."""
+        self._rate.spend()
+        if listener in self._rate_of_listener:
+            self._rate_of_listener[listener].spend()
+
+    def is_full(self, address: str) -> bool:
+        """Whether one more from this address is too many."""
+        return self.count_of_address.get(address, 0) >= self._of_address.get(address, self._limits.per_address_max)
+
+    def begun(self, listener: str, address: str) -> None:
+        self.count += 1
+        self.count_of_listener[listener] += 1
+        self.count_of_address[address] = self.count_of_address.get(address, 0) + 1
+
+    def ended(self, listener: str, address: str) -> None:
+        self.count -= 1
+        self.count_of_listener[listener] -= 1
+        left = self.count_of_address.pop(address) - 1
+        if left:
+            self.count_of_address[address] = left
+
+    def excess(self) -> int:
+        """Connections that must end."""
+        return max(self.count - self._limits.count_max, 0)
+
+    def may_lose(self, listener: str) -> bool:
+        """Whether connections of this listener end where there are too many."""
+        return listener != self._protected
