@@ -235,6 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         while size - position >= 4 and not self._is_stopped:
             (frame_size,) = _SIZE(buffer, position)
             if not 0 < frame_size <= self.listener.request_size_max:
+                self.was_malformed = True
                 self.close(f"a request of {frame_size} bytes is outside 1..{self.listener.request_size_max}")
                 return
             end = position + 4 + frame_size

@@ -74,10 +74,10 @@ kafka_server_socket_server_metrics_outgoing_byte_total  counter  listener
     Bytes of replies.
 moldau_malformed_requests_total  counter  listener
     -
-    Connections that were closed because a request could not be parsed.
-kafka_network_socketserver_expiredconnectionskilledcount  counter  listener
+    Connections that were closed because a request could not be parsed, or was larger than it may be.
+kafka_network_socketserver_expiredconnectionskilledcount  gauge  listener
     kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount
-    Connections that were closed because they sent nothing for long.
+    Connections closed since the start because they sent nothing for long; it only grows, and is a gauge in Kafka.
 moldau_connections_refused_total  counter  listener
     -
     Connections that were closed at once because their address had too many.
@@ -88,8 +88,8 @@ moldau_accept_blocked  gauge  listener
     -
     1 while somebody waits to be accepted because of a number or a rate of connections.
 moldau_accept_blocked_seconds_total  counter  listener
-    kafka.network:type=Acceptor,name=AcceptorBlockedPercent
-    How long somebody waited so; rate() gives Kafka's percentage.
+    -
+    How long somebody waited so; its rate() is what Kafka calls AcceptorBlockedPercent.
 moldau_accept_failures_total  counter  listener
     -
     Times when nobody could be accepted for want of a file descriptor or of memory; each takes a second.
