@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from typing import Final
 
 from broker.advertised import doubts, named, told
@@ -22,6 +23,9 @@ GC_THRESHOLDS = (50_000, 5, 1_000)
 looks at what the last five kept: loading keeps everything, and fifty times as much would stop the loop for 0.3 s."""
 DESCRIPTORS_WANTED: Final = 10_000
 """With fewer a node of some hundred partitions and clients runs out of them."""
+SWITCH_INTERVAL_S = 0.001
+"""After how long a thread that computes (loading, decompression) gives way to the loop. A request gives way itself at
+every system call: at Python's 5 ms, four of them are 20 ms."""
 EXIT_REFUSED = 1
 """Exit status of a node that could not start."""
 
@@ -109,6 +113,7 @@ async def _run(config: Config, environment: LocalEnvironment, loop: asyncio.Abst
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     log.info("stopping on %s", await stopping)
     await broker.stop()
     log.info("stopped")
