@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from broker import listener
 from protocol.messages.metadata import MetadataRequest
 from tests.support.node import Client, Closed, Node, batch, fetch_request, serve_and
 
@@ -33,6 +34,17 @@ def test_who_sends_nothing_for_long_is_disconnected_and_who_sends_is_not() -> No
     serve_and(story, connections_max_idle_ms=IDLE_MS)
 
 
+def test_a_sweep_over_many_lets_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "SWEPT_AT_ONCE", 3)
+
+    async def story(node: Node) -> None:
+        silent = [await node.connect() for _ in range(10)]
+        await asyncio.sleep(2.5 * IDLE_MS / 1000)
+        assert [await is_open(each) for each in silent] == [False] * 10
+
+    serve_and(story, connections_max_idle_ms=IDLE_MS)
+
+
 def test_a_negative_limit_disconnects_nobody() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
@@ -53,12 +65,12 @@ def test_a_peer_that_takes_nothing_is_gone_after_two_sweeps() -> None:
         for _ in range(50):
             reader.send(fetch_request([("t", 0, 0)], partition_max_bytes=1 << 22), 12)
         await asyncio.sleep(1)
-        (listener,) = (each for each in node.broker.listeners if each.name == "PLAINTEXT")
-        assert len(listener.connections) == 2
+        (serving,) = (each for each in node.broker.listeners if each.name == "PLAINTEXT")
+        assert len(serving.connections) == 2
         for _ in range(16):
             await asyncio.sleep(IDLE_MS / 4 / 1000)
             assert await is_open(client)
-        assert len(listener.connections) == 1
+        assert len(serving.connections) == 1
 
     serve_and(story, connections_max_idle_ms=IDLE_MS)
 
@@ -75,7 +87,7 @@ def test_a_stop_gives_up_what_is_parked_and_closes_everybody() -> None:
             await client.reply()
         while node.host.is_up:
             await asyncio.sleep(0.1)
-        assert not any(listener.connections for listener in broker.listeners)
+        assert not any(each.connections for each in broker.listeners)
         assert not broker.replicas.by_name["t"][0]._waiters
         node.boot()
         assert await is_open(await node.connect())
