@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.document import RESULTS, kept_results, merge_files, standing, write_json, write_page
 from bench.figures import Figure, shown, spread
-from bench.groups import GROUPS, Form, Group
+from bench.groups import GROUPS, Group
 from bench.rows import ELSEWHERE, ROWS
 from bench.subjects import Bench, find_peer, machine
 from tests.conformance.brokers import Ports
@@ -41,7 +41,7 @@ def main() -> int:
     for figure in figures:
         print(f"{figure.name}: {shown(figure.ours)} {figure.unit}, ratio {spread(figure)}. {figure.note}")
     print(f"{standing(figures)}; {time.perf_counter() - began:.0f} s")
-    if not arguments.dry:
+    if figures and not arguments.dry:
         keep(figures, arguments, is_whole=is_whole)
     return 0 if is_whole else 1
 
@@ -49,7 +49,6 @@ def main() -> int:
 def measured(groups: Sequence[Group], arguments: argparse.Namespace) -> tuple[list[Figure], bool]:
     """The figures of all groups that could be measured, and whether these are all; what there is survives Ctrl-C."""
     quick: bool = arguments.quick
-    form = Form(quick, arguments.rounds or (2 if quick else 3), 10.0 if quick else 30.0)
     peer = None if arguments.alone else find_peer()
     figures: list[Figure] = []
     is_whole = True
@@ -64,6 +63,7 @@ def measured(groups: Sequence[Group], arguments: argparse.Namespace) -> tuple[li
             began = time.perf_counter()
             print(f"{group.name}: {group.about}", flush=True)
             try:
+                form = group.form(is_quick=quick, rounds=arguments.rounds)
                 figures += [figure._replace(made=made) for figure in group.measure(bench, form)]
             except KeyboardInterrupt:
                 print("interrupted", flush=True)
@@ -103,7 +103,7 @@ def recomputed(files: Sequence[Path]) -> int:
 def print_list() -> None:
     """Every row with bar and target, under the group that measures it."""
     for group in GROUPS:
-        print(f"{group.name}: {group.about}{'' if group.is_there else ' (not there)'}")
+        print(f"{group.name}: {group.about}{'; only with --long' if group.is_long else ''}")
         for row in ROWS:
             if row.group == group.name:
                 print(f"    {row.name}: bar {row.limit(row.bar) or '-'}, target {row.limit(row.target) or '-'}")
@@ -115,6 +115,8 @@ def print_list() -> None:
 def is_wanted(group: Group, arguments: argparse.Namespace) -> bool:
     if arguments.only:
         return group.name in arguments.only
+    if group.is_long and not arguments.long:
+        return False
     return group.is_in_quick or not arguments.quick
 
 
@@ -128,11 +130,12 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--list", action="store_true", help="every row with its bar and target, and the groups")
     parser.add_argument("--quick", action="store_true", help="the short form: fewer groups, rounds and requests")
+    parser.add_argument("--long", action="store_true", help="the groups too that take dozens of minutes")
     parser.add_argument("--only", nargs="+", choices=names, metavar="GROUP", help=f"of {', '.join(names)}")
     parser.add_argument("--merge", action="store_true", help="put what is measured into the kept results and the page")
     parser.add_argument("--page", nargs="*", type=Path, metavar="JSON", help="measure nothing: merge these, recompute")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
-    parser.add_argument("--rounds", type=int, help="of each load, with each broker (3)")
+    parser.add_argument("--rounds", type=int, help="of each measurement, with each broker")
     parser.add_argument("--directory", type=Path, help="where the brokers keep their data while it runs")
     parser.add_argument("--ports", type=int, default=22_000, metavar="FIRST", help="ports from here on are used")
     parser.add_argument("--dry", action="store_true", help="print, write nothing")

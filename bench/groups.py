@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from bench.subjects import Bench
 
 
+ROUNDS_QUICK: Final = 2
+WARM_UP_S: Final = 30.0
+"""Less than that, and the compiler of a JVM has not done its work."""
+WARM_UP_QUICK_S: Final = 10.0
+
+
 class Form(NamedTuple):
     """How much of everything is done."""
 
@@ -28,10 +34,18 @@ class Group(NamedTuple):
     module: str
     about: str
     is_in_quick: bool = True
+    is_long: bool = False
+    """Minutes by the dozen: only where it is asked for, by name or by `--long`."""
+    rounds: int = 3
 
     @property
     def is_there(self) -> bool:
         return find_spec(self.module) is not None
+
+    def form(self, *, is_quick: bool, rounds: int | None) -> Form:
+        """`rounds` where somebody has asked for a number of them."""
+        wanted = rounds or (min(ROUNDS_QUICK, self.rounds) if is_quick else self.rounds)
+        return Form(is_quick, wanted, WARM_UP_QUICK_S if is_quick else WARM_UP_S)
 
     def measure(self, bench: Bench, form: Form) -> list[Figure]:
         measure: object = import_module(self.module).measure
@@ -39,12 +53,12 @@ class Group(NamedTuple):
 
 
 GROUPS: Final = (
-    Group("start", "bench.start", "from exec to the first acknowledged produce"),
-    Group("memory", "bench.memory", "an idle broker"),
-    Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", is_in_quick=False),
-    Group("recovery", "bench.recovery", "ten active segments after kill -9", is_in_quick=False),
-    Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False),
-    Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False),
+    Group("start", "bench.start", "from exec to the first acknowledged produce", rounds=5),
+    Group("memory", "bench.memory", "an idle broker", rounds=2),
+    Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", is_in_quick=False, rounds=2),
+    Group("recovery", "bench.recovery", "ten active segments after kill -9", is_in_quick=False, is_long=True, rounds=1),
+    Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False, rounds=2),
+    Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False, rounds=2),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),

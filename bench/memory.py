@@ -17,7 +17,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     """Ten seconds after the start, one topic written once."""
     resident: dict[str, list[float]] = {}
     anonymous: dict[str, list[float]] = {}
-    for _ in range(1 if form.is_quick else form.rounds):
+    for _ in range(form.rounds):
         for name in bench.names:
             server = bench.new(name)
             server.format()

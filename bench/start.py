@@ -17,7 +17,7 @@ PACKAGES = ("broker", "protocol", "storage", "replication", "kraft", "coordinato
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
     """A directory with one topic, and a directory never used; the brokers take turns."""
-    rounds = 2 if form.is_quick else 5
+    rounds = form.rounds
     known: dict[str, list[float]] = {}
     known_cpu: dict[str, list[float]] = {}
     fresh: dict[str, list[float]] = {}

@@ -91,7 +91,7 @@ HOT_PATH: Final = Workload(
     _idempotent(4, 5),
     produce_error_position,
     in_flight=5,
-    requests=1_000_000,
+    requests=600_000,
     requests_quick=100_000,
 )
 
