@@ -118,6 +118,8 @@ class Connection(asyncio.BufferedProtocol):
         """The transport once the connection is closed, until what was written has left."""
         self._is_writable = True
         self._is_stopped = False
+        self._is_held = False
+        """Its requests wait until one of them has been examined beside the loop."""
         self._is_flush_scheduled = False
 
     # The transport's calls
@@ -203,6 +205,15 @@ class Connection(asyncio.BufferedProtocol):
         """End at once a connection that was closed, and whose peer does not take what was written."""
         if self._closing is not None:
             self._closing.abort()
+
+    def hold(self) -> None:
+        """Handle no further request before `release`."""
+        self._is_held = True
+        self._stop_reading()
+
+    def release(self) -> None:
+        self._is_held = False
+        self._resume_reading()
 
     @property
     def is_closed(self) -> bool:
@@ -438,7 +449,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle what arrived meanwhile, then read on."""
         if not self._is_stopped or not self._is_writable or self._transport is None or self._transport.is_closing():
             return
-        if self._is_short:
+        if self._is_short or self._is_held:
             return
         if len(self._replies) >= WAITING_REPLIES_MAX or self._waiting_size > WAITING_SIZE_MAX:
             return

@@ -21,6 +21,7 @@ from broker.group_settings import group_config
 from broker.groups.group_log import PartitionGroupLog
 from broker.groups.groups import Groups
 from broker.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
+from broker.large_batches import LargeBatches
 from broker.listener import Listener
 from broker.local_logs import LocalLogs
 from broker.log_jobs import LogJobs
@@ -92,6 +93,7 @@ class Broker:
         self.described_partitions_max = config.integer("max.request.partition.size.limit")
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)
+        self.large_batches = LargeBatches(self)
         self.listeners: list[Listener] = []
         limits = connection_limits(config)
         self.admissions = {

@@ -85,6 +85,18 @@ class RequestMemory:
         self._marks.pop(connection, None)
         if self._favoured is connection:
             self._favoured = None
+        self._serve_later()
+
+    def keep(self, size: int) -> None:
+        """Count bytes of requests that wait to be examined."""
+        self.used_size += size
+        self.is_used_up = self.used_size >= self._limit
+
+    def give_back(self, size: int) -> None:
+        self.used_size -= size
+        self._serve_later()
+
+    def _serve_later(self) -> None:
         self.is_used_up = self.used_size >= self._limit or bool(self._waiting)
         if self._waiting and not self._is_serving:
             self._is_serving = True

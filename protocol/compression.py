@@ -8,7 +8,7 @@ its bytes can hold. The libraries are imported when the first batch needs them.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 
@@ -30,7 +30,7 @@ class DecompressedSizeExceeded(MalformedMessage):
 
 
 PIECE_SIZE_MIN = 4 << 10
-PIECE_SIZE_MAX = 1 << 20
+PIECE_SIZE_MAX = 1 << 18
 GZIP_WINDOW_BITS = 31  # zlib's way to say: a gzip header and trailer around it
 
 INT32 = Struct(">i")
@@ -104,23 +104,30 @@ def decompress(codec: Codec, data: BytesLike, *, size_max: int) -> BytesLike:
         if len(data) > size_max:
             raise DecompressedSizeExceeded(f"{len(data)} bytes exceed {size_max}")
         return data
-    return DECOMPRESSORS[codec](data, size_max)
+    pieces = list(EXPANDERS[codec](data, size_max))
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def pull_pieces(pull: Callable[[int], bytes], compressed_size: int, size_max: int) -> bytes:
-    """Collect what `pull(size)` gives until it gives nothing, refusing the first byte past `size_max`."""
+def expand(codec: Codec, data: BytesLike, *, size_max: int) -> Iterator[BytesLike]:
+    """The same piece by piece, none much larger than `PIECE_SIZE_MAX` but for what snappy packs into one block."""
+    if codec is Codec.NONE:
+        view = memoryview(data)
+        return (view[start : start + PIECE_SIZE_MAX] for start in range(0, len(view), PIECE_SIZE_MAX))
+    return EXPANDERS[codec](data, size_max)
+
+
+def pull_pieces(pull: Callable[[int], bytes], compressed_size: int, size_max: int) -> Iterator[bytes]:
+    """What `pull(size)` gives until it gives nothing, refusing the first byte past `size_max`."""
     piece_size = min(max(4 * compressed_size, PIECE_SIZE_MIN), PIECE_SIZE_MAX)
-    pieces = []
     total = 0
     while piece := pull(min(piece_size, size_max - total + 1)):
         total += len(piece)
         if total > size_max:
             raise DecompressedSizeExceeded(f"compressed data of {compressed_size} bytes expands past {size_max}")
-        pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        yield piece
 
 
-def decompress_gzip(data: BytesLike, size_max: int) -> bytes:
+def expand_gzip(data: BytesLike, size_max: int) -> Iterator[bytes]:
     """One gzip member."""
     stream = zlib.decompressobj(GZIP_WINDOW_BITS)
     rest: BytesLike = data
@@ -134,24 +141,23 @@ def decompress_gzip(data: BytesLike, size_max: int) -> bytes:
         return piece
 
     try:
-        plain = pull_pieces(pull, len(data), size_max)
+        yield from pull_pieces(pull, len(data), size_max)
     except zlib.error as corrupt:
         raise MalformedMessage(f"corrupt gzip data: {corrupt}") from None
     if stream.unused_data:
         # DIVERGES: Java reads several members in a row. No producer writes them, and each costs a copy of the rest.
         raise MalformedMessage("bytes after the gzip member")
-    return plain
 
 
-def decompress_snappy(data: BytesLike, size_max: int) -> bytes:
+def expand_snappy(data: BytesLike, size_max: int) -> Iterator[bytes]:
     """Xerial's blocks, or the single raw block that many C and Go clients send."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return decompress_snappy_block(view, size_max)
+        yield decompress_snappy_block(view, size_max)
+        return
     if len(view) < len(XERIAL_HEADER):
         raise MalformedMessage("xerial snappy header is cut short")
     position = len(XERIAL_HEADER)
-    blocks = []
     total = 0
     while position < len(view):
         block_position = position + INT32.size
@@ -163,8 +169,7 @@ def decompress_snappy(data: BytesLike, size_max: int) -> bytes:
             raise MalformedMessage(f"xerial snappy block claims {size} bytes")
         block = decompress_snappy_block(view[block_position:position], size_max - total)
         total += len(block)
-        blocks.append(block)
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        yield block
 
 
 def decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
@@ -186,7 +191,7 @@ def decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
     return plain
 
 
-def decompress_lz4(data: BytesLike, size_max: int) -> bytes:
+def expand_lz4(data: BytesLike, size_max: int) -> Iterator[bytes]:
     """One LZ4 frame of independent blocks."""
     import lz4.frame
 
@@ -209,16 +214,15 @@ def decompress_lz4(data: BytesLike, size_max: int) -> bytes:
         return b""
 
     try:
-        plain = pull_pieces(pull, len(data), size_max)
+        yield from pull_pieces(pull, len(data), size_max)
     except RuntimeError as corrupt:
         raise MalformedMessage(f"corrupt LZ4 frame: {corrupt}") from None
     if stream.unused_data:
         # DIVERGES: Java's reader stops at the end of the first frame and ignores the rest, other readers do not.
         raise MalformedMessage("bytes after the LZ4 frame")
-    return plain
 
 
-def decompress_zstd(data: BytesLike, size_max: int) -> bytes:
+def expand_zstd(data: BytesLike, size_max: int) -> Iterator[bytes]:
     """One zstd frame or several in a row, each with or without a content size."""
     import zstandard
 
@@ -226,7 +230,7 @@ def decompress_zstd(data: BytesLike, size_max: int) -> bytes:
     try:
         walk_zstd_frames(data)
         with decompressor.stream_reader(data, read_across_frames=True) as stream:
-            return pull_pieces(stream.read, len(data), size_max)
+            yield from pull_pieces(stream.read, len(data), size_max)
     except zstandard.ZstdError as corrupt:
         raise MalformedMessage(f"corrupt zstd data: {corrupt}") from None
 
@@ -256,9 +260,9 @@ def walk_zstd_frames(data: BytesLike) -> None:
             raise MalformedMessage("zstd frame is cut short")
 
 
-DECOMPRESSORS: dict[Codec, Callable[[BytesLike, int], bytes]] = {
-    Codec.GZIP: decompress_gzip,
-    Codec.SNAPPY: decompress_snappy,
-    Codec.LZ4: decompress_lz4,
-    Codec.ZSTD: decompress_zstd,
+EXPANDERS: dict[Codec, Callable[[BytesLike, int], Iterator[bytes]]] = {
+    Codec.GZIP: expand_gzip,
+    Codec.SNAPPY: expand_snappy,
+    Codec.LZ4: expand_lz4,
+    Codec.ZSTD: expand_zstd,
 }

@@ -189,11 +189,6 @@ def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     return header
 
 
-def pack_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of a header, as they are: the checksum is not computed here."""
-    return HEADER.pack(*(getattr(header, name) for name in FIELDS))
-
-
 def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
     """Whether the batch at `position` is whole and its bytes are what its checksum says."""
     end = position + header.batch_length + LOG_OVERHEAD
@@ -250,18 +245,3 @@ class BatchIterator:
 def iterate_batches(buffer: BytesLike, position: int = 0, end: int | None = None) -> BatchIterator:
     """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` where no batch can begin."""
     return BatchIterator(buffer, position, len(buffer) if end is None else end)
-
-
-def assigned_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The first 16 bytes of a batch as the leader stores it: write them, then `batch[PREFIX_SIZE:]` as it came."""
-    return PREFIX.pack(base_offset, header.batch_length, leader_epoch)
-
-
-def patch_base_offset(buffer: bytearray | memoryview, position: int, base_offset: int) -> None:
-    """Assign the base offset of the batch at `position` of a writable buffer; the checksum does not cover it."""
-    INT64.pack_into(buffer, position, base_offset)
-
-
-def patch_leader_epoch(buffer: bytearray | memoryview, position: int, leader_epoch: int) -> None:
-    """Assign the leader epoch of the batch at `position` of a writable buffer; the checksum does not cover it."""
-    INT32.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.compression import decompress
+from protocol.compression import Codec, expand
 from protocol.primitives import BytesLike, MalformedMessage, read_varint, read_varlong
 from protocol.record_batch import HEADER_SIZE, BatchHeader, TimestampType, parse_header
 from protocol.record_builder import Record, RecordHeader
+from protocol.record_stream import record_runs
 
 RECORDS_SIZE_MAX = 256 << 20
 """What the records of a batch may expand to for a reader that has no bound of its own."""
@@ -27,17 +28,26 @@ def records_of(
     if end > len(buffer):
         raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a batch of {header.size}")
     stored = memoryview(buffer)[position + HEADER_SIZE : end]
-    body = decompress(header.codec, stored, size_max=size_max)
-    return decode_records(bytes(body), header)
+    if header.codec is Codec.NONE:
+        return decode_records(bytes(stored), header)
+    if header.records_count < 0:
+        raise MalformedMessage(f"a batch of {header.records_count} records")
+    runs = record_runs(expand(header.codec, stored, size_max=size_max), header.records_count, size_max)
+    return (record for run, count in runs for record in decode_run(run, count, header))
 
 
 def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:
     """The records of an expanded body."""
     if header.records_count < 0:
         raise MalformedMessage(f"a batch of {header.records_count} records")
+    return decode_run(body, header.records_count, header)
+
+
+def decode_run(body: bytes, count: int, header: BatchHeader) -> Iterator[Record]:
+    """So many records of a batch, which must fill the bytes."""
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     position = 0
-    for _ in range(header.records_count):
+    for _ in range(count):
         try:
             size, start = read_varint(body, position)
             position = start + size

@@ -43,11 +43,13 @@ from protocol.record_batch import (
     parse_header,
 )
 from protocol.record_builder import assemble
-from protocol.record_reader import decode_records
+from protocol.record_reader import decode_records, records_of
+from protocol.record_stream import RECORD_SIZE_MAX, walk_batch
 from protocol.record_walk import KEY_IS_NULL, OFFSETS_DIFFER, walk_records
 
-EXPANDED_SIZE_MAX = 100 << 20
-"""What the records of a compressed batch may expand to: what a client could have sent plain in one request."""
+LOOP_EXPANDED_SIZE_MAX = 4 << 20
+"""What a batch may expand to, and `LOOP_RECORDS_MAX` how many records it may have, to be examined while others wait."""
+LOOP_RECORDS_MAX = 50_000
 RECORD_ERRORS_MAX = 1000
 """Refused records that are listed. DIVERGES: Kafka lists them all, however many millions a compressed batch holds."""
 LEGACY_LENGTH_MIN = 14
@@ -79,6 +81,9 @@ class AppendRules(Protocol):
     def message_timestamp_after_max_ms(self) -> int: ...
     @property
     def is_compacted(self) -> bool: ...
+    @property
+    def expanded_bytes_max(self) -> int:
+        """What the records of a compressed batch may expand to."""
 
 
 class RecordError(NamedTuple):
@@ -96,6 +101,8 @@ class Refusal(NamedTuple):
     record_errors: tuple[RecordError, ...] = ()
     is_of_log: bool = True
     """Whether the answer carries the log's start offset; where Kafka stops before it asks the log, it says -1."""
+    is_postponed: bool = False
+    """Nothing is wrong yet: so large a batch is to be examined beside the loop (`examine_batch`)."""
 
 
 class ValidBatch(NamedTuple):
@@ -105,14 +112,12 @@ class ValidBatch(NamedTuple):
     header: BatchHeader
 
 
-def validate_batch(
-    batch: BytesLike, rules: AppendRules, now_ms: int, *, produce_version: int = PRODUCE_VERSION_OF_ZSTD
-) -> ValidBatch | Refusal:
-    """Both stages. A writable buffer is patched in place where the topic asks for another timestamp."""
+def examine_batch(batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int) -> ValidBatch | Refusal:
+    """Both stages, however long they take, in bounded memory. Changes a writable buffer, as `validate_records` does."""
     header = validate_header(batch, rules, produce_version=produce_version)
     if isinstance(header, Refusal):
         return header
-    return validate_records(batch, header, rules, now_ms)
+    return validate_records(batch, header, rules, now_ms, is_beside_loop=True)
 
 
 def validate_header(
@@ -156,22 +161,33 @@ def validate_records(
     rules: AppendRules,
     now_ms: int,
     *,
-    expanded_size_max: int = EXPANDED_SIZE_MAX,
+    is_beside_loop: bool = False,
 ) -> ValidBatch | Refusal:
     """The records of a batch whose header is valid; the result is rewritten where the topic's settings ask for it.
 
-    The header of the result is the one given, brought up to the rewritten bytes.
+    The header of the result is the one given, brought up to the rewritten bytes. On the loop a large batch is refused
+    as postponed.
     """
     attributes = header.attributes
-    position = HEADER_SIZE
-    body = batch
+    size_max = rules.expanded_bytes_max
+    body: BytesLike | None = None
     try:
-        if attributes & CODEC_MASK:
-            position = 0
+        if is_beside_loop:
+            record_size_max = max(RECORD_SIZE_MAX, rules.max_message_bytes)
+            flags, low, high = walk_batch(batch, header, size_max=size_max, record_size_max=record_size_max)
+        elif header.records_count > LOOP_RECORDS_MAX:
+            return POSTPONED
+        elif attributes & CODEC_MASK:
             stored = memoryview(batch)[HEADER_SIZE:]
-            body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=expanded_size_max)
-        flags, low, high = walk_records(body, position, len(body), header.records_count)
+            size_max = min(size_max, LOOP_EXPANDED_SIZE_MAX)
+            body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=size_max)
+            flags, low, high = walk_records(body, 0, len(body), header.records_count)
+        else:
+            body = memoryview(batch)[HEADER_SIZE:]
+            flags, low, high = walk_records(batch, HEADER_SIZE, len(batch), header.records_count)
     except DecompressedSizeExceeded as exceeded:
+        if size_max < rules.expanded_bytes_max:
+            return POSTPONED
         return Refusal(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
     except MalformedMessage as malformed:
         return refuse(str(malformed))
@@ -191,14 +207,18 @@ def validate_records(
         is_suspect = attributes & TIMESTAMP_TYPE_BIT != 0
         new_attributes = attributes | TIMESTAMP_TYPE_BIT
     if is_suspect or (flags & KEY_IS_NULL and rules.is_compacted):
-        refusal = refuse_records(memoryview(body)[position:], header, rules, now_ms)
+        refusal = refuse_records(batch, body, header, rules, now_ms)
         if refusal is not None:
             return refusal
     codec = rules.compression_type
     if codec is not None and codec != attributes & CODEC_MASK:
         header.attributes = new_attributes & ~CODEC_MASK | codec
         header.max_timestamp = max_timestamp
-        return recompress(memoryview(body)[position:], header, codec, rules)
+        if body is None:
+            # A topic with a codec of its own: for once all that a large batch expands to is held.
+            stored = memoryview(batch)[HEADER_SIZE:]
+            body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=size_max)
+        return recompress(body, header, codec, rules)
     if max_timestamp != header.max_timestamp or new_attributes != attributes:
         header.attributes = new_attributes
         header.max_timestamp = max_timestamp
@@ -243,6 +263,8 @@ def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: Append
 
 # Refusals
 
+POSTPONED = Refusal(ErrorCode.MESSAGE_TOO_LARGE, "the batch expands too far to be examined now", is_postponed=True)
+
 
 def refuse(message: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_RECORD, message)
@@ -273,8 +295,13 @@ def refuse_unreadable(batch: BytesLike) -> Refusal:
     return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}, below {LENGTH_MIN}", is_of_log=False)
 
 
-def refuse_records(body: BytesLike, header: BatchHeader, rules: AppendRules, now_ms: int) -> Refusal | None:
-    """Name the records that are at fault; None where it is only records without a timestamp that looked so."""
+def refuse_records(
+    batch: BytesLike, body: BytesLike | None, header: BatchHeader, rules: AppendRules, now_ms: int
+) -> Refusal | None:
+    """Name the records that are at fault; None where it is only records without a timestamp that looked so.
+
+    A body of None is expanded once more, piece by piece.
+    """
     errors: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD
     needs_keys = rules.is_compacted
@@ -284,7 +311,11 @@ def refuse_records(body: BytesLike, header: BatchHeader, rules: AppendRules, now
     says_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
     if is_create_time:
         header.attributes &= ~TIMESTAMP_TYPE_BIT  # the timestamps of the records count, whatever the producer said
-    for index, record in enumerate(decode_records(bytes(body), header)):
+    if body is None:
+        records = records_of(batch, 0, header, size_max=rules.expanded_bytes_max)
+    else:
+        records = decode_records(bytes(body), header)
+    for index, record in enumerate(records):
         if needs_keys and record.key is None:
             errors.append(RecordError(index, "a record without a key in a compacted topic"))
         elif not is_create_time:

@@ -32,18 +32,19 @@ VALUE_IS_NULL = 4
 """At least one record is a tombstone."""
 
 
-def walk_records(buffer: BytesLike, position: int, end: int, count: int) -> tuple[int, int, int]:
+def walk_records(buffer: BytesLike, position: int, end: int, count: int, first: int = 0) -> tuple[int, int, int]:
     """Walk `count` records that must fill `buffer[position:end]`: (flags, lowest and highest timestamp delta).
 
+    `first` is the offset delta that the first of them is to have.
     Raises `MalformedMessage` where the framing of a record, the count and the end do not agree.
     """
     try:
-        return walk(buffer, position, end, count)
+        return walk(buffer, position, end, count, first)
     except IndexError:
         raise MalformedMessage("a record goes past the end of its batch") from None
 
 
-def walk(buffer: BytesLike, position: i64, end: i64, count: i64) -> tuple[int, int, int]:
+def walk(buffer: BytesLike, position: i64, end: i64, count: i64, first: i64) -> tuple[int, int, int]:
     flags: i64 = 0
     low: i64 = 0x7FFFFFFFFFFFFFFF
     high: i64 = -0x7FFFFFFFFFFFFFFF - 1
@@ -52,7 +53,7 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64) -> tuple[int, i
     limit: i64 = len(window)
     at: i64 = 0  # where we are in the window
     index: i64
-    for index in range(count):
+    for index in range(first, first + count):
         if at + VARINT_SIZE_MAX > limit and base + limit < end:
             base += at
             window = bytes(buffer[base : min(base + WINDOW_SIZE, end)])
@@ -113,6 +114,28 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64) -> tuple[int, i
     if base + at != end:
         raise MalformedMessage(f"{end - base - at} bytes after the {count} records of the batch")
     return flags, low, high
+
+
+def whole_records(window: bytes, count_max: int) -> tuple[int, int, int]:
+    """The whole records at the beginning: (their count, their size, the size of the one after them, 0 if unknown)."""
+    limit: i64 = len(window)
+    left: i64 = count_max
+    at: i64 = 0
+    end: i64 = 0
+    size: i64
+    while left > 0:
+        try:
+            size, at = read_raw_varint(window, end)
+        except IndexError:
+            break
+        if size & 1:
+            raise MalformedMessage("a record has a negative size")
+        at += size >> 1
+        if at > limit:
+            return count_max - left, end, at - end
+        end = at
+        left -= 1
+    return count_max - left, end, 0
 
 
 def skip_headers(window: bytes, at: i64) -> i64:

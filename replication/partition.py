@@ -15,6 +15,7 @@ from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
+from protocol.record_validation import Refusal, ValidBatch
 from storage.append_result import AppendOrigin, AppendResult
 from storage.log import Log
 
@@ -95,6 +96,18 @@ class Partition:
         result = self.log.append_as_leader(records, self.leader_epoch, now_ms, produce_version=produce_version)
         if result.error is NONE:
             self.bytes_in += len(records)
+            self.advance()
+        return result
+
+    def append_examined(
+        self, examined: ValidBatch | Refusal, size: int, required_acks: int, now_ms: int
+    ) -> AppendResult:
+        """The same for a batch of so many bytes that was examined beside the loop."""
+        if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+            return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
+        result = self.log.append_examined(examined, self.leader_epoch, now_ms)
+        if result.error is NONE:
+            self.bytes_in += size
             self.advance()
         return result
 

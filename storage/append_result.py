@@ -27,6 +27,7 @@ class AppendResult:
         "error",
         "error_message",
         "is_duplicate",
+        "is_postponed",
         "last_offset",
         "log_append_time_ms",
         "log_start_offset",
@@ -43,6 +44,7 @@ class AppendResult:
         error_message: str | None = None,
         record_errors: tuple[RecordError, ...] = (),
         is_duplicate: bool = False,
+        is_postponed: bool = False,
     ) -> None:
         self.error = error
         self.base_offset = base_offset
@@ -52,6 +54,8 @@ class AppendResult:
         self.error_message = error_message
         self.record_errors = record_errors
         self.is_duplicate = is_duplicate
+        self.is_postponed = is_postponed
+        """Not refused: to be examined beside the loop first, and appended with what came of it."""
 
     def __repr__(self) -> str:
         return f"AppendResult({self.error.name}, {self.base_offset}..{self.last_offset}, {self.error_message})"

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
-from protocol.record_validation import PRODUCE_VERSION_OF_ZSTD
+from protocol.record_validation import PRODUCE_VERSION_OF_ZSTD, Refusal, ValidBatch
 from storage import log_append, log_follow, log_read, log_truncation, timestamp_lookup
 from storage.append_result import AppendOrigin, AppendResult
 from storage.disk_errors import PASSING
@@ -151,6 +151,10 @@ class Log:
         if origin is log_append.CLIENT:
             return log_append.append_from_client(self, records, leader_epoch, now_ms, produce_version)
         return log_append.append_internal(self, records, leader_epoch, now_ms, origin)
+
+    def append_examined(self, examined: ValidBatch | Refusal, leader_epoch: int, now_ms: int) -> AppendResult:
+        """See `log_append.append_examined`."""
+        return log_append.append_examined(self, examined, leader_epoch, now_ms)
 
     def append_as_follower(self, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
         """See `log_follow.append_as_follower`."""

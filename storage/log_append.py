@@ -17,7 +17,7 @@ from protocol.record_batch import (
     TimestampType,
     crc_is_valid,
 )
-from protocol.record_validation import Refusal, validate_header, validate_records
+from protocol.record_validation import Refusal, ValidBatch, validate_header, validate_records
 from storage.append_result import AppendOrigin, AppendResult
 from storage.disk_errors import NO_SPACE
 from storage.producer_state import ProducerBatch, TransactionMarker
@@ -40,10 +40,14 @@ def append_from_client(
     header = validate_header(records, config, produce_version=produce_version)
     if isinstance(header, Refusal):
         return refuse_invalid(log, header)
-    valid = validate_records(records, header, config, now_ms)
-    if isinstance(valid, Refusal):
-        return refuse_invalid(log, valid)
-    return append_batch(log, valid.batch, valid.header, leader_epoch, now_ms, CLIENT)
+    return append_examined(log, validate_records(records, header, config, now_ms), leader_epoch, now_ms)
+
+
+def append_examined(log: Log, examined: ValidBatch | Refusal, leader_epoch: int, now_ms: int) -> AppendResult:
+    """Take a client's batch that was examined."""
+    if isinstance(examined, Refusal):
+        return refuse_invalid(log, examined)
+    return append_batch(log, examined.batch, examined.header, leader_epoch, now_ms, CLIENT)
 
 
 def append_internal(log: Log, records: BytesLike, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> AppendResult:
@@ -144,7 +148,16 @@ def refuse(log: Log, error: ErrorCode, message: str) -> AppendResult:
 
 def refuse_invalid(log: Log, refusal: Refusal) -> AppendResult:
     log_start_offset = log.log_start_offset if refusal.is_of_log else -1
-    return AppendResult(refusal.error, -1, -1, NO_TIME, log_start_offset, refusal.message, refusal.record_errors)
+    return AppendResult(
+        refusal.error,
+        -1,
+        -1,
+        NO_TIME,
+        log_start_offset,
+        refusal.message,
+        refusal.record_errors,
+        is_postponed=refusal.is_postponed,
+    )
 
 
 def refuse_producer(log: Log, header: BatchHeader, verdict: ErrorCode | ProducerBatch) -> AppendResult:

@@ -26,6 +26,8 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     max_message_bytes: int = 1_048_588
+    expanded_bytes_max: int = 100 << 20
+    """What the records of a compressed batch may expand to."""
     compression_type: Codec | None = None
     """None is `producer`: batches stay as they came."""
     compression_level: int | None = None

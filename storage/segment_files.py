@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from storage.batch_scan import BatchPlace, find_batch
 from storage.files import FileSystem
-from storage.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_name, offset_of_name
+from storage.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, offset_name, offset_of_name
 from storage.offset_index import OffsetIndex
 from storage.open_file import OpenFile
-from storage.time_index import NO_TIMESTAMP, TimeIndex
 
 
 class SegmentFile(NamedTuple):
@@ -50,23 +49,12 @@ def offset_index_of(fs: FileSystem, segment: SegmentFile) -> OffsetIndex | None:
     return OffsetIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
 
 
-def time_index_of(fs: FileSystem, segment: SegmentFile) -> TimeIndex | None:
-    path = segment.path(TIME_INDEX_SUFFIX)
-    return TimeIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
-
-
 def locate(fs: FileSystem, segment: SegmentFile, offset: int) -> BatchPlace | None:
     """The batch that holds an offset, or the first one after it; None where all whole batches end before it."""
     index = offset_index_of(fs, segment)
     position = index.position_at_or_before(offset) if index else 0
     opened = OpenFile(fs.open(segment.path(), read_only=True))
     return find_batch(opened.file, position, segment.size, offset)
-
-
-def largest_indexed_timestamp(fs: FileSystem, segment: SegmentFile) -> int:
-    """Exact for a rolled segment, a lower bound for the last one; -1 where nothing is known."""
-    index = time_index_of(fs, segment)
-    return index.last()[0] if index else NO_TIMESTAMP
 
 
 def split(fs: FileSystem, segment: SegmentFile, ranges: PositionRange, slice_size: int) -> list[PositionRange]:

@@ -71,6 +71,7 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
         retention_bytes=topic.integer("retention.bytes"),
         flush_messages=topic.integer("flush.messages"),
         flush_ms=topic.integer("flush.ms"),
+        expanded_bytes_max=max(config.integer("moldau.batch.expanded.bytes.max"), topic.integer("max.message.bytes")),
         max_message_bytes=topic.integer("max.message.bytes"),
         compression_type=codec,
         compression_level=topic.integer(level_name) if level_name in topic_catalogue() else None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.large_batches import LargeBatch
 from broker.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
@@ -15,6 +17,8 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
+from protocol.record_validation import Refusal, ValidBatch
+from storage.append_result import AppendResult
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
@@ -40,12 +44,14 @@ class Unflushed(NamedTuple):
 def handle(
     broker: Broker, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """Everything is appended before this returns; only a flush that a topic's settings ask for parks the reply."""
+    """Everything is appended before this returns; what parks the reply is a flush that a topic's settings ask for, and
+    a batch so large that it is examined beside the loop, while the connection is not read."""
     acks = request.acks
     refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
     now_ms = broker.environment.wall_ms()
     by_id = context.version >= TOPIC_ID_VERSION
     unflushed: list[Unflushed] = []
+    large: list[LargeBatch] = []
     responses = []
     has_failed = False
     for topic in request.topic_data:
@@ -60,12 +66,54 @@ def handle(
                 error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             else:
-                answer = _append(partition, data, acks, now_ms, context.version)
-                if partition.awaits_flush:
+                result = _append(partition, data, acks, now_ms, context.version)
+                answer = _answer(data.index, result)
+                if result.is_postponed:
+                    copy = bytearray(data.records or b"")
+                    append = partial(_append_examined, broker, partition, len(copy), acks, answer, unflushed)
+                    large.append(LargeBatch(partition, copy, now_ms, context.version, append))
+                elif partition.awaits_flush:
                     unflushed.append(Unflushed(partition.log, answer))
             has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    if large:
+        return _examine(broker, context, acks, responses, unflushed, large)
+    return _finish(broker, context, acks, responses, unflushed, has_failed)
+
+
+def _examine(
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    responses: list[TopicProduceResponse],
+    unflushed: list[Unflushed],
+    large: list[LargeBatch],
+) -> Pending[ProduceResponse] | None:
+    """Go on when the large batches have been examined, and appended or refused."""
+    reply: Pending[ProduceResponse] = Pending()
+
+    def done() -> None:
+        has_failed = any(each.error_code for topic in responses for each in topic.partition_responses)
+        answer = _finish(broker, context, acks, responses, unflushed, has_failed)
+        if isinstance(answer, Pending):
+            answer.listen(reply.complete)
+        elif answer is not None:
+            reply.complete(answer)
+
+    broker.large_batches.examine(context.connection, large, done)
+    return None if acks == 0 else reply
+
+
+def _finish(
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    responses: list[TopicProduceResponse],
+    unflushed: list[Unflushed],
+    has_failed: bool,
+) -> ProduceResponse | Pending[ProduceResponse] | None:
+    """Answer, once what the topics' settings ask for is durable."""
     if has_failed:
         context.route.refused(
             each.error_code for topic in responses for each in topic.partition_responses if each.error_code
@@ -98,34 +146,58 @@ def _refuse(answer: PartitionProduceResponse, message: str) -> None:
     answer.error_message = message
 
 
-def _append(
-    partition: Partition, data: PartitionProduceData, acks: int, now_ms: int, version: int
-) -> PartitionProduceResponse:
+def _append(partition: Partition, data: PartitionProduceData, acks: int, now_ms: int, version: int) -> AppendResult:
     records = data.records
     if records is None:
         # DIVERGES: Apache Kafka fails on null and never answers.
-        return PartitionProduceResponse(index=data.index, error_code=ErrorCode.INVALID_RECORD, base_offset=-1)
+        return AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1)
     if len(records) > TRANSACTIONAL_POSITION and records[TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT:
         # Nobody would ever end the transaction, and readers of committed records would stop before it for good.
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-    result = partition.append(records, acks, now_ms, version)
+        return AppendResult(error, -1, -1, -1, -1)
+    return partition.append(records, acks, now_ms, version)
+
+
+def _append_examined(
+    broker: Broker,
+    partition: Partition,
+    size: int,
+    acks: int,
+    answer: PartitionProduceResponse,
+    unflushed: list[Unflushed],
+    examined: ValidBatch | Refusal,
+) -> None:
+    """Append what was examined, unless the partition is gone or led by another by now."""
+    if partition not in broker.replicas:
+        error = broker.replicas.why_not(partition.topic, partition.index)
+        _fill(answer, AppendResult(error, -1, -1, -1, -1))
+        return
+    _fill(answer, partition.append_examined(examined, size, acks, broker.environment.wall_ms()))
+    if partition.awaits_flush:
+        unflushed.append(Unflushed(partition.log, answer))
+
+
+def _answer(index: int, result: AppendResult) -> PartitionProduceResponse:
     if result.error is NONE:
         return PartitionProduceResponse(
-            index=data.index,
+            index=index,
             base_offset=result.base_offset,
             log_append_time_ms=result.log_append_time_ms,
             log_start_offset=result.log_start_offset,
         )
-    # DIVERGES: Apache Kafka leaves the message of most refusals empty; a producer shows what we say.
-    return PartitionProduceResponse(
-        index=data.index,
-        error_code=result.error,
-        base_offset=-1,
-        log_start_offset=result.log_start_offset,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
-            for each in result.record_errors
-        ],
-        error_message=result.error_message,
-    )
+    answer = PartitionProduceResponse(index=index, base_offset=-1)
+    _fill(answer, result)
+    return answer
+
+
+def _fill(answer: PartitionProduceResponse, result: AppendResult) -> None:
+    """DIVERGES: Apache Kafka leaves the message of most refusals empty; a producer shows what we say."""
+    answer.error_code = result.error
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = result.log_start_offset
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+        for each in result.record_errors
+    ]
+    answer.error_message = result.error_message

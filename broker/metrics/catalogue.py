@@ -108,6 +108,12 @@ moldau_request_memory_waits_total  counter  -
 moldau_request_memory_stalled_total  counter  -
     -
     Connections that were closed because their requests hardly moved while others waited for room.
+moldau_large_batches_examined_total  counter  -
+    -
+    Batches that expand so far, or hold so many records, that they were examined beside the loop.
+moldau_large_batches_waiting_bytes  gauge  -
+    -
+    Bytes of such batches that are examined or wait for it.
 kafka_server_replicamanager_partitioncount  gauge  -
     kafka.server:type=ReplicaManager,name=PartitionCount
     Partitions on this broker.

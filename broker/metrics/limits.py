@@ -28,3 +28,5 @@ def collect_limits(page: Page, broker: Broker) -> None:
         page.add("moldau_accept_blocked", int(listener.is_blocked), labels)
         page.add("moldau_accept_blocked_seconds_total", listener.blocked_s(), labels)
         page.add("moldau_accept_failures_total", listener.accept_failures_count, labels)
+    page.add("moldau_large_batches_examined_total", broker.large_batches.examined_count)
+    page.add("moldau_large_batches_waiting_bytes", broker.large_batches.waiting_bytes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 ROWS = """
+moldau.batch.expanded.bytes.max  int  104857600  1..  honoured  read-only
+    What the records of a compressed batch may expand to; a batch beyond is refused as too large. See docs/limits.md.
 moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only

@@ -196,7 +196,7 @@ def test_records_are_read_as_they_are_asked_for() -> None:
 
 def test_a_reader_may_bound_what_it_expands() -> None:
     with pytest.raises(DecompressedSizeExceeded):
-        records_of(build_batch(MIXED, codec=Codec.ZSTD), size_max=1_000)
+        list(records_of(build_batch(MIXED, codec=Codec.ZSTD), size_max=1_000))
 
 
 def test_a_header_key_that_is_not_utf8_is_read_with_replacement() -> None:

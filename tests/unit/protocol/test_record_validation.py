@@ -14,10 +14,11 @@ from protocol.compression import Codec, compress
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, varint
 from protocol.record_batch import (
+    FIELDS,
+    HEADER,
     PREFIX_SIZE,
     TimestampType,
     crc_is_valid,
-    pack_header,
     parse_header,
 )
 from protocol.record_builder import Record, append_record, assemble, build_batch, seal
@@ -27,7 +28,7 @@ from protocol.record_validation import (
     RecordError,
     Refusal,
     ValidBatch,
-    validate_batch,
+    examine_batch,
     validate_header,
     validate_records,
 )
@@ -47,6 +48,7 @@ class Rules:
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = HOUR
     is_compacted: bool = False
+    expanded_bytes_max: int = 100 << 20
 
 
 PLAIN = Rules()
@@ -64,7 +66,7 @@ def changed(batch: bytes, **fields: int) -> bytes:
     header = parse_header(out)
     for name, value in fields.items():
         setattr(header, name, value)
-    out[:61] = pack_header(header)
+    out[:61] = HEADER.pack(*(getattr(header, name) for name in FIELDS))
     if "crc" not in fields:
         seal(out)
     return bytes(out)
@@ -78,6 +80,20 @@ def record_at(offset_delta: int) -> bytes:
     out = bytearray()
     append_record(out, Record(b"k", b"v"), 0, offset_delta)
     return bytes(out)
+
+
+def validate_batch(batch: BytesLike, rules: Rules, now_ms: int, produce_version: int = 13) -> ValidBatch | Refusal:
+    """As the leader does it on the loop; beside the loop it must come to the same."""
+    beside = examine_batch(bytearray(batch), rules, now_ms, produce_version)
+    header = validate_header(batch, rules, produce_version=produce_version)
+    result = header if isinstance(header, Refusal) else validate_records(batch, header, rules, now_ms)
+    if isinstance(result, ValidBatch):
+        assert isinstance(beside, ValidBatch), beside
+        assert bytes(beside.batch) == bytes(result.batch)
+    else:
+        assert isinstance(beside, Refusal) and beside.error is result.error
+        assert beside.record_errors == result.record_errors
+    return result
 
 
 def taken(batch: BytesLike, rules: Rules = PLAIN, now_ms: int = NOW) -> ValidBatch:
@@ -311,11 +327,9 @@ def test_lz4_blocks_that_java_cannot_read_are_refused() -> None:
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_a_batch_may_expand_only_so_far(codec: Codec) -> None:
     batch = build_batch([Record(b"k", bytes(50_000), NOW)], codec=codec)
-    header = validate_header(batch, PLAIN)
-    assert not isinstance(header, Refusal)
-    result = validate_records(batch, header, PLAIN, NOW, expanded_size_max=50_000)
-    assert isinstance(result, Refusal) and result.error is ErrorCode.MESSAGE_TOO_LARGE
-    assert isinstance(validate_records(batch, header, PLAIN, NOW, expanded_size_max=50_100), ValidBatch)
+    strict, wide = Rules(expanded_bytes_max=50_000), Rules(expanded_bytes_max=50_100)
+    assert refused(batch, strict).error is ErrorCode.MESSAGE_TOO_LARGE
+    assert taken(batch, wide).batch is batch
 
 
 @pytest.mark.parametrize("codec", Codec)

@@ -10,7 +10,7 @@ import pytest
 from protocol.record_batch import iterate_batches
 from storage.local_files import LocalFiles
 from storage.log_config import LogConfig
-from storage.segment_files import PositionRange, largest_indexed_timestamp, list_segments, locate, split
+from storage.segment_files import PositionRange, list_segments, locate, split
 from tests.unit.storage.stories import NOW_MS, append, open_log
 
 FS = LocalFiles()
@@ -35,8 +35,6 @@ def test_every_offset_is_found_in_the_segment_that_holds_it(directory: str) -> N
             assert place is not None and place.base_offset == offset == place.last_offset
         if segment.next_base_offset is None:
             assert locate(FS, segment, 600) is None
-        else:
-            assert largest_indexed_timestamp(FS, segment) == NOW_MS + segment.next_base_offset - 1
 
 
 def test_a_segment_splits_into_slices_of_whole_batches(directory: str) -> None:
@@ -57,4 +55,3 @@ def test_a_segment_without_an_index_is_read_from_its_start(directory: str) -> No
     place = locate(FS, segment, segment.base_offset + 50)
     assert place is not None and place.base_offset == segment.base_offset + 50
     assert split(FS, segment, PositionRange(0, segment.size), 3000) == [PositionRange(0, segment.size)]
-    assert largest_indexed_timestamp(FS, segment) == -1
