@@ -10,6 +10,7 @@ from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
 from kraft.raft.control_records import QuorumDescription, described_by
 from kraft.raft.election import QUORUM_STATE, Election, decode_election
+from kraft.raft.log_view import OffsetAndEpoch
 from kraft.record_frame import decode_record, encode_record
 from kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
 from kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
@@ -21,6 +22,7 @@ from protocol.record_reader import records_of
 from protocol.records.metadata import NoOpRecord
 from storage.append_result import AppendOrigin
 from storage.files import FileSystem, write_atomically
+from storage.leader_epochs import UNDEFINED_EPOCH
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import make_durable_directory
@@ -143,6 +145,48 @@ class MetadataLog:
                 is_silence = data[position + HEADER_SIZE : position + header.size] == NO_OP
                 yield header, [] if is_silence else list(records_of(data, position, header))
                 offset = header.next_offset
+
+    # What the Raft machine looks up
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        latest, snapshot = self.log.epochs.latest_epoch, self.latest_snapshot
+        return latest if latest != UNDEFINED_EPOCH else snapshot.epoch if snapshot is not None else 0
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        entries = self.log.epochs.entries
+        if entries and epoch >= entries[-1].epoch:
+            return OffsetAndEpoch(self.end_offset, entries[-1].epoch)
+        if not entries or epoch < entries[0].epoch:
+            earliest = self.earliest_snapshot
+            return OffsetAndEpoch(self.start_offset, earliest.epoch if earliest is not None else 0)
+        found = self.log.end_offset_for_epoch(epoch)
+        return OffsetAndEpoch(found.end_offset, found.epoch)
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        return next(iter(self._taken()), None)
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return next(reversed(self._taken()), None)
+
+    def snapshot_size(self, snapshot_id: SnapshotId) -> int | None:
+        if snapshot_id not in self._taken():
+            return None
+        return self._fs.file_size(f"{self.directory}/{snapshot_id.file_name}")
+
+    def _taken(self) -> list[SnapshotId]:
+        """Without the bootstrap checkpoint, which ends at 0."""
+        return [each for each in self._snapshots if each.end_offset > 0]
 
     # Writing
 

@@ -14,7 +14,14 @@ from broker.flusher import Flusher
 from broker.metadata_log import Loaded, MetadataLog, save_election, unlink_all
 from broker.metadata_publisher import Listener, MetadataPublisher, Reply
 from broker.metadata_snapshots import SnapshotPolicy
-from broker.quorum_start import bootstrap_records, controller_registration, metadata_log_config, quorum_of
+from broker.quorum_start import (
+    bootstrap_records,
+    controller_registration,
+    history_of,
+    identity_of,
+    metadata_log_config,
+    quorum_of,
+)
 from kraft.controller.controller import Controller
 from kraft.controller.decision import Decision
 from kraft.controller.settings import ControllerSettings
@@ -35,6 +42,7 @@ from kraft.raft.events import (
 )
 from kraft.raft.quorum import Quorum as QuorumFacts
 from kraft.raft.raft import Raft
+from kraft.raft.settings import RaftSettings
 from storage.files import FileLock
 from storage.log_directory import LOCK
 from storage.meta_properties import MetaProperties
@@ -176,15 +184,16 @@ class Quorum:
         self._log.log.on_failure = self._disk_failed
         self._loaded_replay = loaded.replay
         self._facts = quorum_of(self._config, self._properties, loaded)
-        end_offset = loaded.log.log.end_offset
-        self._raft = Raft(self._facts, loaded.election, end_offset, loaded.last_epoch)
+        identity, history = identity_of(self._config, self._properties), history_of(self._facts)
+        self._raft = Raft(identity, RaftSettings(), loaded.log, history, loaded.election, self._environment.random)
         image = loaded.replay.image
         log.info("metadata up to offset %d, epoch %d", image.provenance.end_offset, image.provenance.epoch)
 
     # Raft
 
     def _feed(self, event: Event) -> None:
-        for effect in self._raft.step(event, self._environment.wall_ms()):
+        environment = self._environment
+        for effect in self._raft.step(event, environment.monotonic_ms(), environment.wall_ms()):
             self._perform(effect)
 
     def _perform(self, effect: Effect) -> None:

@@ -9,6 +9,8 @@ from broker.metadata_log import BATCH_SIZE_MAX, Loaded, read_snapshot_file
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
 from kraft.raft.quorum import Quorum
+from kraft.raft.quorum_history import BEFORE_THE_LOG, QuorumHistory
+from kraft.raft.settings import Identity
 from kraft.raft.voters import Voter, Voters
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
 from protocol.records.metadata import (
@@ -49,6 +51,23 @@ def quorum_of(config: Config, properties: MetaProperties, loaded: Loaded) -> Quo
             f"the voters of the quorum are {list(voters.ids)}; this version runs a quorum of one, node {config.node_id}"
         )
     return Quorum(config.node_id, directory_id, described.kraft_version, voters, loaded.announces_voters)
+
+
+def identity_of(config: Config, properties: MetaProperties) -> Identity:
+    """This node as its peers in the quorum know it."""
+    return Identity(
+        node_id=config.node_id,
+        cluster_id=properties.cluster_id,
+        directory_id=properties.directory_id or bytes(16),
+        endpoints={each.name: (each.host, each.port) for each in config.advertised_controller_listeners},
+        listener=config.controller_listener_names[0],
+    )
+
+
+def history_of(quorum: Quorum) -> QuorumHistory:
+    """What the log says of the quorum; nothing with kraft.version 0."""
+    offset = BEFORE_THE_LOG if quorum.announces_voters else BEFORE_THE_LOG + 1
+    return QuorumHistory(quorum.voters, [(offset, quorum.description)] if quorum.kraft_version > 0 else [])
 
 
 def refuse_unsupported(features: FeaturesImage) -> None:

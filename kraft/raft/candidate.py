@@ -1,37 +1,67 @@
-"""Candidate: a voter that stands for an epoch. Its own vote counts once it is durable."""
+"""Candidate: a voter that stands for an epoch. Its own vote counts, and others are asked, once it is durable."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from kraft.raft.canvass import Canvass
+from kraft.raft.events import Answered
+from kraft.raft.hearsay import heard_in, turn_to_leader
+from kraft.raft.member import Member
+from kraft.raft.role import Ballot, Role
+from kraft.raft.turns import Stand, Turn, Win
 
-from kraft.raft.control_records import leader_change, quorum_records
-from kraft.raft.election import Election
-from kraft.raft.events import Append, Effect, ElectionSaved, Event, Lead, SaveElection
-from kraft.raft.leader import Leader
-from kraft.raft.quorum import Quorum
 
+class Candidate(Role):
+    __slots__ = ("_canvass", "_deadline_ms", "_is_lost", "_is_saved")
 
-class Candidate(NamedTuple):
-    quorum: Quorum
-    election: Election
-    end_offset: int
-    granted: tuple[int, ...] = ()
-    """Who voted for this node, in order."""
+    def __init__(self, member: Member) -> None:
+        super().__init__(member)
+        self._canvass = Canvass(member, is_pre_vote=False)
+        self._deadline_ms = 0
+        """Of the election, from when the vote is durable; of the pause after it was lost."""
+        self._is_saved = False
+        self._is_lost = False
 
-    def step(self, event: Event, now_ms: int) -> tuple[Candidate | Leader, list[Effect]]:
-        assert isinstance(event, ElectionSaved), f"{event} before the vote is durable"
-        assert event.election == self.election, "another election was saved"
-        granted = (*self.granted, self.quorum.node_id)
-        if len(granted) < self.quorum.voters.majority:
-            return self._replace(granted=granted), []
-        return self._won(granted, now_ms)
+    def saved(self) -> Turn | None:
+        member = self.member
+        if not self._is_saved:
+            self._is_saved = True
+            self._canvass.grant(member.node_id)
+            self._deadline_ms = member.election_deadline_ms()
+        return self.tick()
 
-    def _won(self, granted: tuple[int, ...], now_ms: int) -> tuple[Leader, list[Effect]]:
-        """The first batch of the term says who leads; it is what earlier terms' records are committed with."""
-        quorum = self.quorum
-        election = Election(self.election.epoch, leader_id=quorum.node_id)
-        records = [leader_change(quorum.node_id, quorum.voters, granted, now_ms)]
-        if quorum.announces_voters:
-            records += quorum_records(quorum.kraft_version, quorum.voters, now_ms)
-        leader = Leader(quorum, election, epoch_start_offset=self.end_offset)
-        return leader, [SaveElection(election), Append(election.epoch, records), Lead(election.epoch)]
+    def tick(self) -> Turn | None:
+        if not self._is_saved:
+            return None
+        member, canvass = self.member, self._canvass
+        if canvass.is_won and not member.is_stopping:
+            return Win(canvass.granted)
+        if member.now_ms >= self._deadline_ms:
+            return Stand()
+        if canvass.is_lost and not self._is_lost:
+            self._is_lost = True
+            pause_ms = member.random.randrange(member.settings.election_backoff_max_ms)
+            self._deadline_ms = min(self._deadline_ms, member.now_ms + pause_ms)
+        if not self._is_lost:
+            canvass.ask()
+        return None
+
+    def deadline_ms(self) -> int | None:
+        if not self._is_saved:
+            return None
+        retry_ms = None if self._is_lost else self._canvass.retry_ms()
+        return self._deadline_ms if retry_ms is None else min(self._deadline_ms, retry_ms)
+
+    def patience_ms(self) -> int | None:
+        return self._deadline_ms if self._is_saved else None
+
+    def answered(self, event: Answered) -> Turn | None:
+        heard = heard_in(event.response)
+        turn = turn_to_leader(self.member, heard) if heard is not None else None
+        if turn is not None:
+            return turn
+        self._canvass.count(event, heard)
+        return self.tick()
+
+    def grants(self, ballot: Ballot) -> bool:
+        """It has voted for itself; a later epoch is another matter."""
+        return ballot.is_pre_vote and self.member.is_log_as_long(ballot.last_epoch, ballot.end_offset)

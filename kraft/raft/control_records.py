@@ -46,10 +46,11 @@ def quorum_records(kraft_version: int, voters: Voters, now_ms: int) -> list[Reco
     if kraft_version == 0:
         return []
     version = KRaftVersionRecord(version=0, k_raft_version=kraft_version)
-    return [
-        control_record(ControlRecordType.KRAFT_VERSION, version, now_ms),
-        control_record(ControlRecordType.KRAFT_VOTERS, voters.record(), now_ms),
-    ]
+    return [control_record(ControlRecordType.KRAFT_VERSION, version, now_ms), voters_record(voters, now_ms)]
+
+
+def voters_record(voters: Voters, now_ms: int) -> Record:
+    return control_record(ControlRecordType.KRAFT_VOTERS, voters.record(), now_ms)
 
 
 def snapshot_header(last_contained_ms: int, now_ms: int) -> Record:

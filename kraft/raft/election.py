@@ -27,6 +27,11 @@ class Election(NamedTuple):
     voted_id: int = NOBODY
     voted_directory_id: bytes = ZERO_UUID
 
+    @property
+    def promise(self) -> tuple[int, int, bytes]:
+        """What others count on. Who leads is none: it can be learnt again."""
+        return self.epoch, self.voted_id, self.voted_directory_id
+
 
 def encode_election(election: Election, kraft_version: int, voter_ids: tuple[int, ...]) -> bytes:
     if kraft_version == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kraft.raft.voters import Address
 from protocol.schema import ZERO_UUID
@@ -18,7 +18,7 @@ class Identity:
     cluster_id: str
     directory_id: bytes = ZERO_UUID
     """Of the metadata directory."""
-    endpoints: Mapping[str, Address] | None = None
+    endpoints: Mapping[str, Address] = field(default_factory=dict)
     listener: str = "CONTROLLER"
     """The first of controller.listener.names: the name by which peers' endpoints are looked up."""
 

@@ -1,29 +1,101 @@
-"""Unattached: a voter that has read its state and knows of no leader."""
+"""Unattached: it knows of no leader in its epoch. It asks for one, and stands itself once it has waited long enough."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from kraft.raft.election import NOBODY
+from kraft.raft.events import Answered, Destination
+from kraft.raft.hearsay import heard_in, turn_to_leader
+from kraft.raft.member import Member
+from kraft.raft.questions import fetch_request
+from kraft.raft.role import Ballot, Role
+from kraft.raft.turns import Stand, Turn
 
-from kraft.raft.candidate import Candidate
-from kraft.raft.election import Election
-from kraft.raft.events import Effect, Event, SaveElection, Started
-from kraft.raft.quorum import Quorum
 
+class Unattached(Role):
+    """The only voter need not ask whether anybody leads: it stands at once."""
 
-class Unattached(NamedTuple):
-    """The only voter need not ask whether anybody leads: it stands for the next epoch at once."""
+    __slots__ = ("_election_deadline_ms",)
 
-    quorum: Quorum
-    election: Election
-    end_offset: int
-
-    def step(self, event: Event, now_ms: int) -> tuple[Unattached | Candidate, list[Effect]]:
-        assert isinstance(event, Started), f"{event} before the machine was started"
-        quorum = self.quorum
-        assert quorum.voters.is_only(quorum.node_id), "a quorum of one"
-        vote = Election(
-            epoch=self.election.epoch + 1,
-            voted_id=quorum.node_id,
-            voted_directory_id=quorum.directory_id if quorum.kraft_version > 0 else bytes(16),
+    def __init__(self, member: Member, election_deadline_ms: int | None = None) -> None:
+        """The deadline of the role before it, where that was waiting too."""
+        super().__init__(member)
+        self._election_deadline_ms = (
+            member.election_deadline_ms() if election_deadline_ms is None else election_deadline_ms
         )
-        return Candidate(quorum, vote, self.end_offset), [SaveElection(vote)]
+
+    def enter(self) -> Turn | None:
+        return self.tick()
+
+    def tick(self) -> Turn | None:
+        member = self.member
+        if self._may_stand() and (member.voters.is_only(member.node_id) or member.now_ms >= self._election_deadline_ms):
+            return Stand()
+        self._ask()
+        return None
+
+    def deadline_ms(self) -> int | None:
+        member = self.member
+        deadlines = [self._election_deadline_ms] if self._may_stand() else []
+        if member.durable_end() is not None:
+            deadlines += [member.peers.ready_ms(each.node_id) for each in self._askable()]
+        return min(deadlines, default=None)
+
+    def patience_ms(self) -> int | None:
+        return self._election_deadline_ms
+
+    def answered(self, event: Answered) -> Turn | None:
+        """Of any member that was asked for the leader: follow the one it names."""
+        member = self.member
+        heard = heard_in(event.response)
+        turn = turn_to_leader(member, heard) if heard is not None else None
+        if turn is None:
+            member.peers.back_off(event.to.node_id, member.now_ms)
+            self._ask()
+        return turn
+
+    def grants(self, ballot: Ballot) -> bool:
+        """One vote in an epoch, and only to a log that is at least as long."""
+        return may_vote(self.member, ballot)
+
+    def flushed(self) -> Turn | None:
+        return self.tick()
+
+    def snapshot_ended(self) -> Turn | None:
+        return self.tick()
+
+    def _may_stand(self) -> bool:
+        return self.member.is_voter and not self.member.is_stopping and not self.member.is_loading
+
+    def _ask(self) -> None:
+        """One server at a time, whichever may be asked."""
+        member = self.member
+        end = member.durable_end()
+        ready = [each for each in self._askable() if member.peers.ready_ms(each.node_id) <= member.now_ms]
+        if ready and end is not None:
+            member.peers.send(ready[member.random.randrange(len(ready))], fetch_request(member, end))
+
+    def _askable(self) -> list[Destination]:
+        """None while one of them has not answered yet."""
+        servers = self._servers()
+        return [] if any(self.member.peers.is_waiting(each.node_id) for each in servers) else servers
+
+    def _servers(self) -> list[Destination]:
+        """Of the configuration; the voters where it names none."""
+        member = self.member
+        listener = member.identity.listener
+        servers = member.settings.bootstrap_servers or [
+            address for voter in member.other_voters() if (address := voter.address(listener)) is not None
+        ]
+        own = set(member.identity.endpoints.values())
+        return [Destination(-2 - index, *address) for index, address in enumerate(servers) if address not in own]
+
+
+def may_vote(member: Member, ballot: Ballot) -> bool:
+    """Of a node that follows nobody in its epoch: one vote, and only to a log that is at least as long."""
+    is_long = member.is_log_as_long(ballot.last_epoch, ballot.end_offset)
+    if ballot.is_pre_vote:
+        return is_long
+    election = member.election
+    if election.voted_id >= 0:
+        return (election.voted_id, election.voted_directory_id) == member.voted_key(ballot.candidate)
+    return is_long and election.leader_id == NOBODY

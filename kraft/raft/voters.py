@@ -12,6 +12,13 @@ from protocol.schema import ZERO_UUID
 Address = tuple[str, int]
 
 
+class ReplicaKey(NamedTuple):
+    """A replica of the metadata log: the same id with another directory is another replica."""
+
+    id: int
+    directory_id: bytes = ZERO_UUID
+
+
 class Voter(NamedTuple):
     """The directory id is zero with kraft.version 0, which does not know it."""
 
@@ -20,6 +27,19 @@ class Voter(NamedTuple):
     endpoints: tuple[tuple[str, Address], ...] = ()
     """By the names of the controller listeners."""
     kraft_versions: SupportedRange = SUPPORTED_FEATURES[KRAFT_VERSION]
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, self.directory_id)
+
+    def is_replica(self, key: ReplicaKey) -> bool:
+        """A voter without a directory id is any replica of its node."""
+        return self.id == key.id and self.directory_id in (ZERO_UUID, key.directory_id)
+
+    def address(self, listener: str) -> Address | None:
+        """At a listener; at any where it has none of that name."""
+        by_name = dict(self.endpoints)
+        return by_name.get(listener) or next(iter(by_name.values()), None)
 
 
 class Voters(NamedTuple):
@@ -55,6 +75,20 @@ class Voters(NamedTuple):
 
     def is_only(self, voter_id: int) -> bool:
         return self.ids == (voter_id,)
+
+    def has(self, key: ReplicaKey) -> bool:
+        voter = self.by_id.get(key.id)
+        return voter is not None and voter.is_replica(key)
+
+    def others(self, node_id: int) -> list[Voter]:
+        return [voter for voter in self.by_id.values() if voter.id != node_id]
+
+    def with_voter(self, voter: Voter) -> Voters:
+        """Added, or in the place of the one of this id."""
+        return Voters.of([*self.others(voter.id), voter])
+
+    def without(self, voter_id: int) -> Voters:
+        return Voters.of(self.others(voter_id))
 
     def record(self) -> VotersRecord:
         return VotersRecord(

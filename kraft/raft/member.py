@@ -1,0 +1,151 @@
+"""What a node is in every role: who it is, its log, its voters, the epoch it is in, what it says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kraft.raft.election import NOBODY, Election
+from kraft.raft.events import Commit, Destination, Effect
+from kraft.raft.log_view import LogView
+from kraft.raft.outbox import Outbox
+from kraft.raft.peers import Peers
+from kraft.raft.quorum_history import QuorumHistory
+from kraft.raft.settings import Identity, RaftSettings
+from kraft.raft.voters import Address, ReplicaKey, Voter, Voters
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kraft.raft.role import Role
+    from kraft.raft.turns import Turn
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
+
+
+class Machine(Protocol):
+    """The machine as those who answer requests see it."""
+
+    member: Member
+    role: Role
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    def turn(self, turn: Turn | None) -> None: ...
+
+
+class DurableEnd(NamedTuple):
+    """The end of a log that is durable as a whole: what a replica fetches from, and so vouches for."""
+
+    offset: int
+    epoch: int
+    """Of the last record."""
+
+
+class Member:
+    """Roles come and go over it. The election changes by a turn only."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: RaftSettings,
+        log: LogView,
+        history: QuorumHistory,
+        election: Election,
+        random: random.Random,
+    ) -> None:
+        self.identity = identity
+        self.settings = settings
+        self.log = log
+        self.history = history
+        self.random = random
+        self.election = election
+        self.leader_endpoints: Mapping[str, Address] = {}
+        """Of the leader in `election`; empty where it is not followed."""
+        self.outbox = Outbox(election)
+        self.peers = Peers(self.outbox, settings.request_timeout_ms, settings.retry_backoff_ms)
+        self.flushed_end_offset = log.end_offset
+        """Of this node's log: everything before it survives a crash."""
+        self.high_watermark = -1
+        """-1 until this process has heard of one."""
+        self.is_stopping = False
+        self.is_loading = False
+        """A snapshot is being put in the place of the log."""
+        self.now_ms = 0
+        self.wall_ms = 0
+
+    # Who is who
+
+    @property
+    def node_id(self) -> int:
+        return self.identity.node_id
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.identity.node_id, self.identity.directory_id)
+
+    @property
+    def epoch(self) -> int:
+        return self.election.epoch
+
+    @property
+    def voters(self) -> Voters:
+        return self.history.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.has(self.key)
+
+    @property
+    def has_leader(self) -> bool:
+        """One that can be reached; quorum-state may name one that resigned or fell silent."""
+        return self.election.leader_id != NOBODY and bool(self.leader_endpoints)
+
+    @property
+    def leader_id(self) -> int:
+        return self.election.leader_id if self.has_leader else NOBODY
+
+    def other_voters(self) -> list[Voter]:
+        return self.voters.others(self.node_id)
+
+    def endpoints_of(self, node_id: int) -> Mapping[str, Address]:
+        """What the voters say of a node's listeners; empty where they do not know it."""
+        voter = self.voters.by_id.get(node_id)
+        return dict(voter.endpoints) if voter is not None else {}
+
+    def destination(self, voter: Voter) -> Destination | None:
+        address = voter.address(self.identity.listener)
+        return None if address is None else Destination(voter.id, *address)
+
+    def voted_key(self, key: ReplicaKey) -> ReplicaKey:
+        """As quorum-state names it: with kraft.version 0 by its id alone."""
+        return key if self.history.kraft_version > 0 else key._replace(directory_id=ZERO_UUID)
+
+    # Time
+
+    def election_deadline_ms(self) -> int:
+        """A random one, so that not all stand at once."""
+        timeout_ms = self.settings.election_timeout_ms
+        return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
+
+    # What is done
+
+    def put(self, effect: Effect) -> None:
+        self.outbox.put(effect)
+
+    def commit(self, high_watermark: int) -> None:
+        if high_watermark > self.high_watermark:
+            self.high_watermark = high_watermark
+            self.put(Commit(high_watermark))
+
+    def durable_end(self) -> DurableEnd | None:
+        """None while the disk is behind: a fetch has to wait for it."""
+        log = self.log
+        is_behind = self.is_loading or self.flushed_end_offset < log.end_offset
+        return None if is_behind else DurableEnd(log.end_offset, log.last_epoch)
+
+    def is_log_as_long(self, last_epoch: int, end_offset: int) -> bool:
+        """Whether a candidate's log holds at least what this one may have seen committed."""
+        return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)

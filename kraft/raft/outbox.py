@@ -1,0 +1,57 @@
+"""What is said to others waits until the epoch and the vote that it is said in are durable.
+
+    save(epoch 5, vote for 2)      SaveElection
+    put(Reply: granted)            held
+    saved(epoch 5, vote for 2)     Reply
+
+What concerns this node alone (its log, its controller) promises nothing to anybody, and leaves at once. Who leads an
+epoch is saved as a hint for the next start; nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kraft.raft.election import Election
+from kraft.raft.events import Effect, Reply, ReplyRecords, ReplySnapshot, SaveElection, Send, Stopped
+
+SAID_TO_OTHERS = (Send, Reply, ReplyRecords, ReplySnapshot, Stopped)
+
+
+class Outbox:
+    def __init__(self, durable: Election) -> None:
+        self._effects: list[Effect] = []
+        self._held: deque[tuple[int, Effect]] = deque()
+        """Each with the number of the promise that must be durable before it leaves."""
+        self._durable = self._wanted = durable
+        self._saving: Election | None = None
+        """The one that the disk is at."""
+        self._promised = self._saving_promise = self._durable_promise = 0
+        """Promises are numbered: each new epoch and each vote is one."""
+
+    def save(self, election: Election) -> None:
+        """Have it made durable with this step, or after the one that the disk is at."""
+        if election.promise != self._wanted.promise:
+            self._promised += 1
+        self._wanted = election
+
+    def saved(self, election: Election) -> None:
+        assert election == self._saving, "another election was saved"
+        self._durable, self._durable_promise = election, self._saving_promise
+        self._saving = None
+        while self._held and self._held[0][0] <= self._durable_promise:
+            self._effects.append(self._held.popleft()[1])
+
+    def put(self, effect: Effect) -> None:
+        if self._durable_promise < self._promised and isinstance(effect, SAID_TO_OTHERS):
+            self._held.append((self._promised, effect))
+        else:
+            self._effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        """What a step wants done. Of several elections in one step the last is saved."""
+        effects, self._effects = self._effects, []
+        if self._saving is None and self._wanted != self._durable:
+            self._saving, self._saving_promise = self._wanted, self._promised
+            effects.insert(0, SaveElection(self._wanted))
+        return effects

@@ -1,0 +1,52 @@
+"""The requests that this node has at its peers: one at a time to each, and a pause after one that failed."""
+
+from __future__ import annotations
+
+from kraft.raft.events import Answered, Destination, Send, SentRequest
+from kraft.raft.outbox import Outbox
+
+
+class Peers:
+    """By node id; a bootstrap server has a negative one."""
+
+    def __init__(self, outbox: Outbox, request_timeout_ms: int, retry_backoff_ms: int) -> None:
+        self._outbox = outbox
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._in_flight: dict[int, SentRequest] = {}
+        self._ready_ms: dict[int, int] = {}
+
+    def is_waiting(self, node_id: int) -> bool:
+        """For an answer of this peer."""
+        return node_id in self._in_flight
+
+    def ready_ms(self, node_id: int) -> int:
+        """When it may be asked again; 0 for at once."""
+        return self._ready_ms.get(node_id, 0)
+
+    def can_send(self, node_id: int, now_ms: int) -> bool:
+        return node_id not in self._in_flight and self.ready_ms(node_id) <= now_ms
+
+    def send(self, to: Destination, request: SentRequest) -> None:
+        self._in_flight[to.node_id] = request
+        self._outbox.put(Send(to, request, self._request_timeout_ms))
+
+    def answered(self, event: Answered, now_ms: int) -> bool:
+        """False for an answer that nobody waits for any more: the request was of an earlier role."""
+        if self._in_flight.get(event.to.node_id) is not event.request:
+            return False
+        del self._in_flight[event.to.node_id]
+        if event.response is None:
+            self.back_off(event.to.node_id, now_ms)
+        else:
+            self._ready_ms.pop(event.to.node_id, None)
+        return True
+
+    def back_off(self, node_id: int, now_ms: int) -> None:
+        """Its answer was of no use: ask again, but not at once."""
+        self._ready_ms[node_id] = now_ms + self._retry_backoff_ms
+
+    def forget(self) -> None:
+        """A new role: answers to what an earlier one asked mean nothing to it."""
+        self._in_flight.clear()
+        self._ready_ms.clear()

@@ -1,0 +1,40 @@
+"""A snapshot on its way here, part by part, because the leader's log no longer reaches back to the end of this one."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from kraft.raft.events import SnapshotFetched, SnapshotPart
+from kraft.raft.member import Member
+from kraft.raft.questions import fetch_snapshot_request
+from kraft.snapshot.names import SnapshotId
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest, ResponsePartitionSnapshot
+from protocol.primitives import BytesLike
+
+
+class SnapshotFetch:
+    def __init__(self, member: Member, snapshot_id: SnapshotId) -> None:
+        self._member = member
+        self._snapshot_id = snapshot_id
+        self._position = 0
+        """In the file: everything before it is here."""
+
+    def request(self) -> FetchSnapshotRequest:
+        """For the next part."""
+        return fetch_snapshot_request(self._member, self._snapshot_id, self._position)
+
+    def take(self, partition: ResponsePartitionSnapshot) -> bool:
+        """False where the leader speaks of another snapshot or another part: begin anew."""
+        data = cast("BytesLike", partition.unaligned_records) or b""  # of an answer that was decoded
+        said = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        size = len(data)
+        end_position = self._position + size
+        is_next = said == self._snapshot_id and partition.position == self._position
+        if not is_next or end_position > partition.size or (size == 0 and end_position < partition.size):
+            return False
+        self._member.put(SnapshotPart(said, self._position, data))
+        self._position = end_position
+        if end_position == partition.size:
+            self._member.is_loading = True
+            self._member.put(SnapshotFetched(said))
+        return True

@@ -1,0 +1,87 @@
+"""What must hold at every moment of a simulated quorum, each with the number of its invariant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kraft.raft.election import Election
+from tests.simulation.raft.replicated_log import Entry, Snapshot
+
+if TYPE_CHECKING:
+    from tests.simulation.raft.host import Host
+
+
+class Invariants:
+    def __init__(self) -> None:
+        self.leaders: dict[int, int] = {}
+        """By epoch."""
+        self.committed_entries: list[Entry] = []
+        self._written: dict[tuple[int, int], tuple[object, int]] = {}
+        """By offset and epoch: the value, and the epoch of the record before it."""
+        self._epochs: dict[int, int] = {}
+        self.is_leader_complete = True
+        """False for a scenario in which a disk was lost: then nothing is owed to what only it held."""
+
+    def leads(self, host: Host, epoch: int) -> None:
+        """I1: one leader in an epoch. I2: it holds everything that was committed."""
+        assert self.leaders.setdefault(epoch, host.node_id) == host.node_id, f"two leaders in epoch {epoch}"
+        if not self.is_leader_complete:
+            return
+        log = host.log
+        assert log.end_offset >= len(self.committed_entries), f"leader {host.node_id} lacks what was committed"
+        for offset in range(log.start_offset, len(self.committed_entries)):
+            assert log.at(offset) == self.committed_entries[offset], f"leader {host.node_id} differs at {offset}"
+
+    def saved(self, host: Host, election: Election) -> None:
+        """I1: the epoch on disk never goes back, and a vote in it is never another one."""
+        before = host.election
+        assert election.epoch >= before.epoch, "the epoch in quorum-state goes back"
+        if election.epoch == before.epoch and before.voted_id >= 0:
+            assert election.voted_id == before.voted_id, f"node {host.node_id} votes twice in epoch {election.epoch}"
+
+    def stepped(self, host: Host) -> None:
+        epoch = host.raft.epoch
+        known = (host.incarnation, epoch)
+        last = self._epochs.get(host.node_id, 0)
+        assert known[0] << 32 | epoch >= last, "the epoch of a running node goes back"
+        self._epochs[host.node_id] = known[0] << 32 | epoch
+        assert host.election.epoch <= epoch, "quorum-state is ahead of the node"
+
+    def appended(self, host: Host, base_offset: int, entries: Sequence[Entry]) -> None:
+        """I4: records of one offset and epoch are the same, and so is everything before them."""
+        before = host.log.last_epoch
+        for offset, entry in enumerate(entries, base_offset):
+            written = self._written.setdefault((offset, entry.epoch), (entry.value, before))
+            assert written == (entry.value, before), f"node {host.node_id} has another record at {offset}"
+            assert entry.epoch >= before, "epochs in a log go up"
+            before = entry.epoch
+
+    def committed(self, host: Host, high_watermark: int) -> None:
+        """I4, I8: what was committed anywhere is everywhere the same, for ever."""
+        log = host.log
+        assert high_watermark <= log.end_offset, f"node {host.node_id} commits what it has not got"
+        for offset in range(max(log.start_offset, len(self.committed_entries)), high_watermark):
+            self.committed_entries.append(log.at(offset))
+        assert len(self.committed_entries) >= high_watermark
+        for offset in range(max(log.start_offset, high_watermark - 50), high_watermark):
+            assert log.at(offset) == self.committed_entries[offset], (
+                f"node {host.node_id} commits another record at {offset}"
+            )
+        if host.is_leading and high_watermark == len(self.committed_entries):
+            self._is_on_majority(host, high_watermark)
+
+    def loaded(self, host: Host, snapshot: Snapshot) -> None:
+        assert list(snapshot.entries) == self.committed_entries[: len(snapshot.entries)], "a snapshot of another log"
+
+    def _is_on_majority(self, host: Host, high_watermark: int) -> None:
+        """I7: what was committed survives the crash of a minority."""
+        voters = host.raft.quorum.voters
+        assert voters is not None
+        holders = [
+            voter_id
+            for voter_id in voters.ids
+            if (log := host.world.hosts[voter_id].log).durable_end_offset >= high_watermark
+            and (high_watermark <= log.start_offset or log.at(high_watermark - 1) == self.committed_entries[-1])
+        ]
+        assert len(holders) >= voters.majority, f"{high_watermark} is committed on {holders} of {voters.ids}"
