@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from broker.apis import API_VERSIONS, Route
 from broker.pending import Pending
+from broker.reply_memory import held_size
 from broker.request_memory import SMALL_SIZE
 from protocol.primitives import BytesLike, Chunk, MalformedMessage
 from protocol.tagged_section import skip_tags
@@ -75,12 +76,14 @@ class RequestContext:
 class _Reply:
     """A place in the queue of replies: encoded once the response is there, so that its size is known."""
 
-    __slots__ = ("context", "parked", "pieces")
+    __slots__ = ("context", "held_size", "parked", "pieces")
 
     def __init__(self, context: RequestContext, parked: Pending[object] | None = None) -> None:
         self.context = context
         self.parked = parked
         self.pieces: list[Chunk] | None = None
+        self.held_size = 0
+        """Memory of the pieces."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -110,6 +113,11 @@ class Connection(asyncio.BufferedProtocol):
         self._replies: deque[_Reply] = deque()
         self._waiting_size = 0
         """Bytes of the replies that are ready and wait for one before them."""
+        self._reply_memory = listener.reply_memory
+        self._held_size = 0
+        """Memory of the replies that were parked and have not been written."""
+        self._out_held_size = 0
+        """Of those that are in `_out`."""
         self._out: list[Chunk] = []
         self._out_size = 0
         self._direct: DirectOutput | None = None
@@ -156,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_writable = False
+        self._reply_memory.holds(self, self._held_size + self.unsent_size())
         self._stop_reading()
 
     def resume_writing(self) -> None:
@@ -166,7 +175,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _drained(self) -> None:
         self._is_writable = True
+        self._reply_memory.holds(self, self._held_size)
         self._resume_reading()
+
+    def unsent_size(self) -> int:
+        """Memory of what was written and has not left."""
+        transport = self._transport or self._closing
+        if transport is None:
+            return 0
+        return transport.get_write_buffer_size() + (0 if self._direct is None else self._direct.held_size())
 
     def sends_files(self) -> bool:
         """Whether a reply may hold slices of files instead of their bytes; the answer yes holds for good.
@@ -196,6 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             self._stop_reading()
             self._forget()
             self._closing = transport
+            self._reply_memory.holds(self, self.unsent_size())
             if self._direct is None:
                 transport.close()
             else:
@@ -234,6 +252,8 @@ class Connection(asyncio.BufferedProtocol):
         self._partial = None
         self._memory.let_go(self)
         self._out = []
+        self._held_size = self._out_held_size = 0
+        self._reply_memory.holds(self, 0)
         replies, self._replies = self._replies, deque()
         for reply in replies:
             if reply.parked is not None:
@@ -392,6 +412,9 @@ class Connection(asyncio.BufferedProtocol):
     def _ready(self, reply: _Reply, response: object) -> None:
         reply.pieces, size = _encoded(reply.context, response)
         self._waiting_size += size
+        reply.held_size = held_size(reply.pieces)
+        self._held_size += reply.held_size
+        self._tell_held()
         reply.parked = None
 
     def _complete(self, reply: _Reply, response: object) -> None:
@@ -405,7 +428,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         replies = self._replies
         while replies and (pieces := replies[0].pieces) is not None:
-            replies.popleft()
+            self._out_held_size += replies.popleft().held_size
             size = sum(map(len, pieces))
             self._waiting_size -= size
             self._out += pieces
@@ -432,6 +455,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(cast("BytesLike", out[0]))
             else:
                 self._transport.writelines(cast("list[BytesLike]", out))
+            if self._out_held_size or not self._is_writable:
+                self._held_size -= self._out_held_size
+                self._out_held_size = 0
+                self._tell_held()
+
+    def _tell_held(self) -> None:
+        self._reply_memory.holds(self, self._held_size + (0 if self._is_writable else self.unsent_size()))
 
     # Back-pressure
 

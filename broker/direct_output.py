@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from broker.reply_memory import held_size
 from protocol.primitives import BytesLike, Chunk
 from storage.open_file import FileSlice
 
@@ -79,6 +80,10 @@ class DirectOutput:
     @property
     def waits(self) -> Waits:
         return self._waits
+
+    def held_size(self) -> int:
+        """Memory of the pieces that wait; slices of files hold none."""
+        return held_size(self._pieces)
 
     def write(self, pieces: Iterable[Chunk]) -> None:
         """Send these after those before them; what does not leave at once waits here."""

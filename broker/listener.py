@@ -47,6 +47,7 @@ class Listener:
         self.role = role
         self.receive_buffer = receive_buffer
         self.request_memory = broker.request_memory
+        self.reply_memory = broker.reply_memory
         self.request_size_max = request_size_max
         self.routes = routes(role)
         self.connections: dict[Connection, None] = {}

@@ -33,6 +33,7 @@ from broker.quorum import Quorum
 from broker.quorum_start import SECURITY_PROTOCOL_IDS
 from broker.registration import Identity, Registration
 from broker.replicas import Replicas
+from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory, request_memory_size_max
 from broker.settings import Settings
 from broker.stage import Stage
@@ -94,6 +95,7 @@ class Broker:
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)
         self.large_batches = LargeBatches(self)
+        self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
         self.listeners: list[Listener] = []
         limits = connection_limits(config)
         self.admissions = {

@@ -27,6 +27,7 @@ from broker.connection import RECEIVE_BUFFER_SIZE, Connection
 from broker.environment import LocalEnvironment
 from broker.listener import Listener
 from broker.replicas import Replicas
+from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
 from protocol.primitives import BytesLike
 from replication.partition import Partition
@@ -85,6 +86,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
         broker=broker,
         routes=routes(Role.BROKER),
         receive_buffer=memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+        reply_memory=ReplyMemory(-1, loop),
         request_memory=RequestMemory(None, loop),
         request_size_max=100 << 20,
         opened=lambda _: None,

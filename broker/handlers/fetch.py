@@ -85,6 +85,7 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest, fetch:
     DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
     """
     left = min(request.max_bytes, broker.fetch_size_max)
+    room = broker.reply_memory.room()
     found_data = False
     answers = []
     for key, wish in fetch.wanted:
@@ -93,11 +94,20 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest, fetch:
             answers.append(Answer(key, _unknown(broker, key), None, None))
             continue
         answer = _plan_partition(request, key, wish, partition, left, not found_data)
+        if _copied_size(context, answer) > room:
+            answer = _plan_partition(request, key, wish, partition, min(left, room), not found_data)
+        room = max(room - _copied_size(context, answer), 0)
         if answer.read is not None and answer.read.size:
             found_data = True
             left -= answer.read.size
         answers.append(answer)
     return answers
+
+
+def _copied_size(context: RequestContext, answer: Answer) -> int:
+    """Memory that the answer will hold."""
+    place = answer.read.slice if answer.read is not None and answer.read.size else None
+    return 0 if place is None or _is_sent_as_it_lies(context, place) else place.size
 
 
 def _plan_partition(
@@ -197,17 +207,22 @@ def _respond(
     if not cold:
         return _assemble(fetch, is_incremental, answers)
     reply: Pending[FetchResponse] = Pending()
+    memory, borrowed_size = broker.reply_memory, sum(_copied_size(context, answer) for answer in answers)
+    memory.borrow(borrowed_size)
 
     async def read_cold() -> None:
-        for read_log, data, place in cold:
-            try:
-                if _is_sent_as_it_lies(context, place):
-                    await broker.environment.offload(place.warm)
-                    data.records = place
-                else:
-                    data.records = await broker.environment.offload(place.read)
-            except OSError as error:
-                _unreadable(read_log, data, error)
+        try:
+            for read_log, data, place in cold:
+                try:
+                    if _is_sent_as_it_lies(context, place):
+                        await broker.environment.offload(place.warm)
+                        data.records = place
+                    else:
+                        data.records = await broker.environment.offload(place.read)
+                except OSError as error:
+                    _unreadable(read_log, data, error)
+        finally:
+            memory.give_back(borrowed_size)
         reply.complete(_assemble(fetch, is_incremental, answers))
 
     broker.spawn(read_cold())

@@ -114,6 +114,15 @@ moldau_large_batches_examined_total  counter  -
 moldau_large_batches_waiting_bytes  gauge  -
     -
     Bytes of such batches that are examined or wait for it.
+moldau_reply_memory_used_bytes  gauge  -
+    -
+    Bytes of replies that have not left, as far as they are copies and not slices of files.
+moldau_reply_memory_holders  gauge  -
+    -
+    Connections that have not taken all of their replies.
+moldau_slow_readers_aborted_total  counter  -
+    -
+    Connections that were closed because they took nothing while there was no room for the replies of others.
 kafka_server_replicamanager_partitioncount  gauge  -
     kafka.server:type=ReplicaManager,name=PartitionCount
     Partitions on this broker.

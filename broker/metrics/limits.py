@@ -20,6 +20,10 @@ def collect_limits(page: Page, broker: Broker) -> None:
     page.add("moldau_request_memory_waiting_connections", memory.waiting_count)
     page.add("moldau_request_memory_waits_total", memory.waits_count)
     page.add("moldau_request_memory_stalled_total", memory.stalled_count)
+    replies = broker.reply_memory
+    page.add("moldau_reply_memory_used_bytes", replies.used_size)
+    page.add("moldau_reply_memory_holders", replies.holders_count)
+    page.add("moldau_slow_readers_aborted_total", replies.aborted_count)
     for listener in broker.listeners:
         labels = (("listener", listener.name),)
         page.add(f"{SERVER}expiredconnectionskilledcount", listener.idle_count, labels)

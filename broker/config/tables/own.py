@@ -9,6 +9,8 @@ moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only
     How the node's own log is written to standard error: lines for people, or one JSON object a line.
+moldau.queued.max.reply.bytes  long  67108864  any  honoured  read-only
+    Bytes of replies that have not left, over all connections, above which fetches copy one batch each; -1 for no limit.
 moldau.metrics.series.max  int  1000  0..  honoured  read-only
     Most topics, and most partitions, that have metrics of their own; those beyond count in the sums alone.
 """

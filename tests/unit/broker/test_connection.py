@@ -21,6 +21,7 @@ from broker.connection import (
 )
 from broker.listener import Listener
 from broker.pending import Pending
+from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
 from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersionsResponse
@@ -59,6 +60,9 @@ class Transport:
 
     def abort(self) -> None:
         self.is_aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -100,6 +104,7 @@ class Wire:
             request_size_max=request_size_max,
             routes={HEARTBEAT: route, API_VERSIONS: Route(Api(API_VERSIONS, "ApiVersions", 0, 4))},
             broker=SimpleNamespace(loop=loop),
+            reply_memory=ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
             request_memory=memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,
             closed=lambda connection: None,

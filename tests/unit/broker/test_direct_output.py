@@ -21,6 +21,7 @@ from broker.connection import SLICE_SIZE_MIN, Connection, RequestContext
 from broker.environment import LocalEnvironment
 from broker.listener import Listener
 from broker.pending import Pending
+from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
 from protocol.compiler import decode, encode
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -83,6 +84,7 @@ class Served:
         self.listener = SimpleNamespace(
             receive_buffer=memoryview(bytearray(1 << 16)),
             request_size_max=1 << 20,
+            reply_memory=ReplyMemory(-1, loop),
             request_memory=RequestMemory(None, loop),
             routes={FETCH: route},
             broker=broker,

@@ -29,7 +29,13 @@ CATALOGUES = {
     "client-metrics": client_metrics_catalogue(),
     "dynamic-only": dynamic_only_catalogue(),
 }
-OWN = {"moldau.batch.expanded.bytes.max", "moldau.http.listener", "moldau.log.format", "moldau.metrics.series.max"}
+OWN = {
+    "moldau.batch.expanded.bytes.max",
+    "moldau.http.listener",
+    "moldau.log.format",
+    "moldau.metrics.series.max",
+    "moldau.queued.max.reply.bytes",
+}
 """Names that Apache Kafka does not know."""
 EVERY_SETTING = [setting for catalogue in CATALOGUES.values() for setting in catalogue.values()]
 
