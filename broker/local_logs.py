@@ -11,14 +11,15 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.config.config import Config
+from broker.disk_space import DiskSpace
 from broker.environment import Environment
 from broker.node_directories import Directories
-from storage.disk_errors import PASSING
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.log_paths import STRAY_SUFFIX
 from storage.offset_checkpoint import TopicPartition
+from storage.partition_metadata import CorruptPartitionMetadata
 from storage.recovery import CorruptLog
 
 log = logging.getLogger("moldau.logs")
@@ -59,6 +60,7 @@ class LocalLogs:
         self._environment = environment
         self._producer_expiration_ms = config.integer("producer.id.expiration.ms")
         self._tell = failed
+        self.space = DiskSpace(environment.fs)
         self.properties = found.properties
         """By path, what meta.properties says: the same cluster and node everywhere."""
         self.offline = dict(found.unusable)
@@ -169,8 +171,6 @@ class LocalLogs:
             except OSError as error:
                 refusal = error
                 log.warning("%s-%d cannot be made in %s: %s", topic, index, directory.path, error)
-                if error.errno not in PASSING:
-                    directory.fail(error)
         raise refusal
 
     def delete(self, deleted: Log) -> str | None:
@@ -206,10 +206,7 @@ class LocalLogs:
                 await asyncio.shield(self._writing)
             except OSError as error:
                 is_written = False
-                if error.errno not in PASSING:
-                    directory.fail(error)
-                else:
-                    log.warning("no checkpoint in %s: %s", directory.path, error)
+                directory.refused(error)
         if is_written:
             self._checkpointed = state
 
@@ -244,6 +241,7 @@ class LocalLogs:
             self.offline[path] = str(error)
         else:
             directory.on_failure = self._failed
+            directory.on_shortage = partial(self.space.refused, path)
             self.directories.append(directory)
 
     def _failed(self, directory: LogDirectory) -> None:
@@ -266,7 +264,7 @@ class LocalLogs:
             if directory.path not in failures:
                 try:
                     directory.load(topic, index, configs[topic], now_ms, log.info, self._producer_expiration_ms)
-                except CorruptLog as damage:
+                except (CorruptLog, CorruptPartitionMetadata) as damage:
                     failures[directory.path] = directory, OSError(errno.EBADMSG, str(damage))
                 except OSError as error:
                     failures[directory.path] = directory, error
@@ -288,8 +286,8 @@ def _of_directory(directory: LogDirectory, high_watermarks: HighWatermarks) -> d
 
 @contextmanager
 def failing(directory: LogDirectory) -> Iterator[None]:
-    """What the disk refuses in here takes the directory offline, and the caller goes on."""
+    """What the disk refuses in here takes the directory offline, unless it may pass; the caller goes on."""
     try:
         yield
     except OSError as error:
-        directory.fail(error)
+        directory.refused(error)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.logs")
 
 FLUSH_CHECK_INTERVAL_MS: Final = 1000
-MISSING_CHECK_INTERVAL_MS: Final = 1000
+SPACE_CHECK_INTERVAL_MS: Final = 1000
 
 
 class LogJobs:
@@ -36,7 +36,7 @@ class LogJobs:
         return [
             Job("retention", config.integer("log.retention.check.interval.ms"), self.retain, delay_ms),
             Job("flush", FLUSH_CHECK_INTERVAL_MS, self.flush),
-            Job("missing-partitions", MISSING_CHECK_INTERVAL_MS, self.make_missing),
+            Job("disk-space", SPACE_CHECK_INTERVAL_MS, self.look_for_room),
             Job("checkpoint", config.integer("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint),
             Job("producer-expiry", config.integer("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
@@ -62,7 +62,9 @@ class LogJobs:
             if partition.log.config.flush_ms < INT64_MAX and partition.log.flush_is_due(now_ms):
                 self._broker.flusher.flush(partition.log)
 
-    async def make_missing(self) -> None:
+    async def look_for_room(self) -> None:
+        """Where a disk was full; and make the partitions for which there was none."""
+        self._broker.logs.space.look()
         self._broker.follower.make_missing()
 
     async def checkpoint(self) -> None:

@@ -48,6 +48,10 @@ class Loaded(NamedTuple):
     last_epoch: int
 
 
+class NoRoom(Exception):
+    """The disk is full, or the process has too many files open. Nothing was written, and later it may be."""
+
+
 class Reading:
     """A start that is reading snapshot and log."""
 
@@ -194,7 +198,8 @@ class MetadataLog:
         return self._append(build_batch(records, is_control=True), epoch, now_ms)
 
     def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
-        """One batch, which is there as a whole or not at all. Raises OSError where the disk refuses."""
+        """One batch, which is there as a whole or not at all. Raises `NoRoom`; any other refusal of the disk goes to
+        the log's `on_failure`."""
         values = [encode_record(record, record_version(record, metadata_version)) for record in records]
         return self._append(build_batch(Record(None, value, now_ms) for value in values), epoch, now_ms)
 
@@ -202,7 +207,7 @@ class MetadataLog:
         assert len(batch) <= BATCH_SIZE_MAX, f"a metadata batch of {len(batch)} bytes"
         result = self.log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.RAFT)
         if result.error is not ErrorCode.NONE:
-            raise OSError(f"cannot append to {self.directory}: {result.error_message}")
+            raise NoRoom(f"cannot append to {self.directory}: {result.error_message}")
         return Provenance(self.log.end_offset, epoch, now_ms)
 
     # Snapshots

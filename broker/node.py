@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from broker.admission import Admission
@@ -112,6 +113,7 @@ class Broker:
         self.settings = Settings(config)
         self.settings.watchers.append(self._settings_changed)
         self.quorum = Quorum(environment, config, self.logs.properties[config.metadata_log_dir], self.settings)
+        self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
         self.follower = MetadataFollower(self)
         self.registration: Registration
         self.assignments = DirectoryAssignments(self.quorum, loop, self.node_id, lambda: self.registration.epoch)
@@ -209,6 +211,11 @@ class Broker:
             return [f"the node is {self.stage.name.lower()}"]
         reasons = [] if self.quorum.leader_id >= 0 else ["nobody leads the metadata quorum"]
         return reasons + (["the controller has fenced this broker"] if self.registration.is_fenced else [])
+
+    def impaired(self) -> list[str]:
+        """What is not as it should be, though clients are served."""
+        offline = [f"log directory {path} is offline: {why}" for path, why in self.logs.offline.items()]
+        return offline + [f"log directory {path} is full" for path in self.logs.space.full]
 
     async def start(self) -> None:
         """Bind, load, join the cluster, serve. Raises what makes it impossible, with nothing left running."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from broker.background import Tasks
 from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
 from broker.config.config import Config
 from broker.environment import Environment
 from broker.flusher import Flusher
-from broker.metadata_log import Loaded, MetadataLog, save_election, unlink_all
+from broker.metadata_log import Loaded, MetadataLog, NoRoom, save_election, unlink_all
 from broker.metadata_publisher import Listener, MetadataPublisher, Reply
 from broker.metadata_snapshots import SnapshotPolicy
 from broker.quorum_start import (
@@ -49,6 +50,7 @@ from storage.meta_properties import MetaProperties
 
 log = logging.getLogger("moldau.quorum")
 
+REFUSED_RETRY_MS = 1000
 BATCH_RECORDS_MAX = 10_000
 """Of a decision that need not be atomic."""
 
@@ -84,6 +86,10 @@ class Quorum:
         """Of a metadata directory that is no log directory; the others lock themselves."""
         self._ready: asyncio.Future[None] | None = None
         self._is_stopping = False
+        self._is_refused = False
+        """The disk had no room for what time asked for: it is asked again after a while."""
+        self.on_shortage: Callable[[OSError], None] = lambda error: None
+        """Told when the disk of the metadata log has no room."""
         self._bootstrap: list[object] = []
         """The first records of a log that has none."""
         self._controller: Controller | None = None
@@ -175,13 +181,18 @@ class Quorum:
         self._flusher.when_durable([self._log.log], lambda: idle.set_result(None))
         await idle
         await self._tasks.stop()
-        await self._environment.offload(lambda: self._log.log.close(now_ms, clean=True))
+        try:
+            await self._environment.offload(lambda: self._log.log.close(now_ms, clean=True))
+        except OSError as error:
+            log.error("the metadata log was not closed cleanly: %s", error)
+            self._log.log.close(now_ms, clean=False)
         if self._lock is not None:
             self._lock.release()
 
     def _adopt(self, loaded: Loaded) -> None:
         self._log = loaded.log
         self._log.log.on_failure = self._disk_failed
+        self._log.log.on_shortage = self.on_shortage
         self._loaded_replay = loaded.replay
         self._facts = quorum_of(self._config, self._properties, loaded)
         identity, history = identity_of(self._config, self._properties), history_of(self._facts)
@@ -201,7 +212,10 @@ class Quorum:
             case SaveElection(election):
                 self._tasks.spawn(self._save(election), "quorum-state")
             case Append(epoch, records):
-                provenance = self._log.append_control(records, epoch, self._environment.wall_ms())
+                try:
+                    provenance = self._log.append_control(records, epoch, self._environment.wall_ms())
+                except NoRoom as error:
+                    return self._cannot_start(error)
                 self._loaded_replay.replay([], provenance)
                 self._appended(provenance)
             case Lead(epoch):
@@ -224,7 +238,7 @@ class Quorum:
         self._flusher.when_durable([self._log.log], self._flushed)
 
     def _flushed(self) -> None:
-        self._feed(Flushed(self._log.log.recovery_point))
+        self._feed(Flushed(self._log.log.synced_end_offset))
 
     def _disk_failed(self, error: OSError) -> None:
         """After a failed sync nobody knows what the disk holds: stop rather than guess."""
@@ -251,7 +265,8 @@ class Quorum:
         log.info("node %d leads the metadata quorum in epoch %d", self._facts.node_id, epoch)
         registration = controller_registration(config, environment.entropy(16))
         for decision in self._controller.activate(self._bootstrap, registration):
-            self._carry_out(decision, None)
+            if not self._carry_out(decision, None):
+                return self._cannot_start(NoRoom("the disk of the metadata log is full"))
         self._publisher.reply_when_committed(self.log_end_offset, self._started, None)
         self._arm()
 
@@ -259,22 +274,38 @@ class Quorum:
         assert self._ready is not None
         self._ready.set_result(None)
 
-    def _carry_out(self, decision: Decision, reply: Reply | None) -> None:
-        for records in batches_of(decision):
-            self._append(records)
+    def _cannot_start(self, error: NoRoom) -> None:
+        assert self._ready is not None
+        if not self._ready.done():
+            self._ready.set_exception(OSError(errno.ENOSPC, str(error)))
+
+    def _carry_out(self, decision: Decision, reply: Reply | None) -> bool:
+        """Write what was decided, and reply when it is committed. Where there is no room for it, nothing was decided,
+        and the reply says so; of a decision that is not atomic, its beginning may stand.
+
+        DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
+        """
+        answer = decision.reply
+        is_written = True
+        try:
+            for records in batches_of(decision):
+                self._append(records)
+        except NoRoom as error:
+            is_written = False
+            if answer is not None:
+                from broker.refused_decision import refused_decision
+
+                answer = refused_decision(answer, str(error))
         if reply is not None:
-            self._publisher.reply_when_committed(self.log_end_offset, reply, decision.reply)
+            self._publisher.reply_when_committed(self.log_end_offset, reply, answer)
+        return is_written
 
     def _append(self, records: Sequence[object]) -> None:
         controller = self._controller
         assert controller is not None
         metadata_version = controller.image.features.metadata_version
         size_before = self._log.log.size
-        try:
-            provenance = self._log.append(records, metadata_version, self.leader_epoch, self._environment.wall_ms())
-        except OSError as error:
-            self._environment.halt(f"cannot write the metadata log: {error}")
-            raise
+        provenance = self._log.append(records, metadata_version, self.leader_epoch, self._environment.wall_ms())
         self._snapshots.appended(self._log.log.size - size_before)
         delta = controller.replay(records, provenance, self._environment.monotonic_ms())
         self._publisher.publish_later(controller.image, delta)
@@ -288,14 +319,16 @@ class Quorum:
         if deadline_ms is None or self._timer is not None or self._is_stopping:
             return
         delay_ms = max(0, deadline_ms - self._environment.monotonic_ms())
+        if self._is_refused:
+            delay_ms = max(delay_ms, REFUSED_RETRY_MS)
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         controller = self._controller
         assert controller is not None
-        for decision in controller.tick(self._environment.monotonic_ms()):
-            self._carry_out(decision, None)
+        decisions = controller.tick(self._environment.monotonic_ms())
+        self._is_refused = not all(self._carry_out(decision, None) for decision in decisions)
         self._arm()
 
     # Snapshots

@@ -141,8 +141,8 @@ class Partition:
         """Move the high watermark to where it may be: after an append, and when a sync is done."""
         log = self.log
         end_offset = log.end_offset
-        if end_offset - log.recovery_point >= log.config.flush_messages:
-            end_offset = log.recovery_point
+        if end_offset - log.synced_end_offset >= log.config.flush_messages:
+            end_offset = log.synced_end_offset
         if end_offset > self.high_watermark:
             self.high_watermark = end_offset
             if self._waiters:

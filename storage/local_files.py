@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -132,9 +131,11 @@ class LocalFile:
             written += skip
 
     def _cut_back(self, size: int) -> None:
-        """Where even this fails, the next append overwrites what is left, and recovery checks the tail."""
-        with contextlib.suppress(OSError):
+        """Raises OSError with EIO: a file whose end nobody knows is no case of a full disk."""
+        try:
             os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise OSError(errno.EIO, f"the end of a refused write stays: {error}") from error
 
     def pwrite(self, data: BytesLike, position: int) -> None:
         view = memoryview(data)

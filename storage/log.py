@@ -56,11 +56,13 @@ class Log:
         "last_flush_ms",
         "log_start_offset",
         "on_failure",
+        "on_shortage",
         "partition",
         "producers",
         "recovery_point",
         "segments",
         "snapshots",
+        "synced_end_offset",
         "topic",
         "topic_id",
     )
@@ -78,12 +80,16 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
+        self.synced_end_offset = loaded.recovery_point
+        """Everything before it is durable. The recovery point may stay behind for want of room for the checkpoint."""
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
         self.failure: OSError | None = None
         self.on_failure: Callable[[OSError], None] | None = None
         """Told of the failure: what broke one log breaks its neighbours in the directory."""
+        self.on_shortage: Callable[[OSError], None] | None = None
+        """Told of each refusal that may pass."""
         self.last_flush_ms = now_ms
         self.boundaries = Boundaries()
         self._directory_is_dirty = self._parent_is_dirty = not loaded.was_clean
@@ -179,6 +185,7 @@ class Log:
         self.boundaries.clear()
         self._flush_end_offset = min(self._flush_end_offset, self.end_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
+        self.synced_end_offset = min(self.synced_end_offset, self.end_offset)
         self._directory_is_dirty = True
 
     def release_files(self) -> None:
@@ -204,6 +211,8 @@ class Log:
         """As `fail`, but a full disk or a lack of descriptors is only this caller's. It has changed nothing."""
         if error.errno not in PASSING:
             self.fail(error)
+        elif self.on_shortage is not None:
+            self.on_shortage(error)
 
     # Reading
 
@@ -270,12 +279,12 @@ class Log:
 
     @property
     def unflushed_count(self) -> int:
-        """Offsets past the recovery point."""
-        return self.end_offset - self.recovery_point
+        """Offsets that a loss of power could take."""
+        return self.end_offset - self.synced_end_offset
 
     def flush_is_due(self, now_ms: int) -> bool:
         """By flush.messages or flush.ms."""
-        unflushed_count = self.end_offset - self.recovery_point
+        unflushed_count = self.end_offset - self.synced_end_offset
         return unflushed_count > 0 and (
             unflushed_count >= self.config.flush_messages or now_ms - self.last_flush_ms >= self.config.flush_ms
         )
@@ -320,6 +329,7 @@ class Log:
 
     def flushed(self, work: FlushWork, now_ms: int) -> None:
         """The work is done: what it covered survives a crash, less what was truncated meanwhile."""
+        self.synced_end_offset = max(self.synced_end_offset, self._flush_end_offset)
         if work.is_complete:
             self.recovery_point = max(self.recovery_point, self._flush_end_offset)
         else:
@@ -366,7 +376,7 @@ class Log:
             self.flush(now_ms)
             if self.epochs.is_dirty:
                 self.epochs.write()
-            self.recovery_point = self.end_offset
+            self.recovery_point = self.synced_end_offset = self.end_offset
         for segment in self.segments:
             segment.close()
 

@@ -19,7 +19,6 @@ from protocol.record_batch import (
 )
 from protocol.record_validation import Refusal, ValidBatch, validate_header, validate_records
 from storage.append_result import AppendOrigin, AppendResult
-from storage.disk_errors import NO_SPACE
 from storage.producer_state import ProducerBatch, TransactionMarker
 from storage.transaction_marker import read_transaction_marker
 
@@ -175,8 +174,13 @@ def refuse_producer(log: Log, header: BatchHeader, verdict: ErrorCode | Producer
 
 
 def refuse_disk(log: Log, error: OSError, end_offset: int) -> AppendResult:
-    """A full disk refuses this batch alone: it was cut back, and there may be room later. All else ends the log."""
-    was_cut_back = log.end_offset == end_offset and log.active.size == log.active.file().size()
-    if error.errno not in NO_SPACE or not was_cut_back:
+    """A full disk refuses this batch alone: it was cut back, and there may be room later. So does a lack of
+    descriptors. All else ends the log.
+
+    DIVERGES: in Apache Kafka a full disk takes the log directory offline, and with the last one the broker down.
+    """
+    if log.end_offset == end_offset and log.active.is_as_noted():
+        log.fail_unless_passing(error)
+    else:
         log.fail(error)
     return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from storage.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
+from storage.disk_errors import PASSING
 from storage.files import FileLock, FileSystem, write_atomically
 from storage.log import Log
 from storage.log_config import LogConfig
@@ -81,6 +82,7 @@ class LogDirectory:
         "high_watermarks",
         "logs",
         "on_failure",
+        "on_shortage",
         "path",
     )
 
@@ -93,6 +95,8 @@ class LogDirectory:
         """Why the directory is offline."""
         self.on_failure: Callable[[LogDirectory], None] | None = None
         """Told once, in the midst of whatever the disk refused: it may take note, and act later."""
+        self.on_shortage: Callable[[OSError], None] | None = None
+        """Told of each refusal that may pass."""
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, report)
         self._log_starts = self._read_checkpoint(LOG_STARTS, report)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS, report)
@@ -162,6 +166,7 @@ class LogDirectory:
             log.flush(now_ms)  # what a crash left to the page cache is read before anything else is written
         self.logs[key] = log
         log.on_failure = self.fail
+        log.on_shortage = self.on_shortage
         return log
 
     # Serving
@@ -177,13 +182,38 @@ class LogDirectory:
             self.on_failure(self)
 
     def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
-        """A new, empty log. Raises OSError."""
+        """A new, empty log. Raises OSError, and leaves nothing of it behind."""
         self._recovery_points.pop((topic, partition), None)
         self._log_starts.pop((topic, partition), None)
-        log = self.load(topic, partition, config, now_ms, lambda _: None)
-        if topic_id is not None:
-            log.assign_topic_id(topic_id)
+        try:
+            log = self.load(topic, partition, config, now_ms, lambda _: None)
+            if topic_id is not None:
+                log.assign_topic_id(topic_id)
+        except OSError as error:
+            self._undo(topic, partition)
+            self.refused(error)
+            raise
         return log
+
+    def refused(self, error: OSError) -> None:
+        """The disk refused, perhaps for the moment only."""
+        if error.errno not in PASSING:
+            self.fail(error)
+        elif self.on_shortage is not None:
+            self.on_shortage(error)
+
+    def _undo(self, topic: str, partition: int) -> None:
+        """A half-made directory would be taken for the partition at the next start, when it may be elsewhere."""
+        made = self.logs.pop((topic, partition), None)
+        if made is not None:
+            made.on_failure = None
+            made.close(0, clean=False)
+        path = f"{self.path}/{partition_directory_name(topic, partition)}"
+        try:
+            if self.fs.exists(path):
+                self.fs.remove_tree(path)
+        except OSError as error:
+            self.fail(error)
 
     def delete(self, topic: str, partition: int, unique: str) -> str:
         """Take a log away: rename its directory at once; the path, to be removed off the loop later. Raises OSError."""

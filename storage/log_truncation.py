@@ -100,29 +100,29 @@ def advance_log_start(log: Log, offset: int, high_watermark: int) -> ErrorCode:
 def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> list[str]:
     """Take what retention gives up out of the log; the paths, renamed to `.deleted`.
 
-    They are to be unlinked after file.delete.delay.ms. Raises OSError: the log failed. The descriptors of segments that
-    stay are given back on the way: whoever reads them opens them again.
+    They are to be unlinked after file.delete.delay.ms. Raises OSError: the log failed, or files could not be opened.
+    The descriptors of segments that stay are given back on the way: whoever reads them opens them again.
     """
     if log.failure is not None:
         return []
     try:
         log.release_files()
+        count = deletable_count(
+            log.segments,
+            log.config,
+            log_start_offset=log.log_start_offset,
+            end_offset=log.end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        if count == len(log.segments) and not has_rolled(log, now_ms):
+            count -= 1  # without room for a new segment the last one stays, and its neighbours make room
     except OSError as error:
-        log.fail(error)
+        log.fail_unless_passing(error)
         raise
-    count = deletable_count(
-        log.segments,
-        log.config,
-        log_start_offset=log.log_start_offset,
-        end_offset=log.end_offset,
-        high_watermark=high_watermark,
-        now_ms=now_ms,
-    )
     if not count:
         return []
     try:
-        if count == len(log.segments):
-            log.roll(now_ms)
         deleted = log.segments[:count]
         del log.segments[:count]
         advance_log_start(log, log.segments[0].base_offset, high_watermark)
@@ -131,6 +131,15 @@ def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> list[str]
     except OSError as error:
         log.fail(error)
         raise
+
+
+def has_rolled(log: Log, now_ms: int) -> bool:
+    try:
+        log.roll(now_ms)
+    except OSError as error:
+        log.fail_unless_passing(error)
+        return False
+    return True
 
 
 def rename_deleted(log: Log, segment: Segment) -> list[str]:

@@ -53,10 +53,14 @@ def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
 
 
 def write_topic_id(fs: FileSystem, directory: str, topic_id: bytes) -> str:
-    """Write a new file, which is durable only when the caller has synced it; its path."""
+    """Write a new file, durable only when the caller has synced it; its path. Raises OSError and leaves none."""
     assert len(topic_id) == 16 and topic_id != ZERO_ID
     path = f"{directory}/{PARTITION_METADATA}"
     opened = OpenFile(fs.open(path, create=True))
     opened.file.truncate(0)
-    opened.file.append([f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()])
+    try:
+        opened.file.append([f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()])
+    except OSError:
+        fs.unlink(path)
+        raise
     return path

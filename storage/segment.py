@@ -101,20 +101,36 @@ class Segment:
     # Appending
 
     def append(self, buffers: Sequence[BytesLike], size: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch. Raises OSError before anything has changed, or from the index with the batch written."""
+        """Write one batch. Raises OSError before anything has changed, or from the index with the batch written: that
+        is never for a lack of room or of descriptors."""
         position = self.size
-        (self._open_file or self.open_file()).file.append(buffers)
+        file = self._ready_file()
+        file.append(buffers)
         self.size = position + size
         self.note_appended(position, size, last_offset, max_timestamp)
 
     def append_run(self, run: BytesLike, batches: Sequence[tuple[int, int, int]]) -> None:
         """Write several batches in one call; of each (size, last offset, max timestamp). Raises OSError as `append`."""
         position = self.size
-        (self._open_file or self.open_file()).file.append([run])
+        file = self._ready_file()
+        file.append([run])
         self.size = position + len(run)
         for size, last_offset, max_timestamp in batches:
             self.note_appended(position, size, last_offset, max_timestamp)
             position += size
+
+    def _ready_file(self) -> File:
+        """The .log file, with everything opened and read that taking note of a batch in it may need."""
+        if not self._timestamps_loaded:
+            self.load_timestamps()
+        if self._bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.entries.remember_last()
+            self.time_index.entries.remember_last()
+        return (self._open_file or self.open_file()).file
+
+    def is_as_noted(self) -> bool:
+        """Whether the .log file holds what was noted of it and nothing else, as far as is known without opening it."""
+        return self._open_file is None or self._open_file.file.size() == self.size
 
     def note_appended(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Account for a batch that lies in the file: timestamps, and an index entry every so many bytes."""
@@ -283,8 +299,8 @@ class Segment:
 
         On a full disk the newest index entries stay in memory: an index that ends early is right all the same.
         """
-        self.offset_index.entries.write_pending_if_room()
-        self.time_index.entries.write_pending_if_room()
+        self.offset_index.entries.write_pending_if_possible()
+        self.time_index.entries.write_pending_if_possible()
         files = [self.open_file()]
         for entries in (self.offset_index.entries, self.time_index.entries):
             if entries.is_unsynced:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from struct import Struct
 
-from storage.disk_errors import NO_SPACE
+from storage.disk_errors import PASSING
 from storage.files import File, FileSystem
 from storage.open_file import OpenFile
 
@@ -77,6 +77,11 @@ class SparseIndex:
             return self._recent[-1]
         return self.entry_at(self._count - 1) if self.count else None
 
+    def remember_last(self) -> None:
+        """Have the last entry at hand, so that the next one can be compared with it without opening the file."""
+        if not self._recent and self.count:
+            self._recent.append(self.entry_at(self._count - 1))
+
     def entry_at(self, slot: int) -> Entry:
         assert 0 <= slot < self.count
         recent_slot = slot - (self._count - len(self._recent))
@@ -97,7 +102,7 @@ class SparseIndex:
         self._recent.append(entry)
         self._count += 1
         if self._count - self._written_count >= PENDING_COUNT_MAX:
-            self.write_pending_if_room()
+            self.write_pending_if_possible()
 
     def lookup(self, column: int, target: int) -> Entry | None:
         """The last entry whose column is not above the target, None where all are above."""
@@ -138,12 +143,12 @@ class SparseIndex:
         if len(self._recent) > 2 * PENDING_COUNT_MAX:
             del self._recent[:-PENDING_COUNT_MAX]
 
-    def write_pending_if_room(self) -> bool:
-        """On a full disk the entries wait for room, as the log does."""
+    def write_pending_if_possible(self) -> bool:
+        """On a full disk, or where there are too many open files, the entries wait, as the log does."""
         try:
             self.write_pending()
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if error.errno not in PASSING:
                 raise
             return False
         return True
@@ -158,7 +163,7 @@ class SparseIndex:
 
     def release(self) -> None:
         """Let go of the file and forget the kept entries; the next use opens it again."""
-        if self.write_pending_if_room():
+        if self.write_pending_if_possible():
             self._recent.clear()
             self.close()
 

@@ -147,6 +147,15 @@ kafka_log_logmanager_offlinelogdirectorycount  gauge  -
 kafka_log_logmanager_logdirectoryoffline  gauge  logDirectory
     kafka.log:type=LogManager,name=LogDirectoryOffline
     1 where a log directory has failed.
+moldau_log_directories_full  gauge  -
+    -
+    Log directories whose disk has no room: they are read, and take nothing until it has.
+moldau_disk_full_refusals_total  counter  -
+    -
+    Writes that were refused because a disk was full.
+moldau_file_descriptor_refusals_total  counter  -
+    -
+    Requests that were refused because the process had too many files open.
 kafka_controller_kafkacontroller_activecontrollercount  gauge  -
     kafka.controller:type=KafkaController,name=ActiveControllerCount
     1 where this node is the active controller.

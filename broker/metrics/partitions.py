@@ -65,6 +65,9 @@ async def collect_partitions(page: Page, broker: Broker, series_max: int) -> int
     page.add(f"{REPLICAS}atminisrpartitioncount", sums.replicas["atminisrpartitioncount"])
     page.add(f"{REPLICAS}offlinereplicacount", broker.replicas.offline_count)
     page.add("kafka_log_logmanager_offlinelogdirectorycount", len(broker.logs.offline))
+    page.add("moldau_log_directories_full", len(broker.logs.space.full))
+    page.add("moldau_disk_full_refusals_total", broker.logs.space.refusals)
+    page.add("moldau_file_descriptor_refusals_total", broker.logs.space.descriptor_refusals)
     for path in broker.log_dirs:
         is_offline = path in broker.logs.offline
         page.add("kafka_log_logmanager_logdirectoryoffline", is_offline, (("logDirectory", path),))

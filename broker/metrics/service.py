@@ -63,7 +63,9 @@ class Metrics:
     async def readiness(self) -> Answer:
         """Whether clients are served, and what they still wait for."""
         missing = self._broker.not_ready()
-        return plain(503, "\n".join(missing)) if missing else plain(200, "ok")
+        if missing:
+            return plain(503, "\n".join(missing))
+        return plain(200, "\n".join(["ok", *self._broker.impaired()]))
 
     async def metrics(self) -> Answer:
         began_ns = self._clock_ns()

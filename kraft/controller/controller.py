@@ -79,8 +79,11 @@ class Controller:
     def tick(self, now_ms: int) -> Iterable[Decision]:
         """What time brings: brokers that were not heard from are fenced, and a silent log gets a NoOpRecord."""
         for broker_id in self._sessions.expired(now_ms):
-            self._sessions.forget(broker_id)
-            yield Decision(fence(self.image, self.image.cluster.brokers[broker_id]), is_atomic=False)
+            broker = self.image.cluster.brokers.get(broker_id)
+            if broker is None or broker.fenced:
+                self._sessions.forget(broker_id)
+            else:
+                yield Decision(fence(self.image, broker), is_atomic=False)  # its replay ends the session
         idle_ms = self._settings.metadata_max_idle_interval_ms
         if idle_ms and now_ms >= self._last_append_ms + idle_ms:
             yield Decision([NoOpRecord()])
