@@ -138,19 +138,36 @@ def run(
 def _exchange(streams: list[_Stream], requests: int, latencies: array[int], interval_ns: int) -> None:
     by_descriptor = {stream.socket.fileno(): stream for stream in streams}
     schedule = _Schedule(streams, requests, interval_ns) if interval_ns else None
+    writing: set[int] = set()
     for stream in streams:
         stream.send()
+    polling = select.poll()
+    for descriptor in by_descriptor:
+        polling.register(descriptor, select.POLLIN)
     while len(latencies) < requests:
         wait_s = SILENCE_S_MAX if schedule is None else schedule.release_due()
-        writing = [descriptor for descriptor, stream in by_descriptor.items() if stream.waits_to_write]
-        # Unlike epoll, select waits for less than a millisecond.
-        readable, writable, _ = select.select(by_descriptor, writing, (), wait_s)
-        if not readable and not writable and wait_s == SILENCE_S_MAX:
+        for descriptor, stream in by_descriptor.items():
+            if stream.waits_to_write != (descriptor in writing):
+                writing ^= {descriptor}
+                polling.modify(descriptor, select.POLLIN | (select.POLLOUT if stream.waits_to_write else 0))
+        events = _polled(polling, wait_s)
+        if not events and wait_s == SILENCE_S_MAX:
             raise LoadFailed(f"no reply for {SILENCE_S_MAX:.0f} s")
-        for descriptor in readable:
-            by_descriptor[descriptor].receive(latencies)
-        for descriptor in {*readable, *writable}:
-            by_descriptor[descriptor].send()
+        for descriptor, event in events:
+            stream = by_descriptor[descriptor]
+            if event & ~select.POLLOUT:
+                stream.receive(latencies)
+            stream.send()
+
+
+def _polled(polling: select.poll, wait_s: float) -> list[tuple[int, int]]:
+    """Python's poll rounds up to a millisecond, which is too late for the next request of an open loop."""
+    if wait_s >= 0.001:
+        return polling.poll(int(wait_s * 1000))
+    if not (events := polling.poll(0)):
+        time.sleep(wait_s)
+        events = polling.poll(0)
+    return events
 
 
 class _Schedule:

@@ -128,7 +128,9 @@ ELSEWHERE: Final = (
     Elsewhere(
         "crash: kill -9, SIGTERM and power loss under load", "nothing acknowledged lost, twice or out of order", ""
     ),
-    Elsewhere("hostile input: 1,000,000 inputs", "an error or a close; bounded memory; honest clients served", ""),
+    Elsewhere(
+        "hostile input: 1,000,000 inputs", "an error or a close; bounded memory; honest clients served", "`make fuzz`"
+    ),
     Elsewhere(
         "suites that others wrote", "each what Apache Kafka passes, less what is not here", "docs/conformance.md"
     ),
