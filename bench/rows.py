@@ -126,7 +126,9 @@ ROWS: Final = (
 
 ELSEWHERE: Final = (
     Elsewhere(
-        "crash: kill -9, SIGTERM and power loss under load", "nothing acknowledged lost, twice or out of order", ""
+        "crash: kill -9, SIGTERM and power loss under load",
+        "nothing acknowledged lost, twice or out of order",
+        "`make chaos`",
     ),
     Elsewhere(
         "hostile input: 1,000,000 inputs", "an error or a close; bounded memory; honest clients served", "`make fuzz`"
