@@ -70,7 +70,13 @@ bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, un
 clean: ## forget the environment, keep the data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
 
-.PHONY: sim-power
+.PHONY: sim-power chaos chaos-bounded
 
 sim-power: $(VENV)/.installed-tests compiled ## power loss on the simulated disk, 10,000 seeds: about 20 minutes on two cores
 	$(BIN)/python -m tests.simulation.power_campaign --seeds 10000
+
+chaos: $(VENV)/.installed-tests compiled ## 25 rounds of kill -9 and 25 of SIGTERM under load, then everything is read: about 5 minutes
+	$(BIN)/python -m tests.chaos
+
+chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each: under 40 s
+	$(BIN)/python -m tests.chaos --kills 2 --terms 2 --rate 2000

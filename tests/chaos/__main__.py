@@ -1,0 +1,63 @@
+"""`python -m tests.chaos`: kill -9 and SIGTERM under load, restart, full reading: nothing lost, twice, out of order."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos.campaign import Campaign, Result
+from tests.chaos.faults import rounds
+from tests.chaos.load import Load
+from tests.chaos.processes import Node, free_ports
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--kills", type=int, default=25, help="rounds of kill -9 (25)")
+    parser.add_argument("--terms", type=int, default=25, help="rounds of SIGTERM (25)")
+    parser.add_argument("--producers", type=int, default=3)
+    parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--rate", type=int, default=3000, help="records a second, all producers together (3000)")
+    parser.add_argument("--stop-bound", type=float, default=10.0, metavar="S", help="for a stop by SIGTERM (10)")
+    parser.add_argument("--seed", type=int, default=1, help="of the order and the moments of the faults")
+    parser.add_argument("--port", type=int, help="and the next one; free ones are found otherwise")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the summary")
+    parser.add_argument("--keep", action="store_true", help="keep the node's data and log; done anyway after a problem")
+    return parser.parse_args()
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def run(options: argparse.Namespace, directory: Path) -> Result:
+    port, controller_port = (options.port, options.port + 1) if options.port else free_ports(2)
+    node = Node(directory, port, controller_port)
+    campaign = Campaign(node, options.partitions, options.stop_bound, say)
+    load = Load(node.bootstrap, "chaos", options.partitions, options.producers, options.rate, options.seed)
+    try:
+        return campaign.run(rounds(options.kills, options.terms, options.seed), load)
+    finally:
+        node.close()
+
+
+def main() -> int:
+    options = arguments()
+    directory = Path(tempfile.mkdtemp(prefix="moldau-chaos-"))
+    result = run(options, directory)
+    say(json.dumps(result.summary(), indent=1))
+    if options.json is not None:
+        options.json.write_text(json.dumps(result.summary(), indent=1) + "\n")
+    if options.keep or result.problems:
+        say(f"kept: {directory}")
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 1 if result.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
