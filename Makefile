@@ -48,7 +48,7 @@ check: $(VENV)/.installed-tests compiled ## format, lint, types, import contract
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit tests/transcripts
 
-conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka's tools; needs Java, Maven, Node
+conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka's tools; needs Java, Maven, Node, Go
 	$(BIN)/python -m tests.conformance --broker both
 
 conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that needs only what pip gives

@@ -1,8 +1,8 @@
 """A client under test: its driver process, and the operations that every driver offers under one name.
 
 A driver is a program in the client's own language. It reads one operation a line, `{"op": name, "args": {...}}`, and
-answers `{"result": ...}`, `{"refused": KAFKA_ERROR_NAME}`, `{"unavailable": reason}` or `{"crashed": text}`. So each
-scenario is written once, and what differs between two cells of a row is the client alone.
+answers `{"result": ...}`, `{"refused": KAFKA_ERROR_NAME}` (or `{"refused_code": number}`), `{"unavailable": reason}` or
+`{"crashed": text}`. So each scenario is written once, and what differs between two cells of a row is the client alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
 
+from protocol.errors import ErrorCode
 from tests.conformance.outcome import Failed, Refused, Unavailable
 from tests.conformance.record import Json, Record, from_wire, to_wire
 
@@ -85,6 +86,8 @@ class Client:
         reply = json.loads(self._read_line(op))
         if "refused" in reply:
             raise Refused(reply["refused"], reply.get("text", ""))
+        if "refused_code" in reply:  # of a client that knows no names
+            raise Refused(ErrorCode(reply["refused_code"]).name, reply.get("text", ""))
         if "unavailable" in reply:
             raise Unavailable(reply["unavailable"])
         if "crashed" in reply:

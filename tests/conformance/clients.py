@@ -42,11 +42,17 @@ def _kafkajs(toolchain: Toolchain) -> list[str]:
     return toolchain.node_command()
 
 
+def _go(name: str) -> Callable[[Toolchain], list[str]]:
+    return lambda toolchain: toolchain.go_command(name)
+
+
 CLIENTS = (
     ClientKind("kcat", _kcat),
     ClientKind("confluent", _python("confluent", "confluent_kafka")),
     ClientKind("kafka-python", _python("kafka_python", "kafka")),
     ClientKind("aiokafka", _python("aiokafka_driver", "aiokafka")),
     ClientKind("kafkajs", _kafkajs),
+    ClientKind("franz-go", _go("franz")),
+    ClientKind("sarama", _go("sarama")),
     ClientKind("java", _java),
 )

@@ -70,6 +70,18 @@ class Toolchain:
             shutil.copy(wanted, installed)
         return [node, str(home / "driver.js")]
 
+    def go_command(self, name: str) -> list[str]:
+        """The driver `golang/<name>`, built where it is older than its sources."""
+        go = self._program("go", "Go of version 1.26 or later")
+        home, driver = HERE / "golang", CACHE / "golang" / name
+        sources = [home / "go.mod", *(home / "wire").glob("*.go"), *(home / name).glob("*.go")]
+        if not driver.exists() or any(each.stat().st_mtime > driver.stat().st_mtime for each in sources):
+            self._may_fetch(f"the driver of {name} is not built")
+            driver.parent.mkdir(parents=True, exist_ok=True)
+            self._run(go, "-C", str(home), "build", "-buildvcs=false", "-o", str(driver), f"./{name}")
+            driver.touch()
+        return [str(driver)]
+
     def kcat(self) -> str:
         return self._program("kcat", "kcat (Debian's package `kcat`)")
 
