@@ -64,6 +64,7 @@ def page(text: str, facts: dict[str, str], figures: Sequence[Figure], result: st
     _, _, after = rest.partition(END)
     runs = sorted({figure.made for figure in figures})
     machine = f"{facts['cpu']}, {facts['memory']}, {facts['system']}, CPython {facts['python']}"
+    machine += "".join(f"; {name}: {facts[name]}" for name in ("hot path", "load generator") if name in facts)
     lines = [
         f"{machine}. Runs (date, commit, form): {'; '.join(runs)}. All values: `{result}`.",
         "",

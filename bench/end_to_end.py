@@ -24,7 +24,7 @@ from bench.subjects import Bench
 from bench.tail import Consumer
 from tests.conformance.toolchain import Toolchain
 
-MESSAGES: Final = 20_000
+MESSAGES: Final = 15_000
 MESSAGES_QUICK: Final = 3_000
 RECORD_SIZE: Final = 100
 UNCOUNTED: Final = 200

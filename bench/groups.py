@@ -64,7 +64,7 @@ GROUPS: Final = (
     Group("open", "bench.open_loop", "raw produce at a given rate"),
     Group("tail", "bench.tail", "consumers that follow a producer"),
     Group("librdkafka", "bench.librdkafka", "produce and consume by librdkafka"),
-    Group("tools", "bench.kafka_tools", "Kafka's own perf tools; needs Java", is_in_quick=False),
+    Group("tools", "bench.kafka_tools", "Kafka's own perf tools; needs Java", is_in_quick=False, rounds=2),
     Group("e2e", "bench.end_to_end", "kafka-e2e-latency; needs Java", is_in_quick=False),
     Group("crowd", "bench.crowd", "memory under load with 20 consumers"),
 )

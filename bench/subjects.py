@@ -11,9 +11,11 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from ctypes import CDLL
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from bench import load
 from bench.client import Client, connect_when_possible
 from tests.conformance.brokers import Apache, Moldau, Ports
 from tests.conformance.toolchain import Missing, Toolchain
@@ -164,6 +166,11 @@ def remove(server: Server) -> None:
     shutil.rmtree(server.directory, ignore_errors=True)
 
 
+def _is_compiled(module: str) -> bool:
+    spec = find_spec(module)
+    return spec is not None and str(spec.origin).endswith(".so")
+
+
 def machine() -> dict[str, str]:
     """What the figures hold for."""
     models = [
@@ -177,4 +184,6 @@ def machine() -> dict[str, str]:
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
         "system": f"{system.sysname} {system.release}",
         "python": sys.version.split()[0],
+        "hot path": "compiled" if _is_compiled("broker.connection") else "plain Python",
+        "load generator": load.language(),
     }
