@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.large_batches import LargeBatch
 from broker.pending import Pending
@@ -34,11 +34,17 @@ TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The byte of a batch that says whether it is part of a transaction."""
 
 
-class Unflushed(NamedTuple):
-    """A partition whose log must be durable before it is answered."""
+class Unflushed:
+    """A partition whose log must be durable before it is answered.
 
-    log: Log
-    answer: PartitionProduceResponse
+    No NamedTuple: compiled, one that names a compiled class of a module not yet imported crashes when it is defined.
+    """
+
+    __slots__ = ("answer", "log")
+
+    def __init__(self, log: Log, answer: PartitionProduceResponse) -> None:
+        self.log = log
+        self.answer = answer
 
 
 def handle(
