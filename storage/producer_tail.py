@@ -13,22 +13,26 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from protocol.primitives import MalformedMessage
-from protocol.record_batch import CONTROL_BIT, HEADER_SIZE, SEQUENCE_MAX, BatchHeader, parse_header
+from protocol.record_batch import CONTROL_BIT, SEQUENCE_MAX, BatchHeader
+from storage.batch_scan import walk_headers
 from storage.producer_state import BATCHES_KEPT, ProducerBatch, ProducerEntry, ProducerStates
 from storage.segment import Segment
 
-BLOCKS_MAX = 64
-"""How many entries of the offset index one goes back: clients repeat only what was sent last."""
+HEADERS_MAX = 256
+"""How many batches one goes back: clients repeat only what was sent last, and a start must not read whole logs."""
+SILENCE_MS_MAX = 300_000
+"""Who wrote nothing for so long before the last batch has no request in flight: clients give up after two minutes."""
 
 _base_offset = attrgetter("base_offset")
 
 
 def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> None:
     """Add to each producer of a snapshot, while nothing else has been replayed, the batches before its last."""
+    since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - SILENCE_MS_MAX
     wanted = {
         producer_id: entry
         for producer_id, entry in producers.entries.items()
-        if entry.batches and entry.batches[0].first_sequence > 0
+        if entry.batches and entry.batches[0].first_sequence > 0 and entry.last_timestamp >= since_ms
     }
     if not wanted:
         return
@@ -66,24 +70,15 @@ def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
 
 def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator[BatchHeader]:
     """The headers of the batches before an offset, last first, as far as the budget goes."""
-    left = BLOCKS_MAX
+    left = HEADERS_MAX
     for segment in reversed(segments[: bisect_left(segments, end_offset, key=_base_offset)]):
         end_position = segment.size
         while end_position > 0 and left > 0:
-            left -= 1
             position = segment.offset_index.position_at_or_before(end_offset - 1)
-            block = list(_block(segment, position, min(end_position, segment.size), end_offset))
+            headers = walk_headers(segment.file(), position, min(end_position, segment.size))
+            block = [header for _, header in headers if header.base_offset < end_offset]
             if not block:
                 break
+            left -= len(block)
             yield from reversed(block)
             end_position, end_offset = position, block[0].base_offset
-
-
-def _block(segment: Segment, position: int, end_position: int, end_offset: int) -> Iterator[BatchHeader]:
-    file = segment.file()
-    while position + HEADER_SIZE <= end_position:
-        header = parse_header(file.pread(HEADER_SIZE, position))
-        if header.base_offset >= end_offset:
-            return
-        yield header
-        position += header.size

@@ -129,9 +129,19 @@ def test_reading_back_stops_where_a_producer_was_silent_for_long(tmp_path: Path)
     """What lies far behind is no request in flight, and a start must not read whole logs."""
     log = open_log(LocalFiles(), str(tmp_path / "t-0"), LogConfig(index_interval_bytes=1))
     send(log, 0)
-    for sequence in range(100):
+    for sequence in range(400):
         send(log, sequence, pid=8)
     send(log, 1)
+    log.close(NOW_MS, clean=True)
+    again = open_log(LocalFiles(), log.directory, BIG, clean=True)
+    assert send(again, 1).is_duplicate
+    assert send(again, 0).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_producer_that_wrote_nothing_for_minutes_before_the_end_has_nothing_in_flight(log: Log) -> None:
+    for sequence in range(2):
+        log.append_as_leader(batch("x", timestamp=NOW_MS, producer=(7, 0, sequence)), 0, NOW_MS)
+    log.append_as_leader(batch("x", timestamp=NOW_MS + 300_001, producer=(8, 0, 0)), 0, NOW_MS)
     log.close(NOW_MS, clean=True)
     again = open_log(LocalFiles(), log.directory, BIG, clean=True)
     assert send(again, 1).is_duplicate
