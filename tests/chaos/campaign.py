@@ -14,7 +14,7 @@ from tests.chaos.load import Load
 from tests.chaos.processes import Broken, Node
 from tests.chaos.reading import Follower, Unreadable, read_all
 from tests.support.history import History, Key
-from tests.support.history_check import anomalies
+from tests.support.history_check import anomalies, told
 
 TOPIC = "chaos"
 RESUMED_COUNT = 200
@@ -149,4 +149,4 @@ class Campaign:
         result.problems += load.errors[:20]
         if follower.error is not None:
             result.problems.append(f"the follower: {follower.error}")
-        result.problems += map(str, anomalies(history))
+        result.problems += told(anomalies(history))

@@ -26,7 +26,7 @@ from protocol.record_batch import iterate_batches
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from tests.support.history import History, Reading, Send
-from tests.support.history_check import Anomaly, anomalies
+from tests.support.history_check import Anomaly, anomalies, told
 from tests.support.node import HOST, PORT, PROPERTIES, Client, Closed, Node, fetch_request, produce_request
 from tests.support.simulation.world import World
 
@@ -100,7 +100,7 @@ class Run:
         return anomalies(self.history)
 
     def problems(self) -> list[str]:
-        return [*self.refusals, *map(str, self.found())]
+        return [*self.refusals, *told(self.found())]
 
 
 @dataclass(slots=True)

@@ -189,6 +189,17 @@ def summary(found: list[Anomaly]) -> dict[str, int]:
     return dict(counts)
 
 
+def told(found: list[Anomaly]) -> list[str]:
+    """The first few of each kind, and how many more there are."""
+    lines: list[str] = []
+    for kind, count in summary(found).items():
+        of_kind = [str(anomaly) for anomaly in found if anomaly.kind.value == kind]
+        lines += of_kind[:SHOWN]
+        if count > SHOWN:
+            lines.append(f"{kind}: {count - SHOWN} more")
+    return lines
+
+
 def _some(values: Sequence[Value]) -> str:
     shown = ", ".join(str(value) for value in values[:SHOWN])
     return shown if len(values) <= SHOWN else f"{shown} and {len(values) - SHOWN} more"

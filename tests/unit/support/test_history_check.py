@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.history import History, Told
-from tests.support.history_check import Kind, anomalies, summary
+from tests.support.history_check import Kind, anomalies, summary, told
 
 KEY = ("t", 0)
 
@@ -174,6 +174,14 @@ def test_anomalies_are_counted_and_told_in_few_words() -> None:
     (found,) = anomalies(history)
     assert summary([found]) == {"unseen": 1}
     assert str(found) == "unseen in t-0: final read everything and did not see a6, b6, a7, b7, a8 and 3 more"
+
+
+def test_of_many_anomalies_a_few_of_each_kind_are_told() -> None:
+    history = sound()
+    for offset in range(20, 28):
+        history.readings[1].got(offset, f"nobody's {offset}")
+    lines = told(anomalies(history))
+    assert len(lines) == 6 and lines[-1] == "unwritten-read: 3 more"
 
 
 def test_every_kind_has_a_planted_case_above() -> None:
