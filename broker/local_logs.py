@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from broker.config.config import Config
 from broker.disk_space import DiskSpace
 from broker.environment import Environment
 from broker.node_directories import Directories
+from storage.files import FileSystem
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -37,6 +38,15 @@ class Found(NamedTuple):
 
     directory: LogDirectory
     key: TopicPartition
+
+
+class NewLog(NamedTuple):
+    """A log to be made."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
 
 
 class Wanted(NamedTuple):
@@ -173,6 +183,38 @@ class LocalLogs:
                 log.warning("%s-%d cannot be made in %s: %s", topic, index, directory.path, error)
         raise refusal
 
+    async def make(self, wanted: Sequence[NewLog]) -> list[Log | None]:
+        """New, empty logs, made beside the loop; None where the disk refused, which `create` may try again."""
+        counts = {directory.path: len(directory.logs) for directory in self.directories}
+        plan: list[tuple[LogDirectory | None, NewLog]] = []
+        for new in wanted:
+            emptiest = min(self.directories, key=lambda each: counts[each.path], default=None)
+            if emptiest is not None:
+                counts[emptiest.path] += 1
+            plan.append((emptiest, new))
+        now_ms = self._environment.wall_ms()
+        made = await self._environment.offload(lambda: [_made(directory, new, now_ms) for directory, new in plan])
+        adopted: list[Log | None] = []
+        for (directory, _), log in zip(plan, made, strict=True):
+            adopted.append(log if isinstance(log, Log) else None)
+            if directory is not None and isinstance(log, Log):
+                directory.adopt(log)
+            elif directory is not None and isinstance(log, OSError):
+                directory.refused(log)
+        return adopted
+
+    async def delete_many(self, deleted: Sequence[Log]) -> list[str | None]:
+        """As `delete`, with the disk's part beside the loop."""
+        renames = [
+            (self._of(each), *self._of(each).let_go(each.topic, each.partition, self._unique())) for each in deleted
+        ]
+        fs = self._environment.fs
+        refusals = await self._environment.offload(lambda: [_renamed(fs, old, new) for _, old, new in renames])
+        for (directory, _, _), refusal in zip(renames, refusals, strict=True):
+            if refusal is not None:
+                directory.fail(refusal)
+        return [new if refusal is None else None for (_, _, new), refusal in zip(renames, refusals, strict=True)]
+
     def delete(self, deleted: Log) -> str | None:
         """Take a log away at once; the path whose tree is to be removed later, None where its directory failed: there
         it lies until a start finds it."""
@@ -278,6 +320,25 @@ class LocalLogs:
 
     def _unique(self) -> str:
         return self._environment.entropy(16).hex()
+
+
+def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSError | None:
+    """In a thread; the log, or why there is none."""
+    if directory is None:
+        return None
+    try:
+        return directory.make(*new, now_ms)
+    except OSError as error:
+        return error
+
+
+def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
+    """In a thread; why it could not be."""
+    try:
+        fs.rename(old, new)
+    except OSError as error:
+        return error
+    return None
 
 
 def _of_directory(directory: LogDirectory, high_watermarks: HighWatermarks) -> dict[TopicPartition, int]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.config.topics import topic_warnings
 from broker.local_logs import Wanted
+from broker.partition_work import Delete, Make
 from kraft.image import topics
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from replication.partition import Partition
+from storage.log import Log
+from storage.log_config import LogConfig
 
 if TYPE_CHECKING:
     from broker.node import Broker
@@ -55,13 +59,19 @@ class MetadataFollower:
             self._delete(name)
         if deleted:
             self._broker.groups.topics_deleted(deleted)
+        new: list[Make] = []
         for topic_id, touched in delta.topics.changed.items():
             name = image.topics.by_id[topic_id].name
             for index, assigned in touched.items():
                 if self._broker.node_id in assigned.replicas:
-                    self._take(image, name, topic_id, index, assigned)
+                    partition = self._broker.replicas.get(name, index)
+                    if partition is not None:
+                        self._lead(partition, assigned)
+                    elif not self._broker.replicas.is_expected(topic_id, index):
+                        new.append(Make(name, topic_id, index))
             if topic_id in delta.topics.created:
                 self._warn(image, name)
+        self._make(new)
         if delta.configs.changed:
             self._reconfigure(image, delta)
 
@@ -70,24 +80,45 @@ class MetadataFollower:
         for warning in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)):
             log.warning("topic %s: %s", topic, warning)
 
-    def _take(self, image: MetadataImage, topic: str, topic_id: bytes, index: int, assigned: topics.Partition) -> None:
-        """Lead a partition, which is made where it is new."""
-        broker = self._broker
-        partition = broker.replicas.get(topic, index)
-        if partition is None:
-            if broker.replicas.is_offline(topic_id, index):
-                return
-            config = broker.settings.log_config(image.configs.of(ResourceType.TOPIC, topic))
-            try:
-                made = broker.logs.create(topic, index, topic_id, config)
-            except OSError:
-                broker.replicas.add_offline(topic, topic_id, index)
-                self._unmade[topic_id, index] = None
-                return
-            partition = Partition(topic, topic_id, index, made, made.log_start_offset)
-            self._add(partition, assigned)
+    def _make(self, new: Sequence[Make]) -> None:
+        """At once where these are few, else soon."""
+        if self._broker.partition_work.takes(new):
+            for each in new:
+                self._broker.replicas.expect(*each)
         else:
-            self._lead(partition, assigned)
+            for each in new:
+                self.take(each, None)
+
+    def is_wanted(self, new: Make) -> bool:
+        """Whether a partition that was to be made still is this broker's, and not there."""
+        topic = self._broker.image.topics.by_id.get(new.topic_id)
+        if topic is None or self._broker.node_id not in topic.partitions[new.partition].replicas:
+            return False
+        return self._broker.replicas.get(new.topic, new.partition) is None
+
+    def log_config(self, topic: str) -> LogConfig:
+        return self._broker.settings.log_config(self._broker.image.configs.of(ResourceType.TOPIC, topic))
+
+    def take(self, new: Make, made: Log | None) -> None:
+        """Lead a new partition as the metadata is now, on the log that was made for it or one made here."""
+        broker = self._broker
+        broker.replicas.forget_expected(new.topic_id, new.partition)
+        if broker.replicas.is_offline(new.topic_id, new.partition):
+            return
+        config = self.log_config(new.topic)
+        if made is None:
+            try:
+                made = broker.logs.create(new.topic, new.partition, new.topic_id, config)
+            except OSError:
+                broker.replicas.add_offline(new.topic, new.topic_id, new.partition)
+                self._unmade[new.topic_id, new.partition] = None
+                return
+        if made.failure is not None:
+            broker.replicas.add_offline(new.topic, new.topic_id, new.partition)
+            return
+        made.config = config
+        partition = Partition(new.topic, new.topic_id, new.partition, made, made.log_start_offset)
+        self._add(partition, broker.image.topics.by_id[new.topic_id].partitions[new.partition])
 
     def _add(self, partition: Partition, assigned: topics.Partition) -> None:
         partition.is_internal = self._broker.is_internal(partition.topic)
@@ -111,7 +142,7 @@ class MetadataFollower:
             topic = image.topics.by_id.get(topic_id)
             if topic is not None:
                 self._broker.replicas.forget_offline(topic_id, index)
-                self._take(image, topic.name, topic_id, index, topic.partitions[index])
+                self.take(Make(topic.name, topic_id, index), None)
 
     def _lead(self, partition: Partition, assigned: topics.Partition) -> None:
         partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
@@ -120,9 +151,13 @@ class MetadataFollower:
             self._broker.flusher.flush(partition.log)  # what the process before this one left to the page cache
 
     def _delete(self, topic: str) -> None:
-        for partition in self._broker.replicas.remove_topic(topic):
+        partitions = self._broker.replicas.remove_topic(topic)
+        for partition in partitions:
             self._broker.partition_lost(partition)
             self._broker.flusher.forget(partition.log)
+        if self._broker.partition_work.takes([Delete(partition.log) for partition in partitions]):
+            return
+        for partition in partitions:
             path = self._broker.logs.delete(partition.log)
             if path is not None:
                 self._broker.log_jobs.remove_later([path], partition.log.config.file_delete_delay_ms)

@@ -28,6 +28,7 @@ from broker.local_logs import LocalLogs
 from broker.log_jobs import LogJobs
 from broker.metadata_follower import MetadataFollower
 from broker.node_directories import look_into
+from broker.partition_work import PartitionWork
 from broker.pending import Pending
 from broker.producer_ids import ProducerIds
 from broker.quorum import Quorum
@@ -114,6 +115,7 @@ class Broker:
         self.settings.watchers.append(self._settings_changed)
         self.quorum = Quorum(environment, config, self.logs.properties[config.metadata_log_dir], self.settings)
         self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
+        self.partition_work = PartitionWork(self)
         self.follower = MetadataFollower(self)
         self.registration: Registration
         self.assignments = DirectoryAssignments(self.quorum, loop, self.node_id, lambda: self.registration.epoch)
@@ -161,6 +163,16 @@ class Broker:
         """Pass a request on to the active controller; its answer is the reply."""
         reply: Pending[Response] = Pending()
         self.quorum.submit(request, reply.complete)
+        return reply
+
+    def ask_for_partitions(self, request: object) -> Pending[Response]:
+        """Pass a request for new partitions on to the controller; the reply comes when they are there."""
+        reply: Pending[Response] = Pending()
+
+        def answered(response: Response) -> None:
+            self.partition_work.when_done(lambda: reply.complete(response))
+
+        self.quorum.submit(request, answered)
         return reply
 
     def create_topic(
@@ -271,6 +283,7 @@ class Broker:
         if self.metrics is not None:
             self.metrics.stop()
         await self.tasks.stop()
+        self.partition_work.finish()
         await self.quorum.stop()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
 

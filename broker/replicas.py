@@ -34,6 +34,8 @@ class Replicas:
         self._ids: dict[str, bytes] = {}
         self._offline: dict[bytes, dict[int, None]] = {}
         """By topic id, the partitions that are ours and in no log directory that is online."""
+        self._expected: dict[bytes, dict[int, None]] = {}
+        """By topic id, the partitions whose logs are being made."""
         self.gone = Traffic()
         """What deleted partitions had counted: sums over all never go back."""
 
@@ -49,9 +51,26 @@ class Replicas:
         indexed[partition.index] = partition
         self.by_id[partition.topic_id] = indexed
         self._ids[partition.topic] = partition.topic_id
+        if self._expected:
+            self.forget_expected(partition.topic_id, partition.index)
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self.by_name.get(topic, {}).get(index)
+
+    def expect(self, topic: str, topic_id: bytes, index: int) -> None:
+        """A partition that will be served when its log is made."""
+        self.by_id[topic_id] = self.by_name.setdefault(topic, {})
+        self._ids[topic] = topic_id
+        self._expected.setdefault(topic_id, {})[index] = None
+
+    def forget_expected(self, topic_id: bytes, index: int) -> None:
+        indexes = self._expected.get(topic_id, {})
+        indexes.pop(index, None)
+        if not indexes:
+            self._expected.pop(topic_id, None)
+
+    def is_expected(self, topic_id: bytes, index: int) -> bool:
+        return index in self._expected.get(topic_id, ())
 
     def add_offline(self, topic: str, topic_id: bytes, index: int) -> None:
         """A partition that cannot be served."""
@@ -74,6 +93,8 @@ class Replicas:
         topic_id = self._ids.get(topic, b"") if isinstance(topic, str) else topic
         if index in self._offline.get(topic_id, ()):
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.is_expected(topic_id, index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         is_unknown_id = isinstance(topic, bytes) and topic not in self.by_id
         return ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -89,6 +110,7 @@ class Replicas:
         topic_id = self._ids.pop(topic, b"")
         self.by_id.pop(topic_id, None)
         self._offline.pop(topic_id, None)
+        self._expected.pop(topic_id, None)
         partitions = list(self.by_name.pop(topic, {}).values())
         for partition in partitions:
             self.gone.add(partition)

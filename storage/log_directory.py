@@ -13,6 +13,7 @@ recovers it. Nothing is written there any more, and no sync is tried again.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 
 from storage.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
@@ -164,9 +165,7 @@ class LogDirectory:
         )
         if log.unflushed_count >= config.flush_messages:
             log.flush(now_ms)  # what a crash left to the page cache is read before anything else is written
-        self.logs[key] = log
-        log.on_failure = self.fail
-        log.on_shortage = self.on_shortage
+        self.adopt(log)
         return log
 
     # Serving
@@ -183,17 +182,34 @@ class LogDirectory:
 
     def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
         """A new, empty log. Raises OSError, and leaves nothing of it behind."""
-        self._recovery_points.pop((topic, partition), None)
-        self._log_starts.pop((topic, partition), None)
         try:
-            log = self.load(topic, partition, config, now_ms, lambda _: None)
-            if topic_id is not None:
-                log.assign_topic_id(topic_id)
+            log = self.make(topic, partition, topic_id, config, now_ms)
         except OSError as error:
-            self._undo(topic, partition)
             self.refused(error)
             raise
+        self.adopt(log)
         return log
+
+    def make(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
+        """The part of `create` that may run in a thread. The log belongs to the directory once it is adopted; what the
+        disk refuses is for the caller to tell."""
+        path = f"{self.path}/{partition_directory_name(topic, partition)}"
+        try:
+            log = Log.open(self.fs, path, config, clean_shutdown=self.was_clean, now_ms=now_ms)
+            if topic_id is not None:
+                log.assign_topic_id(topic_id)
+        except OSError:
+            self._undo(path)
+            raise
+        return log
+
+    def adopt(self, log: Log) -> None:
+        """Take a log that was opened here among those that are served."""
+        self.logs[log.topic, log.partition] = log
+        log.on_shortage = self.on_shortage
+        if self.failure is not None:
+            log.fail(self.failure)  # the directory went offline while the log was made
+        log.on_failure = self.fail
 
     def refused(self, error: OSError) -> None:
         """The disk refused, perhaps for the moment only."""
@@ -202,18 +218,13 @@ class LogDirectory:
         elif self.on_shortage is not None:
             self.on_shortage(error)
 
-    def _undo(self, topic: str, partition: int) -> None:
+    def _undo(self, path: str) -> None:
         """A half-made directory would be taken for the partition at the next start, when it may be elsewhere."""
-        made = self.logs.pop((topic, partition), None)
-        if made is not None:
-            made.on_failure = None
-            made.close(0, clean=False)
-        path = f"{self.path}/{partition_directory_name(topic, partition)}"
         try:
             if self.fs.exists(path):
                 self.fs.remove_tree(path)
         except OSError as error:
-            self.fail(error)
+            raise OSError(errno.EIO, f"{path} is half made and cannot be removed: {error}") from error
 
     def delete(self, topic: str, partition: int, unique: str) -> str:
         """Take a log away: rename its directory at once; the path, to be removed off the loop later. Raises OSError."""
@@ -224,12 +235,16 @@ class LogDirectory:
         return self._take_away(topic, partition, unique, suffix)
 
     def _take_away(self, topic: str, partition: int, unique: str, suffix: str) -> str:
+        old, new = self.let_go(topic, partition, unique, suffix)
+        self.fs.rename(old, new)
+        return new
+
+    def let_go(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
+        """Close a log; its path, and the one to which it has to be renamed."""
         log = self.logs.pop((topic, partition))
         log.on_failure = None  # who still reads it finds its files gone: that is no fault of the disk
         log.close(0, clean=False)
-        path = f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
-        self.fs.rename(log.directory, path)
-        return path
+        return log.directory, f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> CheckpointWork:
         """The checkpoints as they are now: run the work off the loop. Without high watermarks theirs stays as it is."""

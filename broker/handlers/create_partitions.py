@@ -1,4 +1,4 @@
-"""CreatePartitions: the controller decides, and its answer comes back as it is."""
+"""CreatePartitions: the controller decides, and its answer comes back as it is once the partitions are there."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 def handle(
     broker: Broker, context: RequestContext, request: CreatePartitionsRequest
 ) -> Pending[CreatePartitionsResponse]:
-    return broker.ask_controller(request)
+    return broker.ask_for_partitions(request)

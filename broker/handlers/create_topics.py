@@ -1,4 +1,4 @@
-"""CreateTopics: the controller decides, and its answer comes back as it is."""
+"""CreateTopics: the controller decides, and its answer comes back as it is once the partitions are there."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
-    return broker.ask_controller(request)
+    return broker.ask_for_partitions(request)

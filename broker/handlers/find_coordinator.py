@@ -54,9 +54,12 @@ def find(broker: Broker, context: RequestContext, key: str, key_type: int) -> Co
         return refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if key_type != KeyType.GROUP:
         return refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST)
-    partition = broker.image.topics.partition(GROUP_METADATA_TOPIC, broker.groups.partition_of(key))
+    index = broker.groups.partition_of(key)
+    partition = broker.image.topics.partition(GROUP_METADATA_TOPIC, index)
     if partition is None:
         broker.create_internal_topic(GROUP_METADATA_TOPIC)
+        return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
+    if broker.replicas.why_not(GROUP_METADATA_TOPIC, index) is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it is being made
         return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
     for node in broker.live_nodes(context.listener.name):
         if node.id == partition.leader:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from broker.groups.group_log import PartitionGroupLog
 from broker.groups.groups import Groups
 from broker.pending import Pending
+from broker.replicas import Replicas
 from coordinator.group_config import GroupConfig
 from coordinator.group_partition import OFFSETS_TOPIC
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
@@ -32,6 +33,7 @@ class GroupNode:
         self.environment = environment
         self.loop = asyncio.get_running_loop()
         self.image = image
+        self.replicas = Replicas()
         self.created: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.partitions: dict[int, Partition] = {}
