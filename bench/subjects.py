@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _LIBC: Final = CDLL(None)
 _SET_DEATH_SIGNAL: Final = 1
 """Of prctl(2)."""
+COMPILED: Final = ("broker.connection", "protocol.record_walk")
+"""One module of each part that `make install` compiles."""
 SCRATCH_PIECE = bytes(1 << 20)
 SETTINGS = ("log.segment.delete.delay.ms=1000", "num.partitions=1")
 """What both get besides the settings of the conformance run: deleted topics give back their space soon."""
@@ -184,6 +186,6 @@ def machine() -> dict[str, str]:
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
         "system": f"{system.sysname} {system.release}",
         "python": sys.version.split()[0],
-        "hot path": "compiled" if _is_compiled("broker.connection") else "plain Python",
+        "hot path": "compiled" if all(map(_is_compiled, COMPILED)) else "plain Python",
         "load generator": load.language(),
     }
