@@ -11,6 +11,7 @@ def group_config(config: Config) -> GroupConfig:
         min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
         max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
         max_size=config.integer("group.max.size"),
+        member_metadata_bytes_max=config.integer("message.max.bytes"),
         initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
         offsets_retention_minutes=config.integer("offsets.retention.minutes"),
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),

@@ -11,6 +11,7 @@ from broker.cli.terminal import Terminal
 
 LEVEL_WORDS: Final = {5: "TRACE", 10: "DEBUG", 20: "INFO", 30: "WARN", 40: "ERROR", 50: "FATAL"}
 """Log4j's words, in which levels are also set and described."""
+MESSAGE_LENGTH_MAX: Final = 4096
 STYLES: Final[Mapping[int, str]] = {5: "dim", 10: "dim", 30: "yellow", 40: "red", 50: "red"}
 
 
@@ -21,6 +22,13 @@ def write_log(terminal: Terminal, form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The message, cut where a client put a long text into it."""
+    text = record.getMessage()
+    left_out = len(text) - MESSAGE_LENGTH_MAX
+    return text if left_out <= 0 else f"{text[:MESSAGE_LENGTH_MAX]}... and {left_out} characters more"
 
 
 def moment_of(record: logging.LogRecord) -> str:
@@ -40,7 +48,7 @@ class Lines(logging.Formatter):
         word = f"{LEVEL_WORDS.get(record.levelno, record.levelname):5}"
         style = STYLES.get(record.levelno)
         shown = self._terminal.painted(word, style) if style else word
-        line = f"{moment_of(record)} {shown} {record.name}: {printable(record.getMessage())}"
+        line = f"{moment_of(record)} {shown} {record.name}: {printable(message_of(record))}"
         return "\n".join([line, *self._traces(record)])
 
     def _traces(self, record: logging.LogRecord) -> list[str]:
@@ -58,7 +66,7 @@ class JsonLines(logging.Formatter):
             "time": moment_of(record),
             "level": LEVEL_WORDS.get(record.levelno, record.levelname),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message_of(record),
         }
         if record.exc_info:
             said["exception"] = self.formatException(record.exc_info)

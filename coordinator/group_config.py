@@ -16,6 +16,8 @@ class GroupConfig(NamedTuple):
     """group.max.session.timeout.ms"""
     max_size: int = 0x7FFFFFFF
     """group.max.size"""
+    member_metadata_bytes_max: int = 1_048_588
+    """message.max.bytes: what is larger fits into no record"""
     initial_rebalance_delay_ms: int = 3_000
     """group.initial.rebalance.delay.ms"""
     offsets_retention_minutes: int = 10_080

@@ -85,6 +85,9 @@ def refusal_of(turn: Turn, event: Join) -> ErrorCode:
     if not all(map(is_storable, names_of(event))):
         # DIVERGES: Apache says UNKNOWN_SERVER_ERROR, after an exception on the way to the log.
         return ErrorCode.INVALID_REQUEST
+    if sum(len(protocol.metadata) for protocol in request.protocols) > config.member_metadata_bytes_max:
+        # DIVERGES: Apache keeps it in memory, and fails with this error when the group is to be stored.
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if request.member_id and request.group_id not in turn.groups:

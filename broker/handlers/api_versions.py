@@ -24,6 +24,7 @@ SOFTWARE_VERSION: Final = 3
 """From this version on clients say which library they are, and learn of features."""
 ZERO_MINIMUM_VERSION: Final = 4
 """Clients that speak less fail on a supported feature whose lowest level is 0."""
+SOFTWARE_LENGTH_MAX: Final = 255
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -32,7 +33,8 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
         software = (request.client_software_name, request.client_software_version)
         if not all(map(SOFTWARE.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.connection.software = software
+        # DIVERGES: Apache Kafka keeps all of the two texts, which may be 64 KB a connection.
+        context.connection.software = (software[0][:SOFTWARE_LENGTH_MAX], software[1][:SOFTWARE_LENGTH_MAX])
     image = broker.image
     levels = {**image.features.levels, KRAFT_VERSION: broker.quorum.kraft_version}
     return ApiVersionsResponse(

@@ -12,7 +12,7 @@ import pytest
 
 from broker.cli.terminal import Terminal
 from broker.log_levels import LEVELS
-from broker.log_output import LEVEL_WORDS, write_log
+from broker.log_output import LEVEL_WORDS, MESSAGE_LENGTH_MAX, write_log
 
 log = logging.getLogger("moldau.test")
 
@@ -55,6 +55,14 @@ def test_colour_is_for_terminals_alone_and_can_be_refused() -> None:
         said(stream, "text", *variables)
         log.error("no")
         assert ("\033[31m" in stream.getvalue()) is is_coloured
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_long_text_of_a_client_is_cut(form: str) -> None:
+    stream = said(io.StringIO(), form)
+    log.warning("group %r is empty", "g" * 30_000)
+    line = stream.getvalue()
+    assert "... and 259" in line and len(line) < MESSAGE_LENGTH_MAX + 200
 
 
 def test_json_is_one_object_a_line() -> None:

@@ -92,6 +92,14 @@ def test_names_that_no_record_can_hold_are_refused(values: dict[str, object]) ->
     assert shell.join().error_code == ErrorCode.NONE
 
 
+def test_what_a_member_says_of_itself_must_fit_into_a_record() -> None:
+    shell = Shell()
+    most = GroupConfig().member_metadata_bytes_max
+    large = [JoinGroupRequestProtocol(name=name, metadata=bytes(most // 2 + 1)) for name in ("a", "b")]
+    assert shell.join(protocols=large).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert shell.shard.next_deadline_ms() is None or shell.join().error_code == ErrorCode.NONE
+
+
 def test_offsets_under_a_name_that_no_record_can_hold_are_refused() -> None:
     shell = Shell()
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="é" * 4096)

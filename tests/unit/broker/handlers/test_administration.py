@@ -9,6 +9,7 @@ import pytest
 
 from broker.apis import APIS, Role
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from broker.handlers.api_versions import SOFTWARE_LENGTH_MAX
 from kraft.image.configs import ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterableConfig as ReplacedConfig
@@ -61,6 +62,18 @@ def test_a_client_that_names_its_software_wrongly_is_refused(name: str) -> None:
         request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
         assert (await client.ask(request, 3)).error_code == ErrorCode.INVALID_REQUEST
         assert (await client.ask(request, 2)).error_code == 0
+
+    serve_and(story)
+
+
+def test_of_the_name_of_its_software_as_much_is_kept_as_a_name_needs() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        request = ApiVersionsRequest(client_software_name="a" * 30_000, client_software_version="1" * 30_000)
+        assert (await client.ask(request, 3)).error_code == 0
+        (listener,) = (each for each in node.broker.listeners if each.name == "PLAINTEXT")
+        (connection,) = listener.connections
+        assert connection.software == ("a" * SOFTWARE_LENGTH_MAX, "1" * SOFTWARE_LENGTH_MAX)
 
     serve_and(story)
 
