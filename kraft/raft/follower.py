@@ -22,8 +22,8 @@ from kraft.raft.turns import GiveUp, Stand, Turn
 from kraft.raft.voter_description import describes_voter
 from kraft.raft.voters import Address
 from kraft.snapshot.names import SnapshotId
-from protocol.messages.fetch import EpochEndOffset, FetchResponse, PartitionData
-from protocol.messages.fetch_snapshot import FetchSnapshotResponse, ResponsePartitionSnapshot
+from protocol.messages.fetch import EpochEndOffset, PartitionData
+from protocol.messages.fetch_snapshot import ResponsePartitionSnapshot
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.primitives import BytesLike
 
@@ -65,7 +65,7 @@ class Follower(Role):
     def tick(self) -> Turn | None:
         member = self.member
         if member.now_ms >= self._fetch_deadline_ms and not self._is_waiting_for_disk():
-            if not member.is_voter:
+            if not member.may_stand:
                 return GiveUp()
             if not member.is_stopping:
                 return Stand()
@@ -77,7 +77,7 @@ class Follower(Role):
         member = self.member
         if self._is_waiting_for_disk():
             return None
-        deadlines = [] if member.is_stopping and member.is_voter else [self._fetch_deadline_ms]
+        deadlines = [] if member.is_stopping and member.may_stand else [self._fetch_deadline_ms]
         if not member.peers.is_waiting(self._leader.node_id):
             deadlines.append(member.peers.ready_ms(self._leader.node_id))
         return min(deadlines, default=None)
@@ -127,22 +127,19 @@ class Follower(Role):
         if isinstance(event.request, UpdateRaftVoterRequest):
             return self.tick()
         heard = heard_in(event.response)
-        if heard is not None:
-            turn = turn_to_leader(member, heard)
-            if turn is not None:
-                return turn
-            if heard.epoch == member.epoch and heard.leader_id == self._leader.node_id:
-                self._take(event, heard)
+        turn = turn_to_leader(member, heard) if heard is not None else None
+        if turn is not None:
+            return turn
+        if heard is not None and heard.is_success and heard.epoch == member.epoch:
+            self._take(heard)
+        else:
+            if heard is not None:
+                self._snapshot = None  # it may have gone; the next fetch names another
+            member.peers.back_off(self._leader.node_id, member.now_ms)
         return self.tick()
 
-    def _take(self, event: Answered, heard: Hearsay) -> None:
+    def _take(self, heard: Hearsay) -> None:
         """An answer of the leader that it follows."""
-        is_whole = isinstance(event.response, FetchResponse | FetchSnapshotResponse)
-        if not heard.is_success and self._snapshot is not None:
-            self._snapshot = None  # it may have gone; the next fetch names another
-        if not heard.is_success or not is_whole:
-            self.member.peers.back_off(self._leader.node_id, self.member.now_ms)
-            return
         self._heard_from_leader()
         self._has_fetched = True
         partition = heard.partition

@@ -99,6 +99,13 @@ class Member:
         return self.voters.has(self.key)
 
     @property
+    def may_stand(self) -> bool:
+        """Also one whose removal may not be committed: without it the others might have no majority to commit it."""
+        history = self.history
+        is_removal_open = history.last_offset >= self.high_watermark and history.voters_before.has(self.key)
+        return self.is_voter or is_removal_open
+
+    @property
     def has_leader(self) -> bool:
         """One that can be reached; quorum-state may name one that resigned or fell silent."""
         return self.election.leader_id != NOBODY and bool(self.leader_endpoints)

@@ -41,6 +41,11 @@ class QuorumHistory:
         return self._entries[-1][0] if self._entries else BEFORE_THE_LOG
 
     @property
+    def voters_before(self) -> Voters:
+        """Those before the newest description: they hold again where that is never committed."""
+        return self._voters(self._entries[-2][1]) if len(self._entries) > 1 else self.voters
+
+    @property
     def is_in_log(self) -> bool:
         """Whether other nodes can have read it."""
         return self.last_offset > BEFORE_THE_LOG

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kraft.raft.election import NOBODY
 from kraft.raft.events import Answered, Destination
 from kraft.raft.hearsay import heard_in, turn_to_leader
@@ -10,15 +12,20 @@ from kraft.raft.questions import fetch_request
 from kraft.raft.role import Ballot, Role
 from kraft.raft.turns import Stand, Turn
 
+ASK_PAUSE_MS: Final = 50
+"""After an answer that named no leader, or none."""
+
 
 class Unattached(Role):
     """The only voter need not ask whether anybody leads: it stands at once."""
 
-    __slots__ = ("_election_deadline_ms",)
+    __slots__ = ("_ask_ms", "_election_deadline_ms")
 
     def __init__(self, member: Member, election_deadline_ms: int | None = None) -> None:
         """The deadline of the role before it, where that was waiting too."""
         super().__init__(member)
+        self._ask_ms = member.now_ms
+        """When it may ask again; a voter is told by the next leader anyway."""
         self._election_deadline_ms = (
             member.election_deadline_ms() if election_deadline_ms is None else election_deadline_ms
         )
@@ -36,8 +43,8 @@ class Unattached(Role):
     def deadline_ms(self) -> int | None:
         member = self.member
         deadlines = [self._election_deadline_ms] if self._may_stand() else []
-        if member.durable_end() is not None:
-            deadlines += [member.peers.ready_ms(each.node_id) for each in self._askable()]
+        if self._askable() and member.durable_end() is not None:
+            deadlines.append(self._ask_ms)
         return min(deadlines, default=None)
 
     def patience_ms(self) -> int | None:
@@ -49,8 +56,7 @@ class Unattached(Role):
         heard = heard_in(event.response)
         turn = turn_to_leader(member, heard) if heard is not None else None
         if turn is None:
-            member.peers.back_off(event.to.node_id, member.now_ms)
-            self._ask()
+            self._ask_ms = member.now_ms + ASK_PAUSE_MS
         return turn
 
     def grants(self, ballot: Ballot) -> bool:
@@ -64,15 +70,15 @@ class Unattached(Role):
         return self.tick()
 
     def _may_stand(self) -> bool:
-        return self.member.is_voter and not self.member.is_stopping and not self.member.is_loading
+        return self.member.may_stand and not self.member.is_stopping and not self.member.is_loading
 
     def _ask(self) -> None:
-        """One server at a time, whichever may be asked."""
+        """One server at a time, any of them."""
         member = self.member
         end = member.durable_end()
-        ready = [each for each in self._askable() if member.peers.ready_ms(each.node_id) <= member.now_ms]
-        if ready and end is not None:
-            member.peers.send(ready[member.random.randrange(len(ready))], fetch_request(member, end))
+        servers = self._askable()
+        if servers and end is not None and member.now_ms >= self._ask_ms:
+            member.peers.send(servers[member.random.randrange(len(servers))], fetch_request(member, end))
 
     def _askable(self) -> list[Destination]:
         """None while one of them has not answered yet."""
@@ -80,14 +86,16 @@ class Unattached(Role):
         return [] if any(self.member.peers.is_waiting(each.node_id) for each in servers) else servers
 
     def _servers(self) -> list[Destination]:
-        """Of the configuration; the voters where it names none."""
+        """Those of the configuration, and the voters: the former may have been left behind by the latter."""
         member = self.member
-        listener = member.identity.listener
-        servers = member.settings.bootstrap_servers or [
-            address for voter in member.other_voters() if (address := voter.address(listener)) is not None
+        voters = [voter.address(member.identity.listener) for voter in member.other_voters()]
+        servers = dict.fromkeys([*member.settings.bootstrap_servers, *voters])
+        own = {None, *member.identity.endpoints.values()}
+        return [
+            Destination(-2 - index, *address)
+            for index, address in enumerate(servers)
+            if address is not None and address not in own
         ]
-        own = set(member.identity.endpoints.values())
-        return [Destination(-2 - index, *address) for index, address in enumerate(servers) if address not in own]
 
 
 def may_vote(member: Member, ballot: Ballot) -> bool:

@@ -10,6 +10,7 @@ from tests.simulation.raft.replicated_log import Entry, Snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.raft.host import Host
+    from tests.simulation.raft.world import World
 
 
 class Invariants:
@@ -85,3 +86,12 @@ class Invariants:
             and (high_watermark <= log.start_offset or log.at(high_watermark - 1) == self.committed_entries[-1])
         ]
         assert len(holders) >= voters.majority, f"{high_watermark} is committed on {holders} of {voters.ids}"
+
+    def at_rest(self, world: World) -> None:
+        """I4: after everything healed all logs are the same."""
+        leader = world.leader
+        assert leader is not None, world.states()
+        for host in world.hosts.values():
+            start_offset = max(host.log.start_offset, leader.log.start_offset)
+            for offset in range(start_offset, min(host.high_watermark, leader.log.end_offset)):
+                assert host.log.at(offset) == leader.log.at(offset)
