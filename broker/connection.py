@@ -322,8 +322,9 @@ class Connection(asyncio.BufferedProtocol):
 
         It is what is still to come, or as much as is here already: a claimed size alone allocates next to nothing.
         """
-        room = min(self._partial_wanted - size, max(size, PARTIAL_SIZE_FIRST))
-        if self._memory.take(self, room):
+        lacking = self._partial_wanted - size
+        room = min(lacking, max(size, PARTIAL_SIZE_FIRST))
+        if self._memory.take(self, room, lacking):
             return room
         self._is_short = True
         self._stop_reading()

@@ -3,21 +3,23 @@
 A claimed size costs nothing: a connection asks for room as bytes arrive, each time about as much as it has. While there
 is room it gets it. Where there is none:
 
-    it waits          the connection is not read until there is room, in the order of asking; nobody is disconnected
+    it waits          the connection is not read until there is room; nobody who waits is disconnected. In turns the
+                      one that lacks least is next, and the one that waits longest: neither many large frames nor many
+                      small ones keep others out
     it is favoured    one connection at a time gets what its frame needs all the same, so that some frame always ends
                       and gives its room back: frames that hold a part each cannot block one another for good
     others read less  a connection without a partial frame is read in small pieces: small requests are served on, and
                       what is left over of a large one is little
 
 So at most `size_max`, one request, and a small piece a connection are held. While somebody waits, a frame that hardly
-moves is given up with its connection: a few peers that stop in the middle must not stop everybody.
+moves is given up with its connection, the favoured one sooner: peers that stop in the middle must not stop everybody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from broker.config.config import Config
@@ -30,6 +32,16 @@ SMALL_SIZE: Final = 1 << 14
 STALL_MS: Final = 10_000
 """While somebody waits, a frame must bring `STALL_SIZE_MIN` bytes in each such time, or end."""
 STALL_SIZE_MIN: Final = 1 << 16
+FAVOURED_STALL_MS: Final = 1_000
+"""The favoured frame keeps everybody from having room: it must bring more in less time."""
+FAVOURED_STALL_SIZE_MIN: Final = 1 << 14
+
+
+class Wish(NamedTuple):
+    """What somebody waits for, and how much its frame lacks in all."""
+
+    size: int
+    lacking_size: int
 
 
 class RequestMemory:
@@ -46,10 +58,13 @@ class RequestMemory:
         self._limit = 1 << 62 if size_max is None else size_max
         self._loop = loop
         self._held: dict[Connection, int] = {}
-        self._waiting: dict[Connection, int] = {}
+        self._waiting: dict[Connection, Wish] = {}
+        self._takes_oldest = False
         self._favoured: Connection | None = None
         self._is_serving = False
         self._watch: asyncio.TimerHandle | None = None
+        self._favour_watch: asyncio.TimerHandle | None = None
+        self._favoured_mark: tuple[Connection | None, int] = (None, 0)
         self._marks: dict[Connection, int] = {}
         """Bytes that holders had received at the last look; forgotten with the frame."""
 
@@ -64,11 +79,11 @@ class RequestMemory:
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
 
-    def take(self, connection: Connection, size: int) -> bool:
-        """Room for bytes still to come; else the connection's `room_granted` is called when there is."""
+    def take(self, connection: Connection, size: int, lacking_size: int) -> bool:
+        """Room for some of what a frame lacks; else the connection's `room_granted` is called when there is."""
         if not self._may_have(connection, size):
             self.is_used_up = True
-            self._waiting[connection] = size
+            self._waiting[connection] = Wish(size, lacking_size)
             self.waits_count += 1
             self._watch_later()
             return False
@@ -114,7 +129,8 @@ class RequestMemory:
         self._is_serving = False
         waiting = self._waiting
         while waiting:
-            connection, size = next(iter(waiting.items()))
+            connection = self._next()
+            size = waiting[connection].size
             if self.used_size + size > self._limit:
                 if self._favoured is not None:
                     break
@@ -124,11 +140,20 @@ class RequestMemory:
             connection.room_granted(size)
         self.is_used_up = self.used_size >= self._limit or bool(waiting)
 
+    def _next(self) -> Connection:
+        waiting = self._waiting
+        self._takes_oldest = not self._takes_oldest
+        if self._takes_oldest:
+            return next(iter(waiting))
+        return min(waiting, key=lambda connection: waiting[connection].lacking_size)
+
     # Frames that do not move
 
     def _watch_later(self) -> None:
         if self._watch is None:
             self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
+        if self._favour_watch is None:
+            self._favour_watch = self._loop.call_later(FAVOURED_STALL_MS / 1000, self._look_at_favoured)
 
     def _look(self) -> None:
         self._watch = None
@@ -142,10 +167,26 @@ class RequestMemory:
             if connection in self._waiting or connection.is_stopped:
                 self._marks.pop(connection, None)
             elif mark is not None and received - mark < STALL_SIZE_MIN:
-                self.stalled_count += 1
-                connection.close("its request does not arrive while others wait for its memory", logging.WARNING)
+                self._give_up(connection)
             else:
                 self._marks[connection] = received
+
+    def _look_at_favoured(self) -> None:
+        self._favour_watch = None
+        if not self._waiting:
+            return
+        self._watch_later()
+        favoured, (marked, mark) = self._favoured, self._favoured_mark
+        if favoured is None:
+            return
+        if favoured is marked and favoured.received_bytes - mark < FAVOURED_STALL_SIZE_MIN and not favoured.is_stopped:
+            self._give_up(favoured)
+        else:
+            self._favoured_mark = (favoured, favoured.received_bytes)
+
+    def _give_up(self, connection: Connection) -> None:
+        self.stalled_count += 1
+        connection.close("its request does not arrive while others wait for its memory", logging.WARNING)
 
 
 def request_memory_size_max(config: Config) -> int | None:

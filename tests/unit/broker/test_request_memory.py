@@ -15,6 +15,7 @@ from broker.metrics.exposition import Page
 from broker.metrics.limits import collect_limits
 from broker.node import Broker
 from broker.request_memory import (
+    FAVOURED_STALL_MS,
     SIZE_MAX_DEFAULT,
     SMALL_SIZE,
     STALL_MS,
@@ -154,6 +155,27 @@ def test_frames_that_stop_moving_are_given_up_while_others_wait() -> None:
     serve_and(story, **LIMITS)
 
 
+def test_a_request_gets_through_however_many_larger_ones_have_stopped_before_it() -> None:
+    async def story(node: Node) -> None:
+        await (await node.connect()).create("t")
+        now = asyncio.get_running_loop().time
+        stopped = [await node.connect() for _ in range(100)]
+        for each in stopped:
+            each.writer.write(struct.pack(">i", SIZE_MAX) + bytes(100_000))
+        await asyncio.sleep(1)
+        memory = node.broker.request_memory
+        assert memory.waiting_count > 50
+        for _ in range(5):
+            honest = await big(node)
+            honest.send(2 * REQUEST_SIZE)
+            began = now()
+            assert await succeeded(honest.client)
+            assert now() - began < 4 * FAVOURED_STALL_MS / 1000
+        assert memory.waiting_count > 50
+
+    serve_and(story, **LIMITS)
+
+
 def test_a_slow_frame_has_all_the_time_while_nobody_waits() -> None:
     async def story(node: Node) -> None:
         await (await node.connect()).create("t")
@@ -235,4 +257,4 @@ def test_the_metrics_tell_of_it() -> None:
 def test_without_a_bound_nobody_waits() -> None:
     memory = RequestMemory(None, asyncio.new_event_loop())
     for each in range(100):
-        assert memory.take(each, 1 << 30)  # type: ignore[arg-type]
+        assert memory.take(each, 1 << 30, 1 << 30)  # type: ignore[arg-type]
