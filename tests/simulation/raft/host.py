@@ -121,6 +121,11 @@ class Host:
         assert not self.is_up
         self.log, self.election = ReplicatedLog(), Election()
 
+    @property
+    def is_saving(self) -> bool:
+        """An election is on its way to the disk."""
+        return self._saving is not None
+
     # Events
 
     def feed(self, event: Event) -> None:

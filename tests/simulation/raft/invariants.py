@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kraft.raft.election import Election
+from kraft.raft.events import SentRequest, SentResponse
+from protocol.messages.vote import VoteRequest, VoteResponse
 from tests.simulation.raft.replicated_log import Entry, Snapshot
 
 if TYPE_CHECKING:
@@ -41,6 +43,23 @@ class Invariants:
         if election.epoch == before.epoch and before.voted_id >= 0:
             assert election.voted_id == before.voted_id, f"node {host.node_id} votes twice in epoch {election.epoch}"
 
+    def asks(self, host: Host, request: SentRequest) -> None:
+        """I1: it asks in no epoch that a crash could take back; a candidate's own vote is durable too."""
+        if isinstance(request, VoteRequest):
+            (ballot,) = request.topics[0].partitions
+            is_own = host.election.voted_id == host.node_id and host.election.epoch == ballot.replica_epoch
+            assert ballot.pre_vote or is_own, f"node {host.node_id} runs on a vote that is not durable"
+            assert ballot.replica_epoch <= host.election.epoch, f"node {host.node_id} asks in an epoch of its own"
+
+    def answers(self, host: Host, request: SentRequest, response: SentResponse) -> None:
+        """I1: it answers in no epoch, and grants no vote, that a crash could take back."""
+        if isinstance(response, VoteResponse) and isinstance(request, VoteRequest) and response.topics:
+            (ballot,), (answer,) = request.topics[0].partitions, response.topics[0].partitions
+            assert answer.leader_epoch <= host.election.epoch, f"node {host.node_id} answers in an epoch of its own"
+            if answer.vote_granted and not ballot.pre_vote and host.election.epoch == ballot.replica_epoch:
+                voted_id = host.election.voted_id
+                assert voted_id == ballot.replica_id, f"node {host.node_id} grants a vote that is not durable"
+
     def stepped(self, host: Host) -> None:
         epoch = host.raft.epoch
         known = (host.incarnation, epoch)
@@ -61,6 +80,8 @@ class Invariants:
     def committed(self, host: Host, high_watermark: int) -> None:
         """I4, I8: what was committed anywhere is everywhere the same, for ever."""
         log = host.log
+        if host.is_leading:
+            assert log.at(high_watermark - 1).epoch == host.raft.epoch, "an earlier epoch is committed by counting"
         assert high_watermark <= log.end_offset, f"node {host.node_id} commits what it has not got"
         for offset in range(max(log.start_offset, len(self.committed_entries)), high_watermark):
             self.committed_entries.append(log.at(offset))

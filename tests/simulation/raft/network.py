@@ -39,6 +39,7 @@ class Network:
 
     def send(self, asker: Host, effect: Send) -> None:
         world = self._world
+        world.invariants.asks(asker, effect.request)
         call = Call(world.unique(), asker, asker.incarnation, effect.to, effect.request, int(effect.to.host))
         self._open[call.number] = call
         answerer = world.hosts[call.answerer_id]
@@ -55,7 +56,9 @@ class Network:
         call = token
         if not isinstance(call, Call):
             self._world.admin_answered(token, response)
-        elif self._passes(call.answerer_id, call.asker.node_id):
+            return
+        self._world.invariants.answers(self._world.hosts[call.answerer_id], call.request, response)
+        if self._passes(call.answerer_id, call.asker.node_id):
             self._world.after(self._delay(), None, lambda: self._end(call, response))
 
     def _arrive(self, call: Call) -> None:

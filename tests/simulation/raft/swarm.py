@@ -24,6 +24,7 @@ class Swarm:
             self.crash_one,
             self.crash_leader,
             self.crash_all,
+            self.crash_who_saves,
             self.cut_off_one,
             self.cut_one_way,
             self.join,
@@ -73,6 +74,15 @@ class Swarm:
         if self.world.random.random() < 0.3:
             for node_id in self.world.hosts:
                 self._crash(node_id)
+
+    def crash_who_saves(self) -> None:
+        """Between a vote and its durability, back at once."""
+        saving = [host for host in self.world.hosts.values() if host.is_up and host.is_saving]
+        for host in saving:
+            host.crash()
+            host.start()
+        if self.kinds:
+            self.world.after(self.world.random.randint(1, 10), None, self.crash_who_saves)
 
     def _crash(self, node_id: int) -> None:
         world = self.world
