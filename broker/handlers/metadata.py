@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.internal_topics import INTERNAL_TOPICS
+from kraft.controller.new_partitions import NEW_PARTITIONS_MAX
 from kraft.image.topics import NO_LEADER, Partition, Topic
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
@@ -35,11 +36,13 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
         return _refused(request)
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    wanted = list(_wanted(broker, request, asks_for_all))
+    may_create = request.allow_auto_topic_creation and _may_create_missing(broker, wanted)
     topics = [
         _described(broker, context, topic, operations)
         if isinstance(topic, Topic)
-        else _missing(broker, topic, request.allow_auto_topic_creation)
-        for topic in _wanted(broker, request, asks_for_all)
+        else _missing(broker, topic, may_create)
+        for topic in wanted
     ]
     return MetadataResponse(
         brokers=[
@@ -83,6 +86,14 @@ def _wanted(broker: Broker, request: MetadataRequest, asks_for_all: bool) -> Ite
     return found.values()
 
 
+def _may_create_missing(broker: Broker, wanted: Iterable[Topic | MetadataRequestTopic]) -> bool:
+    """Whether all that is missing may be created by one request: all of it or none, as in Apache Kafka."""
+    if not broker.auto_creates_topics:
+        return False
+    missing_count = sum(type(topic) is not Topic for topic in wanted)
+    return missing_count * broker.settings.config.integer("num.partitions") <= NEW_PARTITIONS_MAX
+
+
 def _described(broker: Broker, context: RequestContext, topic: Topic, operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
@@ -119,7 +130,7 @@ def _missing(broker: Broker, wish: MetadataRequestTopic, may_create: bool) -> Me
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if refusal_of_name(wish.name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    elif may_create and broker.auto_creates_topics:
+    elif may_create:
         # The answer does not wait for the topic: clients ask again, as they do of Apache Kafka.
         broker.create_topic(wish.name)
     return MetadataResponseTopic(

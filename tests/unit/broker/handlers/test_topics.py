@@ -74,6 +74,17 @@ def test_metadata_of_what_is_not_there_may_create_it() -> None:
     serve_and(story)
 
 
+def test_metadata_creates_no_more_at_once_than_one_request_may() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        unknown = [(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in "ab"]
+        assert errors(await metadata(client, "a", "b", creates=True)) == unknown
+        await asyncio.sleep(5)
+        assert errors(await metadata(client, "a", "b")) == unknown
+
+    serve_and(story, num_partitions=5001)
+
+
 def test_nothing_is_created_where_the_broker_does_not_allow_it() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
