@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from protocol.primitives import MalformedMessage
+from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, parse_header
-from storage.files import File
+from storage.files import Readable
 
 CHUNK_SIZE = 8192
 """Read at once: about the distance between two index entries, so that small batches cost one call."""
@@ -24,12 +24,13 @@ class BatchPlace(NamedTuple):
     last_offset: int
 
 
-def walk_places(file: File, position: int, end_position: int) -> Iterator[BatchPlace]:
+def walk_places(file: Readable, position: int, end_position: int) -> Iterator[BatchPlace]:
     """The complete batches between two positions.
 
     Stops before a torn tail; raises `MalformedMessage` where no batch can begin.
     """
-    chunk_position, chunk = position, b""
+    chunk: BytesLike = b""
+    chunk_position = position
     unpack = _PLACE.unpack_from
     while position + HEADER_SIZE <= end_position:
         inside = position - chunk_position
@@ -48,7 +49,7 @@ def walk_places(file: File, position: int, end_position: int) -> Iterator[BatchP
         position += size
 
 
-def find_batch(file: File, position: int, end_position: int, offset: int) -> BatchPlace | None:
+def find_batch(file: Readable, position: int, end_position: int, offset: int) -> BatchPlace | None:
     """The first batch at or after a position that ends at or past an offset, None where all end before it."""
     for place in walk_places(file, position, end_position):
         if place.last_offset >= offset:
@@ -56,9 +57,10 @@ def find_batch(file: File, position: int, end_position: int, offset: int) -> Bat
     return None
 
 
-def walk_headers(file: File, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader]]:
+def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of the complete batches between two positions, as `walk_places`."""
-    chunk_position, chunk = position, b""
+    chunk: BytesLike = b""
+    chunk_position = position
     while position + HEADER_SIZE <= end_position:
         inside = position - chunk_position
         if inside + HEADER_SIZE > len(chunk):

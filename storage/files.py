@@ -13,6 +13,12 @@ from typing import Protocol
 from protocol.primitives import BytesLike
 
 
+class Readable(Protocol):
+    """What can be read, as `File`."""
+
+    def pread(self, size: int, position: int) -> BytesLike: ...
+
+
 class File(Protocol):
     """One open file. Every position is explicit: an open file has no cursor.
 

@@ -216,9 +216,11 @@ class Log:
 
     # Reading
 
-    def read(self, offset: int, size_max: int, *, end_offset: int, at_least_one: bool) -> LogRead | ErrorCode:
+    def read(
+        self, offset: int, size_max: int, *, end_offset: int, at_least_one: bool, waits: bool = True
+    ) -> LogRead | ErrorCode:
         """See `log_read.read`."""
-        return log_read.read(self, offset, size_max, end_offset, at_least_one)
+        return log_read.read(self, offset, size_max, end_offset, at_least_one, waits)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """See `timestamp_lookup.offset_for_timestamp`."""

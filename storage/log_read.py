@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
+from storage.batch_scan import walk_places
 from storage.open_file import FileSlice
 from storage.segment import Segment
 
@@ -56,15 +57,15 @@ class Boundaries:
         self._positions.clear()
 
 
-def read(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool) -> LogRead | ErrorCode:
+def read(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool) -> LogRead | ErrorCode:
     """Up to `size_max` bytes of batches from the one that holds an offset, of one segment, before `end_offset`.
 
     With `at_least_one` the first batch comes whole even where it is larger. OFFSET_OUT_OF_RANGE outside of the log,
     KAFKA_STORAGE_ERROR where the disk refuses (the log failed, but for a lack of descriptors), CORRUPT_MESSAGE where no
-    batch is found in its place.
+    batch is found in its place. Without `waits` it raises `NotCached` where it would have to read from the disk.
     """
     try:
-        return find(log, offset, size_max, end_offset, at_least_one)
+        return find(log, offset, size_max, end_offset, at_least_one, waits)
     except OSError as error:
         log.fail_unless_passing(error)
         return ErrorCode.KAFKA_STORAGE_ERROR
@@ -72,29 +73,33 @@ def read(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bo
         return ErrorCode.CORRUPT_MESSAGE
 
 
-def find(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool) -> LogRead | ErrorCode:
+def find(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool) -> LogRead | ErrorCode:
     if not log.log_start_offset <= offset <= log.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if offset >= end_offset:
         return NOTHING
-    slot = bisect_right(log.segments, offset, key=_base_offset) - 1
-    for segment in log.segments[slot:]:
+    segments = log.segments
+    for slot in range(bisect_right(segments, offset, key=_base_offset) - 1, len(segments)):
+        segment = segments[slot]
         if segment.base_offset >= end_offset:
             break
-        position, first_size = position_of(log, segment, offset)
-        end_position = position_of(log, segment, end_offset)[0]
+        position, first_size = position_of(log, segment, offset, waits)
+        if slot + 1 < len(segments) and segments[slot + 1].base_offset <= end_offset:
+            end_position = segment.size
+        else:
+            end_position = position_of(log, segment, end_offset, waits)[0]
         if position < end_position:
             size = min(size_max, end_position - position)
             if at_least_one and size < end_position - position:
-                size = max(size, first_size or batch_size_at(segment, position))
+                size = max(size, first_size or batch_size_at(segment, position, waits))
             return LogRead(segment.slice(position, size), segment.base_offset)
     return NOTHING
 
 
-def position_of(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
+def position_of(log: Log, segment: Segment, offset: int, waits: bool) -> tuple[int, int]:
     """(position, size) of the batch that holds an offset, or of the first after it; size 0 where it is not known."""
     if segment is not log.active:
-        place = segment.find(offset)
+        place = segment.find(offset, waits=waits)
         return (place.position, place.size) if place else (segment.size, 0)
     if offset >= log.end_offset:
         log.boundaries.remember(log.end_offset, segment.size)
@@ -102,7 +107,7 @@ def position_of(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
     known = log.boundaries.get(offset)
     if known is not None:
         return known, 0
-    place = segment.find(offset)
+    place = segment.find(offset, waits=waits)
     if place is None:
         return segment.size, 0
     if place.base_offset == offset:
@@ -110,7 +115,7 @@ def position_of(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
     return place.position, place.size
 
 
-def batch_size_at(segment: Segment, position: int) -> int:
-    for _, header in segment.headers(position):
-        return header.size
+def batch_size_at(segment: Segment, position: int, waits: bool) -> int:
+    for place in walk_places(segment.open_file().reads(waits=waits), position, segment.size):
+        return place.size
     return 0

@@ -21,9 +21,12 @@ class OffsetIndex:
     def append(self, last_offset: int, position: int) -> None:
         self.entries.append((last_offset - self._base_offset, position))
 
-    def position_at_or_before(self, offset: int) -> int:
-        """Where to start looking for an offset: a batch at or before it; 0 where the index knows nothing."""
-        entry = self.entries.lookup(_OFFSET, offset - self._base_offset)
+    def position_at_or_before(self, offset: int, *, waits: bool = True) -> int:
+        """Where to start looking for an offset: a batch at or before it; 0 where the index knows nothing.
+
+        Without `waits` it may raise `NotCached`.
+        """
+        entry = self.entries.lookup(_OFFSET, offset - self._base_offset, waits=waits)
         return entry[_POSITION] if entry else 0
 
     def last_position(self) -> int:

@@ -6,7 +6,8 @@ the others: a closed descriptor's number may already be another file.
 
 from __future__ import annotations
 
-from storage.files import File
+from protocol.primitives import BytesLike
+from storage.files import File, Readable
 
 
 class OpenFile:
@@ -17,6 +18,10 @@ class OpenFile:
 
     def __del__(self) -> None:
         self.file.close()
+
+    def reads(self, *, waits: bool) -> Readable:
+        """The file, or the part of it that can be read without waiting for the disk."""
+        return self.file if waits else CachedReads(self)
 
 
 class FileSlice:
@@ -43,3 +48,26 @@ class FileSlice:
     def warm(self) -> None:
         """Bring all of it into the page cache; waits for the disk. Raises OSError."""
         self.open_file.file.warm(self.size, self.position)
+
+
+class NotCached(Exception):
+    """A lookup met bytes that are not in the page cache. Bring `place` there beside the loop, and look again."""
+
+    def __init__(self, place: FileSlice) -> None:
+        super().__init__()
+        self.place = place
+
+
+class CachedReads:
+    """Reads that never wait: they raise `NotCached` instead."""
+
+    __slots__ = ("_open_file",)
+
+    def __init__(self, open_file: OpenFile) -> None:
+        self._open_file = open_file
+
+    def pread(self, size: int, position: int) -> BytesLike:
+        data = self._open_file.file.pread_cached(size, position)
+        if data is None:
+            raise NotCached(FileSlice(self._open_file, position, size))
+        return data

@@ -209,10 +209,13 @@ class Segment:
 
     # Reading
 
-    def find(self, offset: int, start_position: int = 0) -> BatchPlace | None:
-        """The batch that holds an offset, or the first one after it; None where all batches end before it."""
-        position = max(start_position, self.offset_index.position_at_or_before(offset))
-        return find_batch(self.file(), position, self.size, offset)
+    def find(self, offset: int, start_position: int = 0, *, waits: bool = True) -> BatchPlace | None:
+        """The batch that holds an offset, or the first one after it; None where all batches end before it.
+
+        Without `waits` it raises `NotCached` where it would have to read from the disk.
+        """
+        position = max(start_position, self.offset_index.position_at_or_before(offset, waits=waits))
+        return find_batch((self._open_file or self.open_file()).reads(waits=waits), position, self.size, offset)
 
     def slice(self, position: int, size: int) -> FileSlice:
         return FileSlice(self._open_file or self.open_file(), position, size)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from struct import Struct
 
+from protocol.primitives import BytesLike
 from storage.disk_errors import PASSING
 from storage.files import File, FileSystem
 from storage.open_file import OpenFile
@@ -23,8 +24,8 @@ from storage.open_file import OpenFile
 # DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls; ours grow as they are written,
 # so that an idle partition takes no room and a truncated file can never be under a mapping.
 PENDING_COUNT_MAX = 64
-BLOCK_COUNT = 256
-"""Entries read at once at the end of a binary search."""
+BLOCK_COUNT = 1024
+"""Entries read at once in a search: a call for one costs as much."""
 
 Entry = tuple[int, ...]
 
@@ -34,6 +35,7 @@ class SparseIndex:
         "_count",
         "_entry",
         "_fs",
+        "_near",
         "_open_file",
         "_path",
         "_read_only",
@@ -49,6 +51,7 @@ class SparseIndex:
         self._read_only = read_only
         self._open_file: OpenFile | None = None
         self._count = -1  # not looked at yet
+        self._near = 0  # the slot that was found last: a reader comes back for one a little further on
         self.is_unsynced = False
         """The file was changed since the owner last synced it."""
         self._written_count = 0
@@ -104,10 +107,17 @@ class SparseIndex:
         if self._count - self._written_count >= PENDING_COUNT_MAX:
             self.write_pending_if_possible()
 
-    def lookup(self, column: int, target: int) -> Entry | None:
-        """The last entry whose column is not above the target, None where all are above."""
-        slot = self._upper_slot(column, target) - 1
-        return self.entry_at(slot) if slot >= 0 else None
+    def lookup(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
+        """The last entry whose column is not above the target, None where all are above.
+
+        Without `waits` it raises `NotCached` where it would have to read from the disk.
+        """
+        if self._count < 0:
+            self._load(waits=waits)
+        recent = self._recent
+        if recent and recent[0][column] <= target:
+            return recent[bisect_right(recent, target, key=itemgetter(column)) - 1]
+        return self._search(column, target, waits=waits)[1]
 
     def truncate(self, column: int, bound: int) -> None:
         """Keep the entries whose column is below the bound."""
@@ -189,38 +199,63 @@ class SparseIndex:
             file.truncate(self._written_count * self._entry.size)
         return file
 
-    def _load(self) -> None:
+    def _load(self, *, waits: bool = True) -> None:
         """Find the number of entries: all, or those before the zeros."""
         count = self.file().size() // self._entry.size
-        self._count = self._written_count = count
-        if count and not any(self._read(count - 1, 1)[0]):
+        if count and not any(self._read(count - 1, 1, waits=waits)[0]):
             low, high = 0, count - 1
             while low < high:
                 middle = (low + high) // 2
-                if any(self._read(middle, 1)[0]):
+                if any(self._read(middle, 1, waits=waits)[0]):
                     low = middle + 1
                 else:
                     high = middle
-            self._count = self._written_count = low
+            count = low
+        self._count = self._written_count = count
 
-    def _read(self, slot: int, count: int) -> list[Entry]:
+    def _read(self, slot: int, count: int, *, waits: bool = True) -> list[Entry]:
+        return list(self._entry.iter_unpack(self._bytes(slot, count, waits=waits)))
+
+    def _bytes(self, slot: int, count: int, *, waits: bool) -> BytesLike:
         size = self._entry.size
-        data = self.file().pread(count * size, slot * size)
+        data = (self._open_file or self.open_file()).reads(waits=waits).pread(count * size, slot * size)
         assert len(data) == count * size, f"{self._path} became shorter"
-        return list(self._entry.iter_unpack(data))
+        return data
 
     def _upper_slot(self, column: int, target: int) -> int:
         """The number of entries whose column is not above the target."""
         in_file_count = self.count - len(self._recent)
         if self._recent and self._recent[0][column] <= target:
             return in_file_count + bisect_right(self._recent, target, key=itemgetter(column))
-        low, high = 0, in_file_count
-        while high - low > BLOCK_COUNT:
-            middle = (low + high) // 2
-            if self._read(middle, 1)[0][column] <= target:
-                low = middle + 1
+        return self._search(column, target, waits=True)[0]
+
+    def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None]:
+        """Among those that are in the file alone: how many are not above the target, and the last of these."""
+        size, unpack = self._entry.size, self._entry.unpack_from
+        low, high = 0, self._count - len(self._recent)
+        before: Entry | None = None
+        start = self._near
+        while low < high:
+            if high - low <= BLOCK_COUNT:
+                start = low
+            elif not low <= start < high:
+                start = (low + high) // 2
+            count = min(BLOCK_COUNT, high - start)
+            block = self._bytes(start, count, waits=waits)
+            inside = _upper_slot_in(block, count, self._entry, column, target)
+            if inside:
+                before = unpack(block, (inside - 1) * size)
+            if inside == count:
+                low = start + count
+            elif inside == 0:
+                high = start
             else:
-                high = middle
-        if low == high:
-            return low
-        return low + bisect_right(self._read(low, high - low), target, key=itemgetter(column))
+                low = high = start + inside
+            start = -1
+        self._near = max(0, low - 1)
+        return low, before
+
+
+def _upper_slot_in(block: BytesLike, count: int, entry: Struct, column: int, target: int) -> int:
+    unpack, size = entry.unpack_from, entry.size
+    return bisect_right(range(count), target, key=lambda slot: unpack(block, slot * size)[column])

@@ -20,6 +20,7 @@ from protocol.messages.fetch import (
 )
 from protocol.schema import FetchedRecords
 from replication.fetch_session import FetchContext, PartitionKey
+from storage.open_file import NotCached
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
@@ -34,6 +35,8 @@ log = logging.getLogger("moldau.fetch")
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NO_EPOCH: Final = -1
+COLD_LOOKUPS_MAX: Final = 16
+"""So often a lookup begins anew because the page cache lacked something; the next one waits for the disk."""
 
 
 class Answer(NamedTuple):
@@ -58,18 +61,82 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
     if fetch.error is not ErrorCode.NONE:
         return FetchResponse(error_code=fetch.error)
 
-    def attempt(is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
-        answers = _plan(broker, context, request, fetch)
+    return Fetching(broker, context, request, fetch, is_incremental).answer()
+
+
+class ColdLookup(Exception):
+    """The page cache lacks a part of an index or a header that is needed to find what a log is asked for."""
+
+    def __init__(self, asked: Log, place: FileSlice) -> None:
+        super().__init__()
+        self.log = asked
+        self.place = place
+
+
+class Fetching:
+    """One request until its answer is there."""
+
+    __slots__ = ("_broker", "_context", "_fetch", "_is_incremental", "_lookups_left", "_request")
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: RequestContext,
+        request: FetchRequest,
+        fetch: FetchContext,
+        is_incremental: bool,
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._fetch = fetch
+        self._is_incremental = is_incremental
+        self._lookups_left = COLD_LOOKUPS_MAX
+
+    def answer(self) -> FetchResponse | Pending[FetchResponse]:
+        return self._attempt(self._request.max_wait_ms <= 0) or self._wait()
+
+    def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
+        """The answer; None where there is less than the client asks for, and time."""
+        request = self._request
+        try:
+            answers = _plan(self._broker, self._context, request, self._fetch, self._lookups_left == 0)
+        except ColdLookup as cold:
+            return self._look_again(cold, is_last)
         size = sum(answer.read.size for answer in answers if answer.read is not None)
         if is_last or not answers or size >= request.min_bytes or any(answer.is_urgent for answer in answers):
-            return _respond(broker, context, fetch, is_incremental, answers)
+            return _respond(self._broker, self._context, self._fetch, self._is_incremental, answers)
         return None
 
-    response = attempt(request.max_wait_ms <= 0)
-    if response is not None:
-        return response
-    partitions = [partition for key, wish in fetch.wanted if (partition := _find(broker, key, wish)) is not None]
-    return DelayedFetch(broker.loop, request.max_wait_ms, partitions, attempt).reply
+    def _wait(self) -> Pending[FetchResponse]:
+        wanted = self._fetch.wanted
+        partitions = [found for key, wish in wanted if (found := _find(self._broker, key, wish)) is not None]
+        return DelayedFetch(self._broker.loop, self._request.max_wait_ms, partitions, self._attempt).reply
+
+    def _look_again(self, cold: ColdLookup, is_last: bool) -> Pending[FetchResponse]:
+        """Plan once more when what the page cache lacked is in it."""
+        reply: Pending[FetchResponse] = Pending()
+        self._lookups_left -= 1
+
+        def look() -> None:
+            answer = self._attempt(is_last) or self._wait()
+            if isinstance(answer, Pending):
+                reply.on_abandon = answer.abandon
+                answer.listen(reply.complete)
+            else:
+                reply.complete(answer)
+
+        async def warm() -> None:
+            try:
+                await self._broker.environment.offload(cold.place.warm)
+            except OSError as error:
+                log.error("a fetch could not be looked up: %s", error)
+                cold.log.fail_unless_passing(error)
+                self._lookups_left = 0
+            self._broker.loop.call_soon(look)  # a log that failed is taken away first
+
+        self._broker.spawn(warm())
+        return reply
 
 
 def _find(broker: Broker, key: PartitionKey, wish: FetchPartition) -> Partition | None:
@@ -79,8 +146,12 @@ def _find(broker: Broker, key: PartitionKey, wish: FetchPartition) -> Partition 
     return known.get(index) if known is not None else None
 
 
-def _plan(broker: Broker, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> list[Answer]:
+def _plan(
+    broker: Broker, context: RequestContext, request: FetchRequest, fetch: FetchContext, waits: bool
+) -> list[Answer]:
     """Where each partition's bytes lie. The first partition with data gives at least one batch, whatever the limits.
+
+    Without `waits` it raises `ColdLookup` where an index or a header would have to be read from the disk.
 
     DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
     """
@@ -93,9 +164,9 @@ def _plan(broker: Broker, context: RequestContext, request: FetchRequest, fetch:
         if partition is None:
             answers.append(Answer(key, _unknown(broker, key), None, None))
             continue
-        answer = _plan_partition(request, key, wish, partition, left, not found_data)
+        answer = _plan_partition(request, key, wish, partition, left, not found_data, waits)
         if _copied_size(context, answer) > room:
-            answer = _plan_partition(request, key, wish, partition, min(left, room), not found_data)
+            answer = _plan_partition(request, key, wish, partition, min(left, room), not found_data, waits)
         room = max(room - _copied_size(context, answer), 0)
         if answer.read is not None and answer.read.size:
             found_data = True
@@ -111,7 +182,13 @@ def _copied_size(context: RequestContext, answer: Answer) -> int:
 
 
 def _plan_partition(
-    request: FetchRequest, key: PartitionKey, wish: FetchPartition, partition: Partition, left: int, at_least_one: bool
+    request: FetchRequest,
+    key: PartitionKey,
+    wish: FetchPartition,
+    partition: Partition,
+    left: int,
+    at_least_one: bool,
+    waits: bool,
 ) -> Answer:
     data = PartitionData(
         partition_index=wish.partition,
@@ -139,11 +216,15 @@ def _plan_partition(
     if size_max <= 0 and not at_least_one:
         return Answer(key, data, partition, None)
     try:
-        read = partition.log.read(wish.fetch_offset, max(size_max, 0), end_offset=end, at_least_one=at_least_one)
+        read = partition.log.read(
+            wish.fetch_offset, max(size_max, 0), end_offset=end, at_least_one=at_least_one, waits=waits
+        )
         if isinstance(read, ErrorCode):
             return Answer(key, _failed(data, read), partition, None)
         if data.aborted_transactions is not None and read.size:
             data.aborted_transactions = _aborted(partition.log, wish.fetch_offset, end, read)
+    except NotCached as missing:
+        raise ColdLookup(partition.log, missing.place) from None
     except OSError as error:
         return Answer(key, _unreadable(partition.log, data, error), partition, None)
     return Answer(key, data, partition, read)

@@ -230,3 +230,17 @@ def test_a_follower_far_behind_begins_a_segment_where_the_leader_is(log: Log) ->
     assert log.append_as_follower(batch("far", base_offset=1 << 40), 0, NOW_MS).last_offset == 1 << 40
     assert [segment.base_offset for segment in log.segments] == [0, 1 << 40]
     assert read_all(log) == {0: "a", 1 << 40: "far"}
+
+
+def test_a_read_that_reaches_over_a_roll_ends_with_its_segment_and_does_not_look_for_its_end() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data/t-0")
+    log = open_log(disk, "/data/t-0")
+    for number in range(30):
+        append(log, f"value {number}")
+    first, second = log.segments[:2]
+    before = disk.counts[Operation.READ]
+    for end_offset in (log.end_offset, second.base_offset):
+        read = log.read(0, 1 << 20, end_offset=end_offset, at_least_one=True)
+        assert isinstance(read, LogRead) and (read.size, read.base_offset) == (first.size, 0)
+    assert disk.counts[Operation.READ] - before <= 4

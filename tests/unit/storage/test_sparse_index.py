@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from struct import Struct
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage import sparse_index
 from storage.local_files import LocalFiles
+from storage.open_file import NotCached
 from storage.sparse_index import PENDING_COUNT_MAX, SparseIndex
 from tests.support.simulation.disk import SimulatedDisk
 
@@ -102,3 +105,39 @@ def test_an_index_is_not_believed_when_it_is_cut_or_in_disorder(tmp_path: Path) 
         path.write_bytes(data)
         assert not SparseIndex(fs, str(path), ENTRY).is_sound((0, 1))
     assert not SparseIndex(fs, str(tmp_path / "missing"), ENTRY).is_sound((0, 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5000), st.lists(st.integers(-10, 16_000), min_size=1, max_size=20), st.integers(2, 40))
+def test_a_search_in_the_file_finds_the_same_wherever_the_one_before_it_ended(
+    count: int, targets: list[int], block_count: int
+) -> None:
+    disk = SimulatedDisk()
+    index = new_index(disk)
+    for slot in range(count):
+        index.append((3 * slot + 1, 1000 * slot + 1))
+    index.write_pending()
+    index = SparseIndex(disk, "/i", ENTRY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_index, "BLOCK_COUNT", block_count)
+        for target in targets:
+            slot = min(count, (target + 2) // 3) - 1 if target > 0 else -1
+            assert index.lookup(0, target) == ((3 * slot + 1, 1000 * slot + 1) if slot >= 0 else None)
+
+
+def test_a_search_that_must_not_wait_says_what_is_missing() -> None:
+    disk = SimulatedDisk()
+    index = new_index(disk)
+    for slot in range(200):
+        index.append((slot + 1, slot + 1))
+    index.write_pending()
+    index = SparseIndex(disk, "/i", ENTRY)
+    disk.faults.cold_read = 1.0
+    with pytest.raises(NotCached) as cold:
+        index.lookup(0, 100, waits=False)
+    assert (cold.value.place.position, cold.value.place.size) == (199 * ENTRY.size, ENTRY.size)
+    assert index.lookup(0, 100) == (100, 100)
+    with pytest.raises(NotCached):
+        index.lookup(0, 100, waits=False)
+    disk.faults.cold_read = 0.0
+    assert index.lookup(0, 100, waits=False) == (100, 100)

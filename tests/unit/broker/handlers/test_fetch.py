@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from broker.handlers.fetch import COLD_LOOKUPS_MAX
 from protocol.control_records import end_transaction_marker
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -324,13 +325,17 @@ def test_what_the_page_cache_lacks_is_read_beside_the_loop() -> None:
     serve_and(story)
 
 
-@pytest.mark.parametrize("cold_read", [0.0, 1.0])
-def test_a_disk_that_cannot_read_fails_what_is_on_it_and_nothing_else(cold_read: float) -> None:
+READS_BEFORE_RECORDS = COLD_LOOKUPS_MAX + 2
+"""With nothing in the page cache: lookups that began anew, then one for each partition that waits."""
+
+
+@pytest.mark.parametrize(("cold_read", "reads_before"), [(0.0, 0), (1.0, 0), (1.0, 5), (1.0, READS_BEFORE_RECORDS)])
+def test_a_disk_that_cannot_read_fails_what_is_on_it_and_nothing_else(cold_read: float, reads_before: int) -> None:
     async def story(node: Node) -> None:
         client, _ = await filled(node, partitions=2)
         disk = node.host.disk
         disk.faults.cold_read = cold_read
-        disk.fail(Operation.READ, disk.counts[Operation.READ] + 1 + (2 if cold_read else 0))
+        disk.fail(Operation.READ, disk.counts[Operation.READ] + 1 + reads_before)
         reply = await client.ask(fetch_request([("t", 1, 0), ("t", 0, 0)]), 12)
         errors = [data.error_code for topic in reply.responses for data in topic.partitions]
         assert errors == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
