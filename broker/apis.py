@@ -1,8 +1,10 @@
 """The table of APIs: what this server speaks, each row one API with the versions it serves and where.
 
 The row names everything else: API `ListOffsets` is declared in `protocol/messages/list_offsets.py` as
-`ListOffsetsRequest` and `ListOffsetsResponse`, and answered by `handle` in `broker/handlers/list_offsets.py`; both are
-imported when the first request arrives. ApiVersions and `docs/protocol-support.md` are computed from this table.
+`ListOffsetsRequest` and `ListOffsetsResponse`, and answered by `handle` in `broker/handlers/list_offsets.py`, unless
+its
+row names a handler that several APIs share; both are imported when the first request arrives. ApiVersions and
+`docs/protocol-support.md` are computed from this table.
 """
 
 from __future__ import annotations
@@ -52,6 +54,16 @@ class Api(NamedTuple):
     last: int
     role: Role = Role.BROKER
     is_advertised: bool = True
+    handler: str = ""
+    """The module in `broker/handlers/` where it is not the API's own."""
+    controller_handler: str = ""
+    """That of controller listeners, where they do it in another way than brokers."""
+
+    def handler_at(self, role: Role) -> str:
+        """The name of the module that answers it behind a listener of this role."""
+        if role is Role.CONTROLLER and self.controller_handler:
+            return self.controller_handler
+        return self.handler or self.module
 
     @property
     def module(self) -> str:
@@ -61,7 +73,7 @@ class Api(NamedTuple):
 
 APIS: Final = (
     Api(0, "Produce", 3, 13),
-    Api(1, "Fetch", 4, 18),
+    Api(1, "Fetch", 4, 18, Role.BOTH, controller_handler="quorum"),
     Api(2, "ListOffsets", 1, 11),
     Api(3, "Metadata", 0, 13),
     Api(8, "OffsetCommit", 2, 10),
@@ -74,26 +86,38 @@ APIS: Final = (
     Api(15, "DescribeGroups", 0, 6),
     Api(16, "ListGroups", 0, 5),
     Api(18, "ApiVersions", 0, 4, Role.BOTH),
-    Api(19, "CreateTopics", 2, 7),
-    Api(20, "DeleteTopics", 1, 6),
+    Api(19, "CreateTopics", 2, 7, Role.BOTH, controller_handler="decision"),
+    Api(20, "DeleteTopics", 1, 6, Role.BOTH, controller_handler="decision"),
     Api(21, "DeleteRecords", 0, 2),
     Api(22, "InitProducerId", 0, 5),
     Api(23, "OffsetForLeaderEpoch", 2, 4),
     Api(32, "DescribeConfigs", 1, 4, Role.BOTH),
     Api(33, "AlterConfigs", 0, 2, Role.BOTH),
     Api(35, "DescribeLogDirs", 1, 5),
-    Api(37, "CreatePartitions", 0, 3),
+    Api(37, "CreatePartitions", 0, 3, Role.BOTH, controller_handler="decision"),
     Api(42, "DeleteGroups", 0, 2),
     Api(44, "IncrementalAlterConfigs", 0, 1, Role.BOTH),
     Api(46, "ListPartitionReassignments", 0, 0),
     Api(47, "OffsetDelete", 0, 0),
-    Api(55, "DescribeQuorum", 0, 2, Role.BOTH),
+    Api(52, "Vote", 0, 2, Role.CONTROLLER, handler="quorum"),
+    Api(53, "BeginQuorumEpoch", 0, 1, Role.CONTROLLER, handler="quorum"),
+    Api(54, "EndQuorumEpoch", 0, 1, Role.CONTROLLER, handler="quorum"),
+    Api(55, "DescribeQuorum", 0, 2, Role.BOTH, handler="forwarded", controller_handler="quorum"),
+    Api(56, "AlterPartition", 2, 3, Role.CONTROLLER, handler="decision"),
+    Api(59, "FetchSnapshot", 0, 1, Role.CONTROLLER, handler="quorum"),
     Api(60, "DescribeCluster", 0, 2, Role.BOTH),
     Api(61, "DescribeProducers", 0, 0),
+    Api(62, "BrokerRegistration", 0, 4, Role.CONTROLLER, handler="decision"),
+    Api(63, "BrokerHeartbeat", 0, 2, Role.CONTROLLER, handler="decision"),
+    Api(67, "AllocateProducerIds", 0, 0, Role.CONTROLLER, handler="decision"),
+    Api(70, "ControllerRegistration", 0, 0, Role.CONTROLLER, handler="decision"),
     Api(71, "GetTelemetrySubscriptions", 0, 0, is_advertised=False),
     Api(72, "PushTelemetry", 0, 0, is_advertised=False),
     Api(74, "ListConfigResources", 0, 1),
     Api(75, "DescribeTopicPartitions", 0, 0),
+    Api(80, "AddRaftVoter", 0, 1, Role.BOTH, handler="forwarded", controller_handler="quorum"),
+    Api(81, "RemoveRaftVoter", 0, 0, Role.BOTH, handler="forwarded", controller_handler="quorum"),
+    Api(82, "UpdateRaftVoter", 0, 0, Role.CONTROLLER, handler="quorum"),
 )
 
 PRODUCE: Final = 0
@@ -114,12 +138,15 @@ class Route:
         "handle",
         "meter",
         "requests",
+        "role",
         "sample_at",
         "sampled",
     )
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, role: Role = Role.BROKER) -> None:
+        """`role`: of the listener, one of the two."""
         self.api = api
+        self.role = role
         self.requests = 0
         """Requests served, for the metrics."""
         self.decoders: dict[int, Decoder[object]] = {}
@@ -145,7 +172,7 @@ class Route:
             self._response = getattr(messages, f"{self.api.name}Response")
             flexible = spec_of(self._request).flexible
             self.flexible_from = VERSION_MAX if flexible == NEVER else flexible.first
-            self.handle = importlib.import_module(f"broker.handlers.{self.api.module}").handle
+            self.handle = importlib.import_module(f"broker.handlers.{self.api.handler_at(self.role)}").handle
             assert self.handle is not None
             self.sampled = self.handle if self.meter is None else self.meter.timed(self, self.handle)
         decoder = self.decoders[version] = request_decoder_of(self._request, version)
@@ -161,4 +188,4 @@ class Route:
 
 def routes(role: Role) -> dict[int, Route]:
     """The routes that a listener of this role serves, by API key."""
-    return {api.key: Route(api) for api in APIS if api.role & role}
+    return {api.key: Route(api, role) for api in APIS if api.role & role}

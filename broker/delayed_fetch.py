@@ -19,7 +19,10 @@ class DelayedFetch:
         wait_ms: int,
         partitions: list[Partition],
         attempt: Callable[[bool], FetchResponse | Pending[FetchResponse] | None],
+        *,
+        is_replica: bool = False,
     ) -> None:
+        """`is_replica`: woken by what is appended, not by what is committed."""
         self.reply: Pending[FetchResponse] = Pending(self._give_up)
         self._loop = loop
         self._partitions = partitions
@@ -28,7 +31,7 @@ class DelayedFetch:
         self._is_over = False
         self._timer = loop.call_later(wait_ms / 1000, self._look, True)
         for partition in partitions:
-            partition.wait(self._wake)
+            partition.wait(self._wake, for_appends=is_replica)
 
     def _wake(self) -> None:
         """A partition moved. Look once the current callback is done: a produce of ten partitions wakes ten times."""

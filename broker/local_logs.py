@@ -84,6 +84,7 @@ class LocalLogs:
         self._opened = tuple(self.directories)
         self._by_path = {directory.path: directory for directory in self.directories}
         self._checkpointed: object = None
+        self._checkpointing = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
         """The checkpoint on its way to the disk. It goes on when the job that began it is cancelled."""
 
@@ -233,6 +234,10 @@ class LocalLogs:
 
     async def checkpoint(self, high_watermarks: HighWatermarks) -> None:
         """Write what moved since the last checkpoint; nothing where nothing did."""
+        async with self._checkpointing:
+            await self._write_checkpoints(high_watermarks)
+
+    async def _write_checkpoints(self, high_watermarks: HighWatermarks) -> None:
         state = {
             (directory.path, key): (each.recovery_point, each.log_start_offset, high_watermarks.get(key))
             for directory in self.directories

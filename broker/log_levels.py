@@ -21,7 +21,9 @@ LOGGERS: Final = (
     "moldau.groups",
     "moldau.listener",
     "moldau.logs",
+    "moldau.peer",
     "moldau.quorum",
+    "moldau.replica",
     "moldau.registration",
 )
 TRACE: Final = 5

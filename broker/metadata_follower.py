@@ -66,14 +66,18 @@ class MetadataFollower:
                 if self._broker.node_id in assigned.replicas:
                     partition = self._broker.replicas.get(name, index)
                     if partition is not None:
-                        self._lead(partition, assigned)
+                        self._assume(partition, assigned)
                     elif not self._broker.replicas.is_expected(topic_id, index):
                         new.append(Make(name, topic_id, index))
+                else:
+                    self._leave(name, index)
             if topic_id in delta.topics.created:
                 self._warn(image, name)
         self._make(new)
         if delta.configs.changed:
             self._reconfigure(image, delta)
+        if delta.cluster.brokers:
+            self._broker.fetchers.brokers_changed()
 
     def _warn(self, image: MetadataImage, topic: str) -> None:
         """Say once which settings of a topic do nothing in this version."""
@@ -100,7 +104,7 @@ class MetadataFollower:
         return self._broker.settings.log_config(self._broker.image.configs.of(ResourceType.TOPIC, topic))
 
     def take(self, new: Make, made: Log | None) -> None:
-        """Lead a new partition as the metadata is now, on the log that was made for it or one made here."""
+        """Lead or follow a new partition as the metadata is now, on the log that was made for it or one made here."""
         broker = self._broker
         broker.replicas.forget_expected(new.topic_id, new.partition)
         if broker.replicas.is_offline(new.topic_id, new.partition):
@@ -122,10 +126,9 @@ class MetadataFollower:
 
     def _add(self, partition: Partition, assigned: topics.Partition) -> None:
         partition.is_internal = self._broker.is_internal(partition.topic)
-        self._lead(partition, assigned)
         self._broker.replicas.add(partition)
         self._say_where(partition, assigned)
-        self._broker.partition_gained(partition)
+        self._assume(partition, assigned)
 
     def _say_where(self, partition: Partition, assigned: topics.Partition) -> None:
         """Let the controller know the log directory, where it does not."""
@@ -144,23 +147,60 @@ class MetadataFollower:
                 self._broker.replicas.forget_offline(topic_id, index)
                 self.take(Make(topic.name, topic_id, index), None)
 
-    def _lead(self, partition: Partition, assigned: topics.Partition) -> None:
+    def _assume(self, partition: Partition, assigned: topics.Partition) -> None:
+        """Take the role that the controller gives to this replica."""
+        broker = self._broker
         partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
-        partition.become_leader(assigned.leader, assigned.leader_epoch, assigned.isr)
-        if partition.awaits_flush:
-            self._broker.flusher.flush(partition.log)  # what the process before this one left to the page cache
+        was_leader, epoch_before = partition.is_leader, partition.leader_epoch
+        if assigned.leader == broker.node_id:
+            broker.fetchers.unfollow(partition)
+            partition.become_leader(
+                assigned.leader,
+                assigned.leader_epoch,
+                assigned.isr,
+                replicas=assigned.replicas,
+                partition_epoch=assigned.partition_epoch,
+                now_ms=broker.environment.monotonic_ms(),
+            )
+            if partition.awaits_flush:
+                broker.flusher.flush(partition.log)  # what the process before this one left to the page cache
+        else:
+            partition.become_follower(assigned.leader, assigned.leader_epoch, assigned.partition_epoch)
+            if was_leader or assigned.leader_epoch != epoch_before:
+                broker.fetchers.follow(partition)
+        if partition.is_leader and not was_leader:
+            broker.partition_gained(partition)
+        elif was_leader and not partition.is_leader:
+            broker.partition_lost(partition)
 
     def _delete(self, topic: str) -> None:
         partitions = self._broker.replicas.remove_topic(topic)
         for partition in partitions:
+            self._forget(partition)
+        self._delete_logs([partition.log for partition in partitions])
+
+    def _leave(self, topic: str, index: int) -> None:
+        """The replica was moved to another broker."""
+        partition = self._broker.replicas.remove(topic, index)
+        if partition is not None:
+            self._forget(partition)
+            self._delete_logs([partition.log])
+
+    def _forget(self, partition: Partition) -> None:
+        if partition.is_leader:
             self._broker.partition_lost(partition)
-            self._broker.flusher.forget(partition.log)
-        if self._broker.partition_work.takes([Delete(partition.log) for partition in partitions]):
+        self._broker.fetchers.unfollow(partition)
+        partition.gone()
+        self._broker.flusher.forget(partition.log)
+
+    def _delete_logs(self, logs: Sequence[Log]) -> None:
+        """Beside the loop where these are many."""
+        if self._broker.partition_work.takes([Delete(each) for each in logs]):
             return
-        for partition in partitions:
-            path = self._broker.logs.delete(partition.log)
+        for each in logs:
+            path = self._broker.logs.delete(each)
             if path is not None:
-                self._broker.log_jobs.remove_later([path], partition.log.config.file_delete_delay_ms)
+                self._broker.log_jobs.remove_later([path], each.config.file_delete_delay_ms)
 
     def _reconfigure(self, image: MetadataImage, delta: MetadataDelta) -> None:
         broker = self._broker

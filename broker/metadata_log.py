@@ -15,7 +15,7 @@ from kraft.record_frame import decode_record, encode_record
 from kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
 from kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
 from protocol.errors import ErrorCode
-from protocol.primitives import MalformedMessage
+from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, iterate_batches
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
@@ -37,15 +37,17 @@ NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADE
 
 
 class Loaded(NamedTuple):
-    """What a metadata directory held at start."""
+    """What a metadata directory held at start, up to the end of its log, whether it is committed or not."""
 
     log: MetadataLog
     replay: Replay
-    quorum: QuorumDescription
-    announces_voters: bool
-    """The voters stand in the 0-0 checkpoint alone: the log does not repeat them yet."""
+    descriptions: list[Described]
     election: Election
-    last_epoch: int
+
+
+Described = tuple[int, QuorumDescription]
+"""The quorum as control records leave it, and where they stand: the base offset of their batch, the last offset of a
+snapshot, `BEFORE_THE_LOG` for the bootstrap checkpoint."""
 
 
 class NoRoom(Exception):
@@ -57,8 +59,14 @@ class Reading:
 
     def __init__(self) -> None:
         self.replay = Replay()
-        self.quorum = QuorumDescription()
-        self.is_quorum_in_log = False
+        self.descriptions: list[Described] = []
+
+    def describe(self, offset: int, description: QuorumDescription) -> None:
+        self.descriptions.append((offset, description))
+
+    @property
+    def quorum(self) -> QuorumDescription:
+        return self.descriptions[-1][1] if self.descriptions else QuorumDescription()
 
 
 class Retention(Protocol):
@@ -100,17 +108,14 @@ class MetadataLog:
         if snapshots:
             content = read_snapshot_file(fs, f"{directory}/{newest.file_name}")
             reading.replay.replay(content.records, Provenance(newest.end_offset, newest.epoch))
-            reading.quorum = content.quorum
-            reading.is_quorum_in_log = newest.end_offset > 0
+            reading.describe(newest.end_offset - 1, content.quorum)
         log = Log.open(fs, directory, config, recovery_point=newest.end_offset, now_ms=now_ms)
         if log.end_offset < newest.end_offset:
             log.truncate_fully_and_start_at(newest.end_offset, now_ms)
         log.assign_topic_id(TOPIC_ID)
         metadata_log = cls(fs, log, snapshots)
         metadata_log._replay_log(reading)
-        announces = reading.quorum.kraft_version > 0 and not reading.is_quorum_in_log
-        last_epoch = reading.replay.image.provenance.epoch
-        return Loaded(metadata_log, reading.replay, reading.quorum, announces, metadata_log._election(), last_epoch)
+        return Loaded(metadata_log, reading.replay, reading.descriptions, metadata_log._election())
 
     def _election(self) -> Election:
         path = f"{self.directory}/{QUORUM_STATE}"
@@ -125,21 +130,36 @@ class MetadataLog:
             for header, records in self._batches(end.end_offset):
                 end = Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
                 if header.is_control:
-                    before = reading.quorum
-                    for record in records:
-                        reading.quorum = described_by(record, reading.quorum)
-                    reading.is_quorum_in_log |= reading.quorum is not before
+                    description = description_of(records, reading.quorum)
+                    if description is not reading.quorum:
+                        reading.describe(header.base_offset, description)
                 else:
                     yield from (decode_record(_value(record)) for record in records)
 
         delta_records = list(all_records())
         reading.replay.replay(delta_records, end)
 
-    def _batches(self, start_offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    def records_between(self, start_offset: int, end_offset: int) -> Iterator[tuple[list[object], Provenance]]:
+        """The metadata records of each batch, and where it ends; control batches have none. Blocks on the disk.
+
+        Whole batches: `end_offset` is where one ends.
+        """
+        for header, records in self._batches(start_offset, end_offset):
+            decoded = [] if header.is_control else [decode_record(_value(record)) for record in records]
+            yield decoded, Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
+
+    def read(self, offset: int, size_max: int) -> bytes:
+        """Batches as they lie in the log, at least one where there is any."""
+        read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
+        assert isinstance(read, LogRead), f"cannot read {self.directory} at {offset}"
+        return b"" if read.slice is None else read.slice.file.pread(read.slice.size, read.slice.position)
+
+    def _batches(self, start_offset: int, end_offset: int | None = None) -> Iterator[tuple[BatchHeader, list[Record]]]:
         log = self.log
         offset = max(start_offset, log.log_start_offset)
-        while offset < log.end_offset:
-            read = log.read(offset, READ_SIZE, end_offset=log.end_offset, at_least_one=True)
+        end_offset = log.end_offset if end_offset is None else end_offset
+        while offset < end_offset:
+            read = log.read(offset, READ_SIZE, end_offset=end_offset, at_least_one=True)
             assert isinstance(read, LogRead) and read.slice is not None, f"cannot read {log.directory} at {offset}"
             data = read.slice.file.pread(read.slice.size, read.slice.position)
             for position, header in iterate_batches(data):
@@ -150,7 +170,18 @@ class MetadataLog:
                 yield header, [] if is_silence else list(records_of(data, position, header))
                 offset = header.next_offset
 
-    # What the Raft machine looks up
+    def replayed(self) -> Replay:
+        """Read the newest snapshot and the log after it again, up to its end. Blocks."""
+        replay = Replay()
+        newest = self.latest_snapshot
+        if newest is not None:
+            content = read_snapshot_file(self._fs, f"{self.directory}/{newest.file_name}")
+            replay.replay(content.records, Provenance(newest.end_offset, newest.epoch))
+        for records, provenance in self.records_between(replay.image.provenance.end_offset, self.end_offset):
+            replay.replay(records, provenance)
+        return replay
+
+    # What the Raft machine looks up (kraft/raft/log_view.py)
 
     @property
     def start_offset(self) -> int:
@@ -192,10 +223,49 @@ class MetadataLog:
         """Without the bootstrap checkpoint, which ends at 0."""
         return [each for each in self._snapshots if each.end_offset > 0]
 
+    # Following a leader
+
+    def append_fetched(
+        self, records: BytesLike, leader_epoch: int, before: QuorumDescription, now_ms: int
+    ) -> list[Described]:
+        """Append a leader's batches as they are, as far as they are sound and of no later epoch; what control records
+        in them say of the quorum. `before`: the quorum as the log describes it so far. Raises `NoRoom`."""
+        start_offset = self.log.end_offset
+        result = self.log.append_as_follower(records, leader_epoch, now_ms)
+        if result.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            raise NoRoom(f"cannot append to {self.directory}: {result.error_message}")
+        described: list[Described] = []
+        for header, control in self._control_batches(records, start_offset):
+            description = description_of(control, before)
+            if description is not before:
+                described.append((header.base_offset, description))
+                before = description
+        return described
+
+    def _control_batches(self, records: BytesLike, start_offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        """Of what was appended: the rest may be anything."""
+        if self.log.end_offset == start_offset:
+            return
+        for position, header in iterate_batches(records):
+            if header.is_control:
+                yield header, list(records_of(records, position, header))
+            if header.next_offset >= self.log.end_offset:
+                return
+
+    def truncate(self, end_offset: int, now_ms: int) -> None:
+        """Drop everything from this offset on. Raises OSError."""
+        self.log.truncate_to(end_offset, now_ms)
+
+    def start_at(self, snapshot: SnapshotId, now_ms: int) -> None:
+        """A snapshot that is durable takes the place of everything that the log holds. Raises OSError."""
+        self.log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
+        self._snapshots.append(snapshot)
+
     # Writing
 
     def append_control(self, records: Sequence[Record], epoch: int, now_ms: int) -> Provenance:
-        return self._append(build_batch(records, is_control=True), epoch, now_ms)
+        dated = [record._replace(timestamp=now_ms) for record in records]
+        return self._append(build_batch(dated, is_control=True), epoch, now_ms)
 
     def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
         """One batch, which is there as a whole or not at all. Raises `NoRoom`; any other refusal of the disk goes to
@@ -274,6 +344,14 @@ def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:
         file.close()
     fs.rename(part, f"{directory}/{name}")
     fs.sync_directory(directory)
+
+
+def description_of(records: Iterable[Record], before: QuorumDescription) -> QuorumDescription:
+    """The quorum after a control batch; `before` itself where it says nothing of it."""
+    description = before
+    for record in records:
+        description = described_by(record, description)
+    return description
 
 
 def unlink_all(fs: FileSystem, paths: Iterable[str]) -> None:

@@ -1,65 +1,106 @@
-"""What readers see of the metadata: images become visible when they are committed, and replies go out after them."""
+"""What readers see of the metadata: images become visible when they are committed, and replies go out after them.
+
+The active controller brings images before they are committed, each with what made it (`publish_later`). Everybody else
+replays records once they are committed (`replayed`). The two never mix in one term: when a controller resigns, what it
+had not got committed is forgotten here, and comes back from the log if it is committed after all.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
+from kraft.image.replay import Replay
 
 Listener = Callable[[MetadataImage, MetadataDelta], None]
 Reply = Callable[..., None]
 
 
 class Pending(NamedTuple):
-    """An image that is published once everything before its end is committed."""
+    """A state that is published once everything before its end is committed."""
 
-    image: MetadataImage
+    replay: Replay
     delta: MetadataDelta
 
 
 class Waiting(NamedTuple):
-    """A reply that is sent once everything before the offset is committed."""
+    """A reply that is sent once everything before the offset is committed; `given_up` where this node resigns first."""
 
     end_offset: int
     reply: Reply
     response: object
+    given_up: Callable[[], None]
+
+
+def nobody_waits() -> None:
+    """For a reply that nothing depends on."""
 
 
 class MetadataPublisher:
     """Listeners are called in the order of the log, before the replies that wait for the same records."""
 
     def __init__(self) -> None:
-        self.image: MetadataImage = EMPTY_IMAGE
+        self.replay = Replay()
+        """The state at the end of what is published; read it, or fork it."""
         self.high_watermark = 0
         self._listeners: list[Listener] = []
         self._pending: deque[Pending] = deque()
         self._waiting: deque[Waiting] = deque()
 
+    @property
+    def image(self) -> MetadataImage:
+        return self.replay.image
+
     def subscribe(self, listener: Listener) -> None:
         """Call the listener with every image from the next one on, and with what made it."""
         self._listeners.append(listener)
 
-    def publish_later(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Images come in the order of the log."""
-        self._pending.append(Pending(image, delta))
+    # Committed records, and whole states
 
-    def reply_when_committed(self, end_offset: int, reply: Reply, response: object) -> None:
+    def replayed(self, records: Sequence[object], provenance: Provenance) -> None:
+        """Publish what committed records up to `provenance` make of the image."""
+        assert not self._pending, "records replayed under an active controller"
+        self._publish(self.replay, self.replay.replay(records, provenance))
+
+    def adopt(self, replay: Replay, delta: MetadataDelta) -> None:
+        """Publish a committed state that was read elsewhere, and what is different in it."""
+        assert not self._pending, "a snapshot adopted under an active controller"
+        self._publish(replay, delta)
+
+    # Under an active controller
+
+    def publish_later(self, replay: Replay, delta: MetadataDelta) -> None:
+        """States come in the order of the log; nobody changes them any more."""
+        self._pending.append(Pending(replay, delta))
+
+    def reply_when_committed(
+        self, end_offset: int, reply: Reply, response: object, given_up: Callable[[], None] = nobody_waits
+    ) -> None:
         """Now, where everything before the offset is committed already."""
         if self.high_watermark >= end_offset:
             reply(response)
         else:
-            self._waiting.append(Waiting(end_offset, reply, response))
+            self._waiting.append(Waiting(end_offset, reply, response, given_up))
 
     def commit(self, high_watermark: int) -> None:
         """Everything before the high watermark will stay."""
         self.high_watermark = high_watermark
-        while self._pending and self._pending[0].image.provenance.end_offset <= high_watermark:
-            image, delta = self._pending.popleft()
-            self.image = image
-            for listener in self._listeners:
-                listener(image, delta)
+        while self._pending and self._pending[0].replay.image.provenance.end_offset <= high_watermark:
+            self._publish(*self._pending.popleft())
         while self._waiting and self._waiting[0].end_offset <= high_watermark:
             waiting = self._waiting.popleft()
             waiting.reply(waiting.response)
+
+    def resign(self) -> None:
+        """Forget what is not committed; whoever waits for it learns that nobody knows what becomes of it."""
+        self._pending.clear()
+        given_up, self._waiting = self._waiting, deque()
+        for waiting in given_up:
+            waiting.given_up()
+
+    def _publish(self, replay: Replay, delta: MetadataDelta) -> None:
+        self.replay = replay
+        for listener in self._listeners:
+            listener(replay.image, delta)

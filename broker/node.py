@@ -15,12 +15,14 @@ from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.connection import RECEIVE_BUFFER_SIZE
 from broker.connection_quota import connection_limits
+from broker.controller_registration import keep_registered
 from broker.directory_assignments import DirectoryAssignments
 from broker.environment import Environment
 from broker.flusher import Flusher
 from broker.group_settings import group_config
 from broker.groups.group_log import PartitionGroupLog
 from broker.groups.groups import Groups
+from broker.in_sync_changes import InSyncChanges
 from broker.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
 from broker.large_batches import LargeBatches
 from broker.listener import Listener
@@ -29,11 +31,13 @@ from broker.log_jobs import LogJobs
 from broker.metadata_follower import MetadataFollower
 from broker.node_directories import look_into
 from broker.partition_work import PartitionWork
+from broker.peer_channel import PeerChannels
 from broker.pending import Pending
 from broker.producer_ids import ProducerIds
 from broker.quorum import Quorum
 from broker.quorum_start import SECURITY_PROTOCOL_IDS
 from broker.registration import Identity, Registration
+from broker.replica_fetchers import ReplicaFetchers
 from broker.replicas import Replicas
 from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory, request_memory_size_max
@@ -113,10 +117,14 @@ class Broker:
         self.cluster_id = self.logs.cluster_id
         self.settings = Settings(config)
         self.settings.watchers.append(self._settings_changed)
-        self.quorum = Quorum(environment, config, self.logs.properties[config.metadata_log_dir], self.settings)
+        self.channels = PeerChannels(loop, f"node-{config.node_id}")
+        properties = self.logs.properties[config.metadata_log_dir]
+        self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
         self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
         self.partition_work = PartitionWork(self)
         self.follower = MetadataFollower(self)
+        self.fetchers = ReplicaFetchers(self)
+        self.in_sync_changes = InSyncChanges(self)
         self.registration: Registration
         self.assignments = DirectoryAssignments(self.quorum, loop, self.node_id, lambda: self.registration.epoch)
         self.producer_ids: ProducerIds
@@ -252,7 +260,12 @@ class Broker:
             self.listeners.append(listener)
             if self.metrics is not None:
                 self.metrics.watch(listener)
-        await self.quorum.start()
+        await self.quorum.open()
+        for listener in self.listeners:
+            if listener.role is Role.CONTROLLER:
+                await listener.accept()
+        await self.quorum.join()
+        self.spawn(keep_registered(self.quorum, self.config))
         await self.follower.start()
         self.registration = Registration(
             self._identity(),
@@ -263,12 +276,14 @@ class Broker:
         self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, lambda: self.registration.epoch)
         await self.registration.register()
         self.assignments.begin()
+        self.fetchers.begin()
         self.spawn(self.registration.keep_alive())
-        for job in self.log_jobs.jobs():
+        for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
             self.tasks.every(job)
         self.log_jobs.remove_later(self.logs.left_to_remove(), 0)
         for listener in self.listeners:
-            await listener.accept()
+            if listener.role is Role.BROKER:
+                await listener.accept()
         self.stage = Stage.RUNNING
         for path in self.logs.offline:
             self._tell_of_failed(path)
@@ -354,6 +369,7 @@ class Broker:
         for partition in tuple(self.replicas):
             if self.logs.directory_of(partition.log) == directory.path:
                 self.partition_lost(partition)
+                self.fetchers.unfollow(partition)
                 self.replicas.take_offline(partition)
         if self.stage is not Stage.STARTING:
             self._tell_of_failed(directory.path)

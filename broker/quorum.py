@@ -1,102 +1,112 @@
-"""The node's part in the metadata quorum: drives Raft and the controller, and publishes what is committed."""
+"""The node's part in the metadata quorum: drives the Raft machine, does what it wants, publishes what is committed.
+
+peers, timers, disk ──▶ events ──▶ Raft ──▶ effects ──▶ log, quorum-state, peers, replies
+                                               ├── Lead, Follow ──▶ the active controller comes and goes
+                                               └── Commit ──▶ the publisher: readers, and replies that waited
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import get_args
 
+from broker.active_controller import ActiveController
 from broker.background import Tasks
 from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
 from broker.config.config import Config
+from broker.controller_channel import ControllerChannel
 from broker.environment import Environment
 from broker.flusher import Flusher
-from broker.metadata_log import Loaded, MetadataLog, NoRoom, save_election, unlink_all
+from broker.metadata_log import Described, Loaded, MetadataLog, NoRoom, save_election, unlink_all
 from broker.metadata_publisher import Listener, MetadataPublisher, Reply
 from broker.metadata_snapshots import SnapshotPolicy
+from broker.peer_channel import NoAnswer, PeerChannels
+from broker.pending import Pending
 from broker.quorum_start import (
     bootstrap_records,
     controller_registration,
     history_of,
     identity_of,
     metadata_log_config,
-    quorum_of,
+    raft_settings,
 )
+from broker.snapshot_files import SnapshotFiles
 from kraft.controller.controller import Controller
-from kraft.controller.decision import Decision
 from kraft.controller.settings import ControllerSettings
+from kraft.image.difference import difference
 from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
 from kraft.image.replay import Replay
+from kraft.raft import events
 from kraft.raft.election import Election, encode_election
-from kraft.raft.events import (
-    Append,
-    Appended,
-    Commit,
-    Effect,
-    ElectionSaved,
-    Event,
-    Flushed,
-    Lead,
-    SaveElection,
-    Started,
-)
-from kraft.raft.quorum import Quorum as QuorumFacts
+from kraft.raft.quorum_history import QuorumHistory
 from kraft.raft.raft import Raft
-from kraft.raft.settings import RaftSettings
+from kraft.snapshot.batches import SnapshotContent
+from kraft.snapshot.names import SnapshotId
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_builder import Record
+from protocol.schema import spec_of
 from storage.files import FileLock
 from storage.log_directory import LOCK
 from storage.meta_properties import MetaProperties
 
 log = logging.getLogger("moldau.quorum")
 
-REFUSED_RETRY_MS = 1000
-BATCH_RECORDS_MAX = 10_000
-"""Of a decision that need not be atomic."""
-
-
-def batches_of(decision: Decision) -> Iterator[Sequence[object]]:
-    """The records of a decision as they go into the log."""
-    size = max(1, len(decision.records)) if decision.is_atomic else BATCH_RECORDS_MAX
-    for start in range(0, len(decision.records), size):
-        yield decision.records[start : start + size]
+REFUSED_RETRY_S = 1.0
+"""How long a follower waits for room on its disk before it asks for the same records again."""
+STOP_PATIENCE_MS = 2_000
+"""How long a clean stop may wait for the quorum to take over."""
+PROGRESS_S = 5.0
+"""How often a start that waits for its peers says so."""
 
 
 class Quorum:
-    """`start` returns once this node leads and everything that its log holds is committed.
+    """`open`, then `join`, at last `stop`.
 
     What readers see is `image`; it never runs ahead of the high watermark. Listeners are called on the loop, in the
     order of the log, before the replies that wait for the same records.
     """
 
     def __init__(
-        self, environment: Environment, config: Config, properties: MetaProperties, settings: SettingsInForce
+        self,
+        environment: Environment,
+        config: Config,
+        properties: MetaProperties,
+        settings: SettingsInForce,
+        channels: PeerChannels,
     ) -> None:
         """`properties`: of the metadata directory. `settings`: those in force, for the controller's checks."""
         self._environment = environment
         self._config = config
         self._properties = properties
         self._settings = settings
+        self._channels = channels
         self._tasks = Tasks(environment.halt)
         self._flusher = Flusher(environment, self._tasks.spawn)
         self._snapshots = SnapshotPolicy(config, environment.monotonic_ms())
         self._publisher = MetadataPublisher()
+        self._controllers = ControllerChannel(self, channels, environment, channels.loop)
+        self._incarnation_id = environment.entropy(16)
         self._timer: asyncio.TimerHandle | None = None
         self._lock: FileLock | None = None
         """Of a metadata directory that is no log directory; the others lock themselves."""
-        self._ready: asyncio.Future[None] | None = None
+        self._caught_up: asyncio.Future[None] | None = None
+        self._stopped: asyncio.Future[None] | None = None
         self._is_stopping = False
-        self._is_refused = False
-        """The disk had no room for what time asked for: it is asked again after a while."""
         self.on_shortage: Callable[[OSError], None] = lambda error: None
         """Told when the disk of the metadata log has no room."""
-        self._bootstrap: list[object] = []
-        """The first records of a log that has none."""
-        self._controller: Controller | None = None
+        self._high_watermark = 0
+        self._loaded: Replay | None = None
+        """What the log said at start, up to its end: published once all of that is committed."""
+        self._active: ActiveController | None = None
         self._raft: Raft
-        self._facts: QuorumFacts
+        self._history: QuorumHistory
         self._log: MetadataLog
-        self._loaded_replay: Replay
+        self._files: SnapshotFiles
 
     # What the broker asks
 
@@ -111,6 +121,7 @@ class Quorum:
 
     @property
     def leader_id(self) -> int:
+        """-1 where nobody is known to lead."""
         return self._raft.leader_id
 
     @property
@@ -119,11 +130,11 @@ class Quorum:
 
     @property
     def log_end_offset(self) -> int:
-        return self._log.log.end_offset
+        return self._log.end_offset
 
     @property
     def kraft_version(self) -> int:
-        return self._facts.kraft_version
+        return self._history.kraft_version
 
     @property
     def flusher(self) -> Flusher:
@@ -135,28 +146,50 @@ class Quorum:
         """When the latest snapshot began, or this node did; the loop's clock."""
         return self._snapshots.last_ms
 
+    def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
+        """Answer here what the leader answers; False where this node does not lead. `given_up`: its term ended."""
+        if self._active is None:
+            return False
+        if isinstance(request, get_args(events.QuorumRequest)):
+            version = spec_of(type(request)).versions.last
+            self.receive(request, version, self._config.controller_listener_names[0]).listen(reply)
+        else:
+            self._active.submit(request, reply, given_up)
+        return True
+
     @property
-    def facts(self) -> QuorumFacts:
-        """The voters, and what else the quorum is."""
-        return self._facts
+    def active_controller(self) -> ActiveController | None:
+        """Where this node leads."""
+        return self._active
+
+    @property
+    def leader_address(self) -> tuple[str, int] | None:
+        """Of the leader's controller listener; None where nobody is known to lead."""
+        return self._raft.member.leader_endpoints.get(self._config.controller_listener_names[0])
+
+    @property
+    def incarnation_id(self) -> bytes:
+        """Of this node as a controller, since its start."""
+        return self._incarnation_id
 
     def subscribe(self, listener: Listener) -> None:
         """Call the listener with every image from the next one on, and with what made it."""
         self._publisher.subscribe(listener)
 
     def submit(self, request: object, reply: Reply) -> None:
-        """Have the active controller decide on a request; its answer is given to `reply` once it is committed."""
-        controller = self._controller
-        assert controller is not None, "the quorum has not been started"
-        if self._is_stopping:
-            return  # who waits is being stopped too
-        self._carry_out(controller.step(request, self._environment.monotonic_ms()), reply)
-        self._arm()
+        """Have the active controller decide on a request, wherever it is; the reply comes once that is committed."""
+        self._controllers.submit(request, reply)
+
+    def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
+        """What a peer, or a client, asks of the quorum."""
+        reply: Pending[object] = Pending()
+        self._feed(events.Received(reply, request, version, listener))
+        return reply
 
     # Life
 
-    async def start(self) -> None:
-        """Load, elect, begin the term. Raises OSError, and ValueErrors that say why the directory cannot be used."""
+    async def open(self) -> None:
+        """Read the log; from then on peers may ask. Raises OSError, and ValueErrors that say why it is unusable."""
         now_ms = self._environment.wall_ms()
         fs, log_config = self._environment.fs, metadata_log_config(self._config)
         if self._config.metadata_log_dir not in self._config.log_dirs:
@@ -165,15 +198,20 @@ class Quorum:
             lambda: MetadataLog.open(fs, self._config.metadata_log_dir, log_config, now_ms)
         )
         self._adopt(loaded)
-        if not loaded.replay.image.features.levels:
-            self._bootstrap = bootstrap_records(fs, self._config)
-        self._ready = asyncio.get_running_loop().create_future()
-        self._feed(Started())
-        await self._ready
+
+    async def join(self) -> None:
+        """Take part; returns once everything that was committed before is seen here."""
+        self._caught_up = asyncio.get_running_loop().create_future()
+        self._feed(events.Started())
+        await self._catch_up(self._caught_up)
 
     async def stop(self) -> None:
-        """Nothing is decided any more; what was appended is made durable."""
+        """Hand leadership over, decide nothing any more; what was appended is made durable."""
         self._is_stopping = True
+        self._controllers.close()
+        self._stopped = asyncio.get_running_loop().create_future()
+        self._feed(events.Stop(STOP_PATIENCE_MS))
+        await asyncio.wait([self._stopped], timeout=STOP_PATIENCE_MS / 1000)
         if self._timer is not None:
             self._timer.cancel()
         now_ms = self._environment.wall_ms()
@@ -181,6 +219,7 @@ class Quorum:
         self._flusher.when_durable([self._log.log], lambda: idle.set_result(None))
         await idle
         await self._tasks.stop()
+        self._channels.close()
         try:
             await self._environment.offload(lambda: self._log.log.close(now_ms, clean=True))
         except OSError as error:
@@ -193,62 +232,235 @@ class Quorum:
         self._log = loaded.log
         self._log.log.on_failure = self._disk_failed
         self._log.log.on_shortage = self.on_shortage
-        self._loaded_replay = loaded.replay
-        self._facts = quorum_of(self._config, self._properties, loaded)
-        identity, history = identity_of(self._config, self._properties), history_of(self._facts)
-        self._raft = Raft(identity, RaftSettings(), loaded.log, history, loaded.election, self._environment.random)
+        self._files = SnapshotFiles(self._environment.fs, loaded.log.directory)
+        self._loaded = loaded.replay
+        self._history = history_of(self._config, loaded)
+        identity = identity_of(self._config, self._properties)
+        settings = raft_settings(self._config)
+        self._raft = Raft(identity, settings, self._log, self._history, loaded.election, self._environment.random)
         image = loaded.replay.image
         log.info("metadata up to offset %d, epoch %d", image.provenance.end_offset, image.provenance.epoch)
 
+    async def _catch_up(self, caught_up: asyncio.Future[None]) -> None:
+        while not (await asyncio.wait([caught_up], timeout=PROGRESS_S))[0]:
+            if not caught_up.done():
+                leader = f"node {self.leader_id} leads" if self.leader_id >= 0 else "nobody leads yet"
+                log.info("waiting for the metadata quorum: %s, epoch %d", leader, self.leader_epoch)
+
     # Raft
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: events.Event) -> None:
+        """What an effect brings about at once, as the new end of the log, is fed while others are still to be done."""
         environment = self._environment
         for effect in self._raft.step(event, environment.monotonic_ms(), environment.wall_ms()):
             self._perform(effect)
+        self._arm()
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: events.Effect) -> None:
+        """One line an effect."""
         match effect:
-            case SaveElection(election):
+            case events.SaveElection(election):
                 self._tasks.spawn(self._save(election), "quorum-state")
-            case Append(epoch, records):
-                try:
-                    provenance = self._log.append_control(records, epoch, self._environment.wall_ms())
-                except NoRoom as error:
-                    return self._cannot_start(error)
-                self._loaded_replay.replay([], provenance)
-                self._appended(provenance)
-            case Lead(epoch):
+            case events.Append(epoch, records):
+                self._append_control(records, epoch)
+            case events.AppendFetched(fetched, leader_epoch):
+                self._append_fetched(fetched, leader_epoch)
+            case events.Truncate(end_offset):
+                self._truncate(end_offset)
+            case events.Send():
+                self._send(effect)
+            case events.Reply(Pending() as reply, response):
+                reply.complete(response)
+            case events.ReplyRecords(Pending() as reply, response, offset, size_max):
+                response.responses[0].partitions[0].records = self._log.read(offset, size_max)
+                reply.complete(response)
+            case events.ReplySnapshot():
+                self._tasks.spawn(self._reply_snapshot(effect), "snapshot to a peer")
+            case events.SnapshotPart(snapshot_id, position, data):
+                self._files.write_part(snapshot_id, position, data)
+            case events.SnapshotFetched(snapshot_id):
+                self._tasks.spawn(self._load_snapshot(snapshot_id), "snapshot of a peer")
+            case events.Lead(epoch):
                 self._lead(epoch)
-            case Commit(high_watermark):
-                self._publisher.commit(high_watermark)
-                self._take_snapshot_if_due()
+            case events.Follow(epoch, leader_id):
+                self._follow(epoch, leader_id)
+            case events.Commit(high_watermark):
+                self._high_watermark = high_watermark
+                self._publish()
+            case events.Stopped():
+                if self._stopped is not None and not self._stopped.done():
+                    self._stopped.set_result(None)
+            case _:
+                raise AssertionError(f"an effect that nobody carries out: {effect}")
+
+    def _arm(self) -> None:
+        """One timer for the machine's next deadline."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self._raft.next_deadline_ms()
+        if deadline_ms is not None:
+            delay_ms = max(0, deadline_ms - self._environment.monotonic_ms())
+            self._timer = self._channels.loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._feed(events.Tick())
+
+    # Peers
+
+    def _send(self, send: events.Send) -> None:
+        """A Fetch may wait at the leader for long: nothing else is to wait behind it."""
+        is_fetch = isinstance(send.request, FetchRequest | FetchSnapshotRequest)
+        channel = self._channels.to("quorum fetch" if is_fetch else "quorum", send.to.host, send.to.port)
+
+        def answered(response: object) -> None:
+            if isinstance(response, NoAnswer):
+                self._feed(events.Answered(send.to, send.request, None, is_refused=response is NoAnswer.GONE))
+            else:
+                self._feed(events.Answered(send.to, send.request, response))  # type: ignore[arg-type]
+
+        channel.ask(send.request, answered, send.timeout_ms)
+
+    async def _reply_snapshot(self, effect: events.ReplySnapshot) -> None:
+        reply = effect.token
+        assert isinstance(reply, Pending)
+        read = self._files.read
+        data = await self._environment.offload(lambda: read(effect.snapshot_id, effect.size_max, effect.position))
+        effect.response.topics[0].partitions[0].unaligned_records = data
+        reply.complete(effect.response)
+
+    # The disk
 
     async def _save(self, election: Election) -> None:
-        data = encode_election(election, self._facts.kraft_version, self._facts.voters.ids)
+        data = encode_election(election, self._history.kraft_version, self._history.voters.ids)
         fs, directory = self._environment.fs, self._log.directory
         try:
             await self._environment.offload(lambda: save_election(fs, directory, data))
         except OSError as error:
             self._environment.halt(f"cannot make quorum-state durable: {error}")
-        self._feed(ElectionSaved(election))
+        self._feed(events.ElectionSaved(election))
 
-    def _appended(self, provenance: Provenance) -> None:
-        self._feed(Appended(provenance.end_offset))
+    def _append(self, records: Sequence[object], metadata_version: int) -> Provenance:
+        """The controller's records. Raises `NoRoom`."""
+        size_before = self._log.log.size
+        provenance = self._log.append(records, metadata_version, self.leader_epoch, self._environment.wall_ms())
+        self._snapshots.appended(self._log.log.size - size_before)
+        self._appended([])
+        return provenance
+
+    def _append_control(self, records: Sequence[Record], epoch: int) -> None:
+        try:
+            self._log.append_control(records, epoch, self._environment.wall_ms())
+        except NoRoom as error:
+            self._cannot_lead(error)
+            return
+        self._appended([])
+
+    def _append_fetched(self, fetched: BytesLike, leader_epoch: int) -> None:
+        now_ms = self._environment.wall_ms()
+        try:
+            described = self._log.append_fetched(fetched, leader_epoch, self._history.description, now_ms)
+        except NoRoom as error:
+            log.warning("%s; asking for the same again in %g s", error, REFUSED_RETRY_S)
+            self._channels.loop.call_later(REFUSED_RETRY_S, self._nothing_appended, self.leader_epoch, self.leader_id)
+            return
+        self._snapshots.appended(len(fetched))
+        self._appended(described)
+
+    def _nothing_appended(self, epoch: int, leader_id: int) -> None:
+        """Unless this node follows another leader by now."""
+        if (self.leader_epoch, self.leader_id) == (epoch, leader_id):
+            self._feed(events.Appended(self._log.end_offset))
+
+    def _cannot_lead(self, error: NoRoom) -> None:
+        """The node cannot begin its term: at start it says so and ends; later another is to lead."""
+        if self._caught_up is not None and not self._caught_up.done():
+            self._caught_up.set_exception(OSError(errno.ENOSPC, str(error)))
+        else:
+            self._environment.halt(str(error))
+
+    def _appended(self, described: Sequence[Described]) -> None:
+        self._feed(events.Appended(self._log.end_offset, described))
         self._flusher.when_durable([self._log.log], self._flushed)
 
     def _flushed(self) -> None:
-        self._feed(Flushed(self._log.log.synced_end_offset))
+        self._feed(events.Flushed(self._log.log.synced_end_offset))
+
+    def _truncate(self, end_offset: int) -> None:
+        self._log.truncate(end_offset, self._environment.wall_ms())
+        if self._loaded is not None and self._loaded.image.provenance.end_offset > end_offset:
+            self._loaded = self._log.replayed()
+        self._feed(events.Truncated(end_offset))
 
     def _disk_failed(self, error: OSError) -> None:
         """After a failed sync nobody knows what the disk holds: stop rather than guess."""
         self._environment.halt(f"the metadata log {self._log.directory} has failed: {error}")
 
+    # Publishing
+
+    def _publish(self) -> None:
+        """Show what is committed; only what was read at start waits until all of it is."""
+        loaded = self._loaded
+        if loaded is not None:
+            if loaded.image.provenance.end_offset > self._high_watermark:
+                return
+            self._loaded = None
+            self._publisher.adopt(loaded, MetadataDelta(EMPTY_IMAGE))
+        if self._active is None:
+            self._replay_to(self._high_watermark)
+        self._publisher.commit(self._high_watermark)
+        if self._caught_up is not None and not self._caught_up.done():
+            self._caught_up.set_result(None)
+        self._take_snapshot_if_due()
+
+    def _replay_to(self, high_watermark: int) -> None:
+        start_offset = self.image.provenance.end_offset
+        for records, provenance in self._log.records_between(start_offset, high_watermark):
+            self._publisher.replayed(records, provenance)
+
     # The controller
 
     def _lead(self, epoch: int) -> None:
+        """Begin the term with everything that the log says, committed or not: what is not yet will be with it."""
+        environment = self._environment
+        base, delta = self._at_end_of_log()
+        self._publisher.publish_later(base.fork(), delta)
+        bootstrap = bootstrap_records(environment.fs, self._config) if not base.image.features.levels else []
+        controller = Controller(base, self._controller_settings(), environment.monotonic_ms())
+        self._active = ActiveController(controller, environment, self._publisher, self._append)
+        self._controllers.leader_changed()
+        log.info("node %d leads the metadata quorum in epoch %d", self._config.node_id, epoch)
+        registration = controller_registration(self._config, self._incarnation_id)
+        if not self._active.begin(controller.activate(bootstrap, registration)):
+            self._cannot_lead(NoRoom("the disk of the metadata log is full"))
+
+    def _at_end_of_log(self) -> tuple[Replay, MetadataDelta]:
+        """The state at the end of the log, and what it is more than what is published."""
+        loaded, self._loaded = self._loaded, None
+        base = loaded if loaded is not None else self._publisher.replay.fork()
+        delta = MetadataDelta(self.image)
+        read = list(self._log.records_between(base.image.provenance.end_offset, self._log.end_offset))
+        if read:
+            tail = base.replay([record for records, _ in read for record in records], read[-1][1])
+            delta = delta if loaded is not None else tail
+        return base, delta
+
+    def _follow(self, epoch: int, leader_id: int) -> None:
+        if self._active is not None:
+            log.info("node %d resigned, epoch %d", self._config.node_id, epoch)
+            self._active.resign()
+            self._active = None
+            self._publisher.resign()
+            if not self.image.provenance.end_offset:
+                self._loaded = self._log.replayed()  # the term ended before anything of it was committed
+        elif leader_id >= 0:
+            log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch)
+        self._controllers.leader_changed()
+
+    def _controller_settings(self) -> ControllerSettings:
         environment, config = self._environment, self._config
-        settings = ControllerSettings(
+        return ControllerSettings(
             cluster_id=self._properties.cluster_id,
             config_rules=CatalogueRules(self._settings),
             random=environment.random,
@@ -259,77 +471,6 @@ class Quorum:
             broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
             metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
         )
-        replay = self._loaded_replay
-        self._controller = Controller(replay, settings, environment.monotonic_ms())
-        self._publisher.publish_later(replay.image, MetadataDelta(EMPTY_IMAGE))
-        log.info("node %d leads the metadata quorum in epoch %d", self._facts.node_id, epoch)
-        registration = controller_registration(config, environment.entropy(16))
-        for decision in self._controller.activate(self._bootstrap, registration):
-            if not self._carry_out(decision, None):
-                return self._cannot_start(NoRoom("the disk of the metadata log is full"))
-        self._publisher.reply_when_committed(self.log_end_offset, self._started, None)
-        self._arm()
-
-    def _started(self, _: object) -> None:
-        assert self._ready is not None
-        self._ready.set_result(None)
-
-    def _cannot_start(self, error: NoRoom) -> None:
-        assert self._ready is not None
-        if not self._ready.done():
-            self._ready.set_exception(OSError(errno.ENOSPC, str(error)))
-
-    def _carry_out(self, decision: Decision, reply: Reply | None) -> bool:
-        """Write what was decided, and reply when it is committed. Where there is no room for it, nothing was decided,
-        and the reply says so; of a decision that is not atomic, its beginning may stand.
-
-        DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
-        """
-        answer = decision.reply
-        is_written = True
-        try:
-            for records in batches_of(decision):
-                self._append(records)
-        except NoRoom as error:
-            is_written = False
-            if answer is not None:
-                from broker.refused_decision import refused_decision
-
-                answer = refused_decision(answer, str(error))
-        if reply is not None:
-            self._publisher.reply_when_committed(self.log_end_offset, reply, answer)
-        return is_written
-
-    def _append(self, records: Sequence[object]) -> None:
-        controller = self._controller
-        assert controller is not None
-        metadata_version = controller.image.features.metadata_version
-        size_before = self._log.log.size
-        provenance = self._log.append(records, metadata_version, self.leader_epoch, self._environment.wall_ms())
-        self._snapshots.appended(self._log.log.size - size_before)
-        delta = controller.replay(records, provenance, self._environment.monotonic_ms())
-        self._publisher.publish_later(controller.image, delta)
-        self._appended(provenance)
-
-    # Time
-
-    def _arm(self) -> None:
-        """One timer; it may come early, for what it waited for may have been put off."""
-        deadline_ms = self._controller.next_deadline_ms() if self._controller is not None else None
-        if deadline_ms is None or self._timer is not None or self._is_stopping:
-            return
-        delay_ms = max(0, deadline_ms - self._environment.monotonic_ms())
-        if self._is_refused:
-            delay_ms = max(delay_ms, REFUSED_RETRY_MS)
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        controller = self._controller
-        assert controller is not None
-        decisions = controller.tick(self._environment.monotonic_ms())
-        self._is_refused = not all(self._carry_out(decision, None) for decision in decisions)
-        self._arm()
 
     # Snapshots
 
@@ -341,7 +482,8 @@ class Quorum:
 
     async def _take_snapshot(self, image: MetadataImage) -> None:
         """The image is a value: it can be written beside the loop. A disk that refuses has the next one try again."""
-        environment, quorum, now_ms = self._environment, self._facts.description, self._environment.wall_ms()
+        environment, now_ms = self._environment, self._environment.wall_ms()
+        quorum = self._history.description_at(image.provenance.end_offset)
         try:
             snapshot = await environment.offload(lambda: self._log.write_snapshot(image, quorum, now_ms))
             paths = self._log.took(snapshot, self._snapshots, now_ms)
@@ -350,3 +492,29 @@ class Quorum:
         except OSError as error:
             log.error("cannot take a metadata snapshot: %s", error)
         self._snapshots.ended()
+
+    async def _load_snapshot(self, snapshot_id: SnapshotId) -> None:
+        """A leader's snapshot takes the place of the log."""
+        environment = self._environment
+
+        def finish() -> tuple[SnapshotContent, Replay]:
+            content = self._files.finish(snapshot_id)
+            replay = Replay()
+            replay.replay(content.records, Provenance(snapshot_id.end_offset, snapshot_id.epoch))
+            return content, replay
+
+        try:
+            content, replay = await environment.offload(finish)
+        except MalformedMessage as error:
+            log.error("snapshot %s is malformed: %s", snapshot_id.file_name, error)
+            self._feed(events.SnapshotRefused(snapshot_id))
+            return
+        except OSError as error:
+            environment.halt(f"cannot write a metadata snapshot: {error}")
+            raise
+        self._log.start_at(snapshot_id, environment.wall_ms())
+        self._loaded = None
+        self._publisher.adopt(replay, difference(self.image, replay.image))
+        log.info("took metadata snapshot %s from the leader", snapshot_id.file_name)
+        self._feed(events.SnapshotLoaded(snapshot_id, content.quorum))
+        self._flusher.when_durable([self._log.log], self._flushed)

@@ -8,10 +8,9 @@ from broker.config.config import Config
 from broker.metadata_log import BATCH_SIZE_MAX, Loaded, read_snapshot_file
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
-from kraft.raft.quorum import Quorum
-from kraft.raft.quorum_history import BEFORE_THE_LOG, QuorumHistory
-from kraft.raft.settings import Identity
-from kraft.raft.voters import Voter, Voters
+from kraft.raft.quorum_history import QuorumHistory
+from kraft.raft.settings import Identity, RaftSettings
+from kraft.raft.voters import Address, Voter, Voters
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
 from protocol.records.metadata import (
     ControllerEndpoint,
@@ -31,43 +30,48 @@ class UnusableMetadata(ValueError):
     """The metadata directory is of a cluster that this node cannot run; the text says why."""
 
 
-def quorum_of(config: Config, properties: MetaProperties, loaded: Loaded) -> Quorum:
-    """The voters as the log names them, with kraft.version 0 as the configuration does. Raises `UnusableMetadata`."""
+def history_of(config: Config, loaded: Loaded) -> QuorumHistory:
+    """The voters as the log names them; with kraft.version 0 the configuration does. Raises `UnusableMetadata`."""
     refuse_unsupported(loaded.replay.image.features)
-    described = loaded.quorum
-    directory_id = properties.directory_id or bytes(16)
-    if described.kraft_version > 0:
-        if described.voters is None:
-            raise UnusableMetadata("the metadata log is of kraft.version 1 and names no voters")
-        voters = described.voters
-    else:
-        voters = Voters.of(Voter(voter.node_id) for voter in config.controller_quorum_voters)
-        if not voters.ids:
-            raise UnusableMetadata(
-                "the metadata log names no voters: set controller.quorum.voters, or format with --standalone"
-            )
-    if not voters.is_only(config.node_id):
+    static = Voters.of(
+        Voter(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
+        for each in config.controller_quorum_voters
+    )
+    history = QuorumHistory(static, loaded.descriptions)
+    if not history.voters.ids and not config.controller_quorum_bootstrap_servers:
         raise UnusableMetadata(
-            f"the voters of the quorum are {list(voters.ids)}; this version runs a quorum of one, node {config.node_id}"
+            "the metadata log names no voters: set controller.quorum.voters, or format with --standalone"
         )
-    return Quorum(config.node_id, directory_id, described.kraft_version, voters, loaded.announces_voters)
+    return history
 
 
 def identity_of(config: Config, properties: MetaProperties) -> Identity:
     """This node as its peers in the quorum know it."""
+    endpoints = {each.name: (each.host, each.port) for each in config.advertised_controller_listeners}
     return Identity(
         node_id=config.node_id,
         cluster_id=properties.cluster_id,
         directory_id=properties.directory_id or bytes(16),
-        endpoints={each.name: (each.host, each.port) for each in config.advertised_controller_listeners},
+        endpoints=endpoints if config.is_controller else {},
         listener=config.controller_listener_names[0],
     )
 
 
-def history_of(quorum: Quorum) -> QuorumHistory:
-    """What the log says of the quorum; nothing with kraft.version 0."""
-    offset = BEFORE_THE_LOG if quorum.announces_voters else BEFORE_THE_LOG + 1
-    return QuorumHistory(quorum.voters, [(offset, quorum.description)] if quorum.kraft_version > 0 else [])
+def raft_settings(config: Config) -> RaftSettings:
+    return RaftSettings(
+        bootstrap_servers=tuple(map(address_of, config.controller_quorum_bootstrap_servers)),
+        election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
+        election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
+        request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+    )
+
+
+def address_of(server: str) -> Address:
+    """`host:port`, the host in brackets where it is an IPv6 address."""
+    host, _, port = server.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def refuse_unsupported(features: FeaturesImage) -> None:

@@ -72,6 +72,12 @@ class Replicas:
     def is_expected(self, topic_id: bytes, index: int) -> bool:
         return index in self._expected.get(topic_id, ())
 
+    def find(self, key: tuple[str | bytes, int]) -> Partition | None:
+        """By topic name or topic id, and partition index."""
+        topic, index = key
+        known = self.by_name.get(topic) if isinstance(topic, str) else self.by_id.get(topic)
+        return known.get(index) if known is not None else None
+
     def add_offline(self, topic: str, topic_id: bytes, index: int) -> None:
         """A partition that cannot be served."""
         self.by_id[topic_id] = self.by_name.setdefault(topic, {})
@@ -82,11 +88,11 @@ class Replicas:
         self._offline.get(topic_id, {}).pop(index, None)
 
     def take_offline(self, partition: Partition) -> None:
-        """The partition's log directory failed; whoever waits for it looks again."""
+        """The partition's log directory failed; whoever waits for it is told."""
         self.by_name[partition.topic].pop(partition.index)
         self.add_offline(partition.topic, partition.topic_id, partition.index)
         self.gone.add(partition)
-        partition.wake()
+        partition.gone(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def why_not(self, topic: str | bytes, index: int) -> ErrorCode:
         """What to answer to whoever asks for a partition that is not here."""
@@ -116,3 +122,13 @@ class Replicas:
             self.gone.add(partition)
             partition.wake()
         return partitions
+
+    def remove(self, topic: str, index: int) -> Partition | None:
+        """Forget one replica, and the topic with its last one."""
+        indexed = self.by_name.get(topic, {})
+        partition = indexed.pop(index, None)
+        if partition is not None:
+            self.gone.add(partition)
+            if not indexed and not self._offline.get(partition.topic_id):
+                self.remove_topic(topic)
+        return partition

@@ -1,8 +1,11 @@
-"""A partition as its leader serves it: append, the in-sync set, the high watermark, and who waits for either.
+"""A replica of a partition on this broker: under its leader it takes appends, under its follower what the leader has.
 
-    end offset ──────── where the leader's log ends
+    end offset ──────── where this replica's log ends
     high watermark ──── what every in-sync replica has: consumers read up to here
     log start offset ── retention and DeleteRecords move it forward
+
+    offline ──become_leader──▶ leader ──become_follower──▶ follower ──become_leader──▶ leader …
+       each change of role comes with a higher leader epoch; what waits for a role is told when it ends
 
 With the leader alone in sync, the high watermark follows the end offset at once; where flush.messages asks for a sync,
 only after that: what a consumer has read, no loss of power takes back.
@@ -16,6 +19,9 @@ from typing import Final
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
 from protocol.record_validation import Refusal, ValidBatch
+from replication.commit_waits import Committed, CommitWaits
+from replication.in_sync_set import InSyncSet
+from replication.leadership import Leadership
 from storage.append_result import AppendOrigin, AppendResult
 from storage.log import Log
 
@@ -25,9 +31,11 @@ NONE: Final = ErrorCode.NONE
 
 
 class Partition:
-    """One partition that this broker leads."""
+    """One replica, whose log is on this broker."""
 
     __slots__ = (
+        "_append_waiters",
+        "_commit_waits",
         "_first_end_offset",
         "_waiters",
         "bytes_in",
@@ -38,8 +46,10 @@ class Partition:
         "isr",
         "leader_epoch",
         "leader_id",
+        "leadership",
         "log",
         "min_insync_replicas",
+        "partition_epoch",
         "topic",
         "topic_id",
     )
@@ -51,7 +61,11 @@ class Partition:
         self.log = log
         self.leader_id = -1
         self.leader_epoch = -1
+        self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
+        """As the controller has confirmed it; followers do not keep it."""
+        self.leadership: Leadership | None = None
+        """Where this replica leads."""
         self.min_insync_replicas = 1
         """How many must be in sync for an append under acks=all; never more than there are replicas."""
         self.is_internal = False
@@ -63,6 +77,8 @@ class Partition:
         """Given to consumers, counted by whoever does it."""
         self._first_end_offset = log.end_offset
         self._waiters: dict[Callable[[], None], None] = {}
+        self._append_waiters: dict[Callable[[], None], None] = {}
+        self._commit_waits = CommitWaits()
 
     @property
     def messages_in(self) -> int:
@@ -74,14 +90,56 @@ class Partition:
         """Up to where no transaction is open, never past the high watermark."""
         return self.log.last_stable_offset(self.high_watermark)
 
-    def become_leader(self, leader_id: int, leader_epoch: int, isr: tuple[int, ...]) -> None:
-        """Lead from this epoch on. Everything in the log is committed when the leader is alone in sync."""
-        if leader_epoch > self.leader_epoch:
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership is not None
+
+    # Roles
+
+    def become_leader(
+        self,
+        leader_id: int,
+        leader_epoch: int,
+        isr: tuple[int, ...],
+        *,
+        replicas: tuple[int, ...] = (),
+        partition_epoch: int = 0,
+        now_ms: int = 0,
+    ) -> None:
+        """Lead from this epoch on, or go on leading with what the controller has confirmed since."""
+        replicas = replicas or isr
+        in_sync = InSyncSet(isr, partition_epoch)
+        if leader_epoch > self.leader_epoch or self.leadership is None:
             self.log.epochs.assign(leader_epoch, self.log.end_offset)
+            self.leadership = Leadership(leader_id, replicas, in_sync, self.log.end_offset, now_ms)
+        elif partition_epoch > self.partition_epoch:
+            if replicas != self.leadership.replicas:
+                self.leadership.reassigned(replicas, now_ms)
+            self.leadership.in_sync = in_sync
+        else:
+            return  # what is known already; a change that was proposed is still under way
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
         self.isr = isr
         self.advance()
+
+    def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> None:
+        """Follow from this epoch on; -1 where nobody leads. Whoever waits for a commit is sent to the new leader."""
+        was_leader, self.leadership = self.leadership is not None, None
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.isr = ()
+        if was_leader:
+            self._commit_waits.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.wake()
+
+    def gone(self, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
+        """This broker has no replica any more; who waits for a commit is told `error`."""
+        self.leadership = None
+        self._commit_waits.fail(error)
+        self.wake()
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """Whether a client that knows this leader epoch (-1: none) talks to the leader it means."""
@@ -89,61 +147,153 @@ class Partition:
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
+    # Leading
+
     def append(self, records: BytesLike, required_acks: int, now_ms: int, produce_version: int) -> AppendResult:
         """Append a client's batch. A refusal is in the result's error; nothing is then written."""
+        if self.leadership is None:
+            return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
-            return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
+            return self._refused(ErrorCode.NOT_ENOUGH_REPLICAS)
         result = self.log.append_as_leader(records, self.leader_epoch, now_ms, produce_version=produce_version)
         if result.error is NONE:
             self.bytes_in += len(records)
-            self.advance()
+            self._appended()
         return result
 
     def append_examined(
         self, examined: ValidBatch | Refusal, size: int, required_acks: int, now_ms: int
     ) -> AppendResult:
         """The same for a batch of so many bytes that was examined beside the loop."""
+        if self.leadership is None:
+            return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
-            return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
+            return self._refused(ErrorCode.NOT_ENOUGH_REPLICAS)
         result = self.log.append_examined(examined, self.leader_epoch, now_ms)
         if result.error is NONE:
             self.bytes_in += size
-            self.advance()
+            self._appended()
         return result
 
     def append_internal(self, batch: BytesLike, now_ms: int) -> AppendResult:
         """Append a batch that a coordinator of this process made, under acks=all."""
+        if self.leadership is None:
+            return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if len(self.isr) < self.min_insync_replicas:
-            return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, -1, self.log.log_start_offset)
+            return self._refused(ErrorCode.NOT_ENOUGH_REPLICAS)
         result = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin=AppendOrigin.COORDINATOR)
         if result.error is ErrorCode.NONE:
-            self.advance()
+            self._appended()
         return result
+
+    def when_committed(self, end_offset: int, committed: Committed) -> None:
+        """Call once everything before an offset of this leader's log is committed, or never will be here.
+
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND where the in-sync set is too small by then.
+        """
+        if end_offset <= self.high_watermark:
+            committed(self._commit_error())
+        else:
+            self._commit_waits.add(end_offset, committed)
+
+    def follower_fetched(
+        self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
+    ) -> None:
+        """A follower asks for what begins at an offset: it has everything before. Commits what that makes committed."""
+        assert self.leadership is not None
+        follower = self.leadership.followers[replica_id]
+        follower.fetched(offset, self.log.end_offset, log_start_offset, broker_epoch, now_ms)
+        self.advance()
+
+    def propose(self, isr: tuple[int, ...]) -> None:
+        """The controller is being asked for this in-sync set."""
+        assert self.leadership is not None
+        self.leadership.in_sync = self.leadership.in_sync.propose(isr)
+
+    def in_sync_set_refused(self) -> None:
+        """The controller refused what was proposed: the confirmed set goes on."""
+        if self.leadership is not None:
+            self.leadership.in_sync = self.leadership.in_sync.refused()
+            self.advance()
+
+    def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """What the controller answered; older news than what is known is none."""
+        if self.leadership is not None and partition_epoch > self.partition_epoch:
+            self.partition_epoch = partition_epoch
+            self.isr = isr
+            self.leadership.in_sync = InSyncSet(isr, partition_epoch)
+            self.advance()
+
+    # Following
+
+    def append_fetched(
+        self, records: BytesLike, high_watermark: int, log_start_offset: int, now_ms: int
+    ) -> AppendResult:
+        """Take the leader's batches as they are; the leader's high watermark holds as far as this log goes."""
+        result = self.log.append_as_follower(records, self.leader_epoch, now_ms)
+        if result.error is NONE:
+            self.follow_high_watermark(high_watermark)
+            if log_start_offset > self.log.log_start_offset:
+                self.log.advance_log_start(min(log_start_offset, self.log.end_offset), self.log.end_offset)
+        return result
+
+    def follow_high_watermark(self, high_watermark: int) -> None:
+        """The leader's, as a fetch brings it. It lags there and here; it never goes back but for a truncation."""
+        self._move_high_watermark(min(high_watermark, self.log.end_offset))
+
+    def truncated(self) -> None:
+        """The log was cut to where this replica and its leader agree."""
+        self.high_watermark = min(self.high_watermark, self.log.end_offset)
+
+    # Waiting
+
+    def wait(self, waiter: Callable[[], None], *, for_appends: bool = False) -> None:
+        """Call the waiter at every move of the high watermark, or of the log's end on a leader, until `forget`."""
+        (self._append_waiters if for_appends else self._waiters)[waiter] = None
+
+    def forget(self, waiter: Callable[[], None]) -> None:
+        self._waiters.pop(waiter, None)
+        self._append_waiters.pop(waiter, None)
+
+    def wake(self) -> None:
+        """Let all waiters look again: the partition is gone, or its leadership is."""
+        for waiter in (*self._waiters, *self._append_waiters):
+            waiter()
+
+    def _appended(self) -> None:
+        if self._append_waiters:
+            for waiter in tuple(self._append_waiters):
+                waiter()
+        self.advance()
 
     @property
     def awaits_flush(self) -> bool:
         """Whether records are not committed yet because flush.messages asks for a sync first."""
         return self.log.unflushed_count >= self.log.config.flush_messages
 
-    def wait(self, waiter: Callable[[], None]) -> None:
-        """Call the waiter at every move of the high watermark, until `forget`."""
-        self._waiters[waiter] = None
-
-    def forget(self, waiter: Callable[[], None]) -> None:
-        self._waiters.pop(waiter, None)
-
-    def wake(self) -> None:
-        """Let all waiters look again: the partition is gone, or its leadership is."""
-        for waiter in tuple(self._waiters):
-            waiter()
-
     def advance(self) -> None:
-        """Move the high watermark to where it may be: after an append, and when a sync is done."""
+        """Commit what everybody has who may be in sync: after an append, a fetch of a follower, a sync."""
+        leadership = self.leadership
+        if leadership is None:
+            return
         log = self.log
         end_offset = log.end_offset
         if end_offset - log.synced_end_offset >= log.config.flush_messages:
             end_offset = log.synced_end_offset
-        if end_offset > self.high_watermark:
-            self.high_watermark = end_offset
-            if self._waiters:
-                self.wake()
+        if leadership.followers:
+            end_offset = min(end_offset, leadership.high_watermark(end_offset))
+        self._move_high_watermark(end_offset)
+
+    def _move_high_watermark(self, offset: int) -> None:
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            if self._commit_waits:
+                self._commit_waits.reached(offset, self._commit_error())
+            for waiter in tuple(self._waiters) if self._waiters else ():
+                waiter()
+
+    def _commit_error(self) -> ErrorCode:
+        return NONE if len(self.isr) >= self.min_insync_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def _refused(self, error: ErrorCode) -> AppendResult:
+        return AppendResult(error, -1, -1, -1, self.log.log_start_offset)

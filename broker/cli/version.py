@@ -7,10 +7,10 @@ import sys
 from typing import Final
 
 from broker.cli.invocation import Invocation
+from broker.release import KAFKA_VERSION
 
 DESCRIPTION: Final = "Say which version this is, and which Apache Kafka it stands for."
 EPILOG: Final = ""
-KAFKA_VERSION: Final = "4.3.1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

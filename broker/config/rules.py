@@ -186,12 +186,9 @@ def _groups(config: Config) -> Iterator[str]:
 def _beyond_this_version(config: Config) -> Iterator[str]:
     if not (config.is_broker and config.is_controller):
         yield (
-            "process.roles=" + ",".join(sorted(config.process_roles)) + " is refused: this version runs as a single "
-            "node, which is both. Set process.roles=broker,controller."
+            "process.roles=" + ",".join(sorted(config.process_roles)) + " is refused: in this version every node is "
+            "both. Set process.roles=broker,controller."
         )
-    others = [voter.node_id for voter in config.controller_quorum_voters if voter.node_id != config.node_id]
-    if others:
-        yield f"controller.quorum.voters is refused with nodes {others}: this version runs as a single node."
     for listener in config.listeners:
         if listener.security_protocol != "PLAINTEXT":
             yield (

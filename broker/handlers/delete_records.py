@@ -48,6 +48,8 @@ def _delete(broker: Broker, topic: str, wish: DeleteRecordsPartition) -> DeleteR
     partition = broker.replicas.get(topic, wish.partition_index)
     if partition is None:
         return refuse(broker.replicas.why_not(topic, wish.partition_index))
+    if not partition.is_leader:
+        return refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if not partition.log.config.is_deleted_by_retention and partition.log.config.is_compacted:
         return refuse(ErrorCode.POLICY_VIOLATION)
     offset = partition.high_watermark if wish.offset == HIGH_WATERMARK else wish.offset

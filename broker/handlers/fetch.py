@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.connection import SLICE_SIZE_MIN
 from broker.delayed_fetch import DelayedFetch
+from broker.follower_fetch import NO_EPOCH, divergence, note_positions, refusal_of, replica_of
 from broker.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -17,6 +18,7 @@ from protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     PartitionData,
+    ReplicaState,
 )
 from protocol.schema import FetchedRecords
 from replication.fetch_session import FetchContext, PartitionKey
@@ -34,7 +36,6 @@ log = logging.getLogger("moldau.fetch")
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-NO_EPOCH: Final = -1
 COLD_LOOKUPS_MAX: Final = 16
 """So often a lookup begins anew because the page cache lacked something; the next one waits for the disk."""
 
@@ -76,7 +77,7 @@ class ColdLookup(Exception):
 class Fetching:
     """One request until its answer is there."""
 
-    __slots__ = ("_broker", "_context", "_fetch", "_is_incremental", "_lookups_left", "_request")
+    __slots__ = ("_broker", "_context", "_fetch", "_is_incremental", "_lookups_left", "_replica", "_request")
 
     def __init__(
         self,
@@ -90,17 +91,20 @@ class Fetching:
         self._context = context
         self._request = request
         self._fetch = fetch
+        self._replica = replica_of(request)
         self._is_incremental = is_incremental
         self._lookups_left = COLD_LOOKUPS_MAX
 
     def answer(self) -> FetchResponse | Pending[FetchResponse]:
+        if self._replica is not None:
+            note_positions(self._broker, self._replica, self._fetch.wanted)
         return self._attempt(self._request.max_wait_ms <= 0) or self._wait()
 
     def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
         """The answer; None where there is less than the client asks for, and time."""
         request = self._request
         try:
-            answers = _plan(self._broker, self._context, request, self._fetch, self._lookups_left == 0)
+            answers = _plan(self._broker, self._context, request, self._fetch, self._replica, self._lookups_left == 0)
         except ColdLookup as cold:
             return self._look_again(cold, is_last)
         size = sum(answer.read.size for answer in answers if answer.read is not None)
@@ -110,8 +114,10 @@ class Fetching:
 
     def _wait(self) -> Pending[FetchResponse]:
         wanted = self._fetch.wanted
-        partitions = [found for key, wish in wanted if (found := _find(self._broker, key, wish)) is not None]
-        return DelayedFetch(self._broker.loop, self._request.max_wait_ms, partitions, self._attempt).reply
+        partitions = [found for key, _ in wanted if (found := self._broker.replicas.find(key)) is not None]
+        is_replica = self._replica is not None
+        wait_ms = self._request.max_wait_ms
+        return DelayedFetch(self._broker.loop, wait_ms, partitions, self._attempt, is_replica=is_replica).reply
 
     def _look_again(self, cold: ColdLookup, is_last: bool) -> Pending[FetchResponse]:
         """Plan once more when what the page cache lacked is in it."""
@@ -139,15 +145,13 @@ class Fetching:
         return reply
 
 
-def _find(broker: Broker, key: PartitionKey, wish: FetchPartition) -> Partition | None:
-    topic, index = key
-    replicas = broker.replicas
-    known = replicas.by_name.get(topic) if isinstance(topic, str) else replicas.by_id.get(topic)
-    return known.get(index) if known is not None else None
-
-
 def _plan(
-    broker: Broker, context: RequestContext, request: FetchRequest, fetch: FetchContext, waits: bool
+    broker: Broker,
+    context: RequestContext,
+    request: FetchRequest,
+    fetch: FetchContext,
+    replica: ReplicaState | None,
+    waits: bool,
 ) -> list[Answer]:
     """Where each partition's bytes lie. The first partition with data gives at least one batch, whatever the limits.
 
@@ -160,13 +164,18 @@ def _plan(
     found_data = False
     answers = []
     for key, wish in fetch.wanted:
-        partition = _find(broker, key, wish)
+        partition = broker.replicas.find(key)
         if partition is None:
             answers.append(Answer(key, _unknown(broker, key), None, None))
             continue
-        answer = _plan_partition(request, key, wish, partition, left, not found_data, waits)
+        refusal = refusal_of(context.version, partition, wish, replica)
+        if refusal is not ErrorCode.NONE:
+            answers.append(Answer(key, _failed(_empty(partition, wish), refusal), partition, None))
+            continue
+        end = _end_offset(request, partition, replica)
+        answer = _plan_partition(request, key, wish, partition, end, left, not found_data, waits)
         if _copied_size(context, answer) > room:
-            answer = _plan_partition(request, key, wish, partition, min(left, room), not found_data, waits)
+            answer = _plan_partition(request, key, wish, partition, end, min(left, room), not found_data, waits)
         room = max(room - _copied_size(context, answer), 0)
         if answer.read is not None and answer.read.size:
             found_data = True
@@ -181,35 +190,43 @@ def _copied_size(context: RequestContext, answer: Answer) -> int:
     return 0 if place is None or _is_sent_as_it_lies(context, place) else place.size
 
 
+def _end_offset(request: FetchRequest, partition: Partition, replica: ReplicaState | None) -> int:
+    """How far the asker may see."""
+    if replica is not None:
+        return partition.log.end_offset
+    return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
+
+
+def _empty(partition: Partition, wish: FetchPartition) -> PartitionData:
+    return PartitionData(
+        partition_index=wish.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
 def _plan_partition(
     request: FetchRequest,
     key: PartitionKey,
     wish: FetchPartition,
     partition: Partition,
+    end: int,
     left: int,
     at_least_one: bool,
     waits: bool,
 ) -> Answer:
-    data = PartitionData(
-        partition_index=wish.partition,
-        high_watermark=partition.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
-        log_start_offset=partition.log.log_start_offset,
-        aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
-        records=b"",
-    )
-    refusal = partition.check_leader_epoch(max(wish.current_leader_epoch, NO_EPOCH))
-    if refusal is not ErrorCode.NONE:
-        return Answer(key, _failed(data, refusal), partition, None)
-    if wish.last_fetched_epoch >= 0:
-        epoch, end_offset = partition.log.end_offset_for_epoch(wish.last_fetched_epoch)
-        if epoch == NO_EPOCH:
+    data = _empty(partition, wish)
+    found = divergence(partition.log, wish)
+    if found is not None:
+        if found.epoch == NO_EPOCH:
             return Answer(key, _failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition, None)
-        if epoch < wish.last_fetched_epoch or end_offset < wish.fetch_offset:
-            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-            data.aborted_transactions = None
-            return Answer(key, data, partition, None)
-    end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
+        data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
+        return Answer(key, data, partition, None)
+    if request.isolation_level == READ_COMMITTED:
+        data.aborted_transactions = []
     if not partition.log.log_start_offset <= wish.fetch_offset <= partition.log.end_offset:
         return Answer(key, _failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition, None)
     size_max = min(wish.partition_max_bytes, left)

@@ -72,6 +72,8 @@ def _answer(
     refusal = partition.check_leader_epoch(wish.current_leader_epoch)
     if refusal is not ErrorCode.NONE:
         return _refused(wish, refusal)
+    if not partition.is_leader:
+        return _refused(wish, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if wish.timestamp < 0 and version < FIRST_VERSIONS.get(wish.timestamp, VERSION_MAX):
         return _refused(wish, ErrorCode.UNSUPPORTED_VERSION)
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):

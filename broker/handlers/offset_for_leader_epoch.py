@@ -36,6 +36,8 @@ def _answer(broker: Broker, topic: str, wish: OffsetForLeaderPartition) -> Epoch
     if partition is None:
         return EpochEndOffset(partition=wish.partition, error_code=broker.replicas.why_not(topic, wish.partition))
     refusal = partition.check_leader_epoch(wish.current_leader_epoch)
+    if refusal is ErrorCode.NONE and not partition.is_leader:
+        refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if refusal is not ErrorCode.NONE:
         return EpochEndOffset(partition=wish.partition, error_code=refusal)
     epoch, end_offset = partition.log.end_offset_for_epoch(wish.leader_epoch)

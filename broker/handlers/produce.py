@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.delayed_produce import DelayedProduce
 from broker.large_batches import LargeBatch
 from broker.pending import Pending
 from protocol.errors import ErrorCode
@@ -18,13 +19,13 @@ from protocol.messages.produce import (
 )
 from protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from protocol.record_validation import Refusal, ValidBatch
+from replication.partition import ACKS_ALL
 from storage.append_result import AppendResult
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
     from broker.node import Broker
     from replication.partition import Partition
-    from storage.log import Log
 
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
@@ -34,29 +35,31 @@ TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The byte of a batch that says whether it is part of a transaction."""
 
 
-class Unflushed:
-    """A partition whose log must be durable before it is answered.
+class Parked:
+    """A partition that is not to be answered yet; everything before `end_offset` must be committed, or durable.
 
     No NamedTuple: compiled, one that names a compiled class of a module not yet imported crashes when it is defined.
     """
 
-    __slots__ = ("answer", "log")
+    __slots__ = ("answer", "end_offset", "partition")
 
-    def __init__(self, log: Log, answer: PartitionProduceResponse) -> None:
-        self.log = log
+    def __init__(self, partition: Partition, end_offset: int, answer: PartitionProduceResponse) -> None:
+        self.partition = partition
+        self.end_offset = end_offset
         self.answer = answer
 
 
 def handle(
     broker: Broker, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """Everything is appended before this returns; what parks the reply is a flush that a topic's settings ask for, and
-    a batch so large that it is examined beside the loop, while the connection is not read."""
+    """Everything is appended before this returns. The reply waits for followers under acks=all, for a flush where a
+    topic asks for one, and for a batch so large that it is examined beside the loop; the connection is not read then.
+    """
     acks = request.acks
     refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
     now_ms = broker.environment.wall_ms()
     by_id = context.version >= TOPIC_ID_VERSION
-    unflushed: list[Unflushed] = []
+    parked: list[Parked] = []
     large: list[LargeBatch] = []
     responses = []
     has_failed = False
@@ -76,24 +79,24 @@ def handle(
                 answer = _answer(data.index, result)
                 if result.is_postponed:
                     copy = bytearray(data.records or b"")
-                    append = partial(_append_examined, broker, partition, len(copy), acks, answer, unflushed)
+                    append = partial(_append_examined, broker, partition, len(copy), acks, answer, parked)
                     large.append(LargeBatch(partition, copy, now_ms, context.version, append))
-                elif partition.awaits_flush:
-                    unflushed.append(Unflushed(partition.log, answer))
+                elif result.error is NONE and _must_wait(partition, acks):
+                    parked.append(Parked(partition, partition.log.end_offset, answer))
             has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if large:
-        return _examine(broker, context, acks, responses, unflushed, large)
-    return _finish(broker, context, acks, responses, unflushed, has_failed)
+        return _examine(broker, context, request, responses, parked, large)
+    return _finish(broker, context, request, responses, parked, has_failed)
 
 
 def _examine(
     broker: Broker,
     context: RequestContext,
-    acks: int,
+    request: ProduceRequest,
     responses: list[TopicProduceResponse],
-    unflushed: list[Unflushed],
+    parked: list[Parked],
     large: list[LargeBatch],
 ) -> Pending[ProduceResponse] | None:
     """Go on when the large batches have been examined, and appended or refused."""
@@ -101,22 +104,22 @@ def _examine(
 
     def done() -> None:
         has_failed = any(each.error_code for topic in responses for each in topic.partition_responses)
-        answer = _finish(broker, context, acks, responses, unflushed, has_failed)
+        answer = _finish(broker, context, request, responses, parked, has_failed)
         if isinstance(answer, Pending):
             answer.listen(reply.complete)
         elif answer is not None:
             reply.complete(answer)
 
     broker.large_batches.examine(context.connection, large, done)
-    return None if acks == 0 else reply
+    return None if request.acks == 0 else reply
 
 
 def _finish(
     broker: Broker,
     context: RequestContext,
-    acks: int,
+    request: ProduceRequest,
     responses: list[TopicProduceResponse],
-    unflushed: list[Unflushed],
+    parked: list[Parked],
     has_failed: bool,
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
     """Answer, once what the topics' settings ask for is durable."""
@@ -124,25 +127,34 @@ def _finish(
         context.route.refused(
             each.error_code for topic in responses for each in topic.partition_responses if each.error_code
         )
+    acks = request.acks
+    for each in parked:
+        if each.partition.awaits_flush:
+            broker.flusher.flush(each.partition.log)
     if acks == 0:
-        for each in unflushed:
-            broker.flusher.flush(each.log)
         if has_failed:
             context.connection.close("a produce with acks=0 failed; closing is the only way to say so")
         return None
     response = ProduceResponse(responses=responses)
-    if not unflushed:
+    if not parked:
         return response
+    if acks == ACKS_ALL:
+        return DelayedProduce(broker.loop, request.timeout_ms, response, parked).reply
     reply: Pending[ProduceResponse] = Pending()
 
     def flushed() -> None:
-        for each in unflushed:
-            if each.log.failure is not None:
-                _refuse(each.answer, str(each.log.failure))
+        for each in parked:
+            failure = each.partition.log.failure
+            if failure is not None:
+                _refuse(each.answer, str(failure))
         reply.complete(response)
 
-    broker.flusher.when_durable([each.log for each in unflushed], flushed)
+    broker.flusher.when_durable([each.partition.log for each in parked], flushed)
     return reply
+
+
+def _must_wait(partition: Partition, acks: int) -> bool:
+    return partition.awaits_flush or (acks == ACKS_ALL and partition.log.end_offset > partition.high_watermark)
 
 
 def _refuse(answer: PartitionProduceResponse, message: str) -> None:
@@ -170,7 +182,7 @@ def _append_examined(
     size: int,
     acks: int,
     answer: PartitionProduceResponse,
-    unflushed: list[Unflushed],
+    parked: list[Parked],
     examined: ValidBatch | Refusal,
 ) -> None:
     """Append what was examined, unless the partition is gone or led by another by now."""
@@ -179,8 +191,8 @@ def _append_examined(
         _fill(answer, AppendResult(error, -1, -1, -1, -1))
         return
     _fill(answer, partition.append_examined(examined, size, acks, broker.environment.wall_ms()))
-    if partition.awaits_flush:
-        unflushed.append(Unflushed(partition.log, answer))
+    if answer.error_code == NONE and _must_wait(partition, acks):
+        parked.append(Parked(partition, partition.log.end_offset, answer))
 
 
 def _answer(index: int, result: AppendResult) -> PartitionProduceResponse:

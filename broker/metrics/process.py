@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.cli.version import KAFKA_VERSION, installed_version
+from broker.cli.version import installed_version
 from broker.metrics.exposition import Page, Summary
+from broker.release import KAFKA_VERSION
 
 PROC: Final = Path("/proc/self")
 

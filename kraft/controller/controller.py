@@ -32,9 +32,11 @@ from protocol.records.metadata import (
 if TYPE_CHECKING:
     from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
     from protocol.messages.alter_configs import AlterConfigsRequest
+    from protocol.messages.alter_partition import AlterPartitionRequest
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
     from protocol.messages.broker_registration import BrokerRegistrationRequest
+    from protocol.messages.controller_registration import ControllerRegistrationRequest
     from protocol.messages.create_partitions import CreatePartitionsRequest
     from protocol.messages.create_topics import CreateTopicsRequest
     from protocol.messages.delete_topics import DeleteTopicsRequest
@@ -52,6 +54,11 @@ class Controller:
         self._sessions = BrokerSessions(replay.image, settings.broker_session_timeout_ms, now_ms)
         self._last_append_ms = now_ms
         self._steps = self._table()
+
+    @property
+    def state(self) -> Replay:
+        """What the log says up to its end, with the metadata transaction that is open in it, if one is."""
+        return self._replay
 
     @property
     def image(self) -> MetadataImage:
@@ -119,6 +126,8 @@ class Controller:
             "BrokerHeartbeatRequest": self._heartbeat,
             "AllocateProducerIdsRequest": self._allocate_producer_ids,
             "AssignReplicasToDirsRequest": self._assign_replicas,
+            "AlterPartitionRequest": self._alter_partition,
+            "ControllerRegistrationRequest": self._register_controller,
             "CreateTopicsRequest": self._create_topics,
             "DeleteTopicsRequest": self._delete_topics,
             "CreatePartitionsRequest": self._create_partitions,
@@ -147,6 +156,16 @@ class Controller:
         from kraft.controller.directory_assignment import assign_replicas
 
         return assign_replicas(self.image, request)
+
+    def _alter_partition(self, request: AlterPartitionRequest, now_ms: int) -> Decision:
+        from kraft.controller.in_sync_control import alter_partition
+
+        return alter_partition(self.image, request)
+
+    def _register_controller(self, request: ControllerRegistrationRequest, now_ms: int) -> Decision:
+        from kraft.controller.controller_registration import register_controller
+
+        return register_controller(request)
 
     def _create_topics(self, request: CreateTopicsRequest, now_ms: int) -> Decision:
         from kraft.controller.topic_creation import create_topics

@@ -24,6 +24,12 @@ class Replay:
         self.image = image
         self._held: list[object] | None = None
 
+    def fork(self) -> Replay:
+        """The same state, to go its own way from here on."""
+        copy = Replay(self.image)
+        copy._held = None if self._held is None else list(self._held)
+        return copy
+
     @property
     def in_transaction(self) -> bool:
         return self._held is not None

@@ -6,7 +6,9 @@ from kraft.raft.fetch_service import FetchService
 from kraft.raft.member import METADATA_TOPIC, Member
 from kraft.raft.replicas import Progress, Replicas
 from kraft.raft.voters import ReplicaKey, Voter
+from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
     DescribeQuorumResponse,
     Listener,
     Node,
@@ -30,6 +32,29 @@ def describe_leader(member: Member, replicas: Replicas, service: FetchService) -
         error_message=None,
         topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
         nodes=[_node(voter) for voter in member.voters.by_id.values()],
+    )
+
+
+def describe_nothing(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """The one partition must be all that is asked for: anything beside it makes everything unknown, as in Kafka."""
+    return DescribeQuorumResponse(
+        topics=[
+            ResponseTopicData(
+                topic_name=topic.topic_name, partitions=[_unknown(each.partition_index) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _unknown(index: int) -> ResponsePartitionData:
+    return ResponsePartitionData(
+        partition_index=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message="This server does not host this topic-partition.",
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
     )
 
 

@@ -8,6 +8,7 @@ DescribeQuorum, AddRaftVoter, RemoveRaftVoter    to the leader, whatever its epo
 from __future__ import annotations
 
 from kraft.raft.answers import begin_response, end_response, refusal, vote_response, whole_refusal
+from kraft.raft.describe import describe_nothing
 from kraft.raft.events import Received, Reply
 from kraft.raft.hearsay import turn_to
 from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Machine, Member
@@ -30,6 +31,9 @@ FETCH_VERSION_WITH_TOPIC_ID = 13
 def receive(machine: Machine, event: Received) -> None:
     """Answer, or have the leader keep it until there is an answer."""
     member, request = machine.member, event.request
+    if isinstance(request, DescribeQuorumRequest) and not _is_about_the_partition(event):
+        member.put(Reply(event.token, describe_nothing(request)))
+        return
     error = _error_of_whole(member, event)
     if error is not ErrorCode.NONE:
         member.put(Reply(event.token, whole_refusal(request, error)))

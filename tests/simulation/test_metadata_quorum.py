@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from broker.config.config import Config
+from broker.peer_channel import PeerChannels
 from broker.quorum import Quorum
 from broker.settings import Settings
 from broker.storage_format import format_directories
@@ -89,9 +90,11 @@ class Story:
         )
         properties = read_meta_properties(environment.fs, DATA)
         assert properties is not None
-        quorum = Quorum(environment, node, properties, Settings(node))
+        channels = PeerChannels(asyncio.get_running_loop(), "node-1")
+        quorum = Quorum(environment, node, properties, Settings(node), channels)
         quorum.subscribe(self.published)
-        await quorum.start()
+        await quorum.open()
+        await quorum.join()
         assert quorum.leader_id == 1
         assert not self.epochs or quorum.leader_epoch > self.epochs[-1], "each term is an epoch of its own"
         self.epochs.append(quorum.leader_epoch)

@@ -31,19 +31,19 @@ controller.quorum.voters  list  []  voters  honoured  read-only
     Static voters of the metadata quorum: id@host:port.
 controller.quorum.bootstrap.servers  list  []  host-ports  honoured  read-only
     Where the controllers of the metadata quorum are found.
-controller.quorum.election.timeout.ms  int  1000  0..  accepted:quorum-of-one  read-only
+controller.quorum.election.timeout.ms  int  1000  0..  honoured  read-only
     Longest wait for a quorum before a new election.
-controller.quorum.election.backoff.max.ms  int  1000  0..  accepted:quorum-of-one  read-only
+controller.quorum.election.backoff.max.ms  int  1000  0..  honoured  read-only
     Longest pause after an election that nobody won.
-controller.quorum.fetch.timeout.ms  int  2000  0..  accepted:quorum-of-one  read-only
+controller.quorum.fetch.timeout.ms  int  2000  0..  honoured  read-only
     Longest time without a fetch from the leader before an election.
 controller.quorum.fetch.max.bytes  int  1048576  1..  accepted:quorum-of-one  read-only
     Size of one fetch between quorum nodes.
 controller.quorum.fetch.snapshot.max.bytes  int  1048576  1..  accepted:quorum-of-one  read-only
     Size of one piece of a snapshot between quorum nodes.
-controller.quorum.request.timeout.ms  int  2000  0..  accepted:quorum-of-one  read-only
+controller.quorum.request.timeout.ms  int  2000  0..  honoured  read-only
     Longest wait for an answer between quorum nodes.
-controller.quorum.retry.backoff.ms  int  20  0..  accepted:quorum-of-one  read-only
+controller.quorum.retry.backoff.ms  int  20  0..  honoured  read-only
     Pause before a quorum request is sent again.
 controller.quorum.append.linger.ms  int  25  0..  accepted:quorum-of-one  read-only
     How long the quorum leader collects writes before a flush.

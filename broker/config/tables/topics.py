@@ -21,21 +21,21 @@ auto.leader.rebalance.enable  boolean  true  any  accepted:single  read-only
     Whether leaders move back to preferred replicas by themselves.
 leader.imbalance.check.interval.seconds  long  300  1..  accepted:single  read-only
     Interval of that movement.
-replica.lag.time.max.ms  long  30000  any  accepted:single  read-only
+replica.lag.time.max.ms  long  30000  any  honoured  read-only
     Lag after which a replica leaves the in-sync set.
-replica.socket.timeout.ms  int  30000  any  accepted:single  read-only
+replica.socket.timeout.ms  int  30000  any  honoured  read-only
     Socket timeout of a fetching replica.
 replica.socket.receive.buffer.bytes  int  65536  any  accepted:single  read-only
     Socket buffer of a fetching replica.
-replica.fetch.max.bytes  int  1048576  0..  accepted:single  read-only
+replica.fetch.max.bytes  int  1048576  0..  honoured  read-only
     Bytes a partition that a replica fetches at a time.
-replica.fetch.response.max.bytes  int  10485760  0..  accepted:single  read-only
+replica.fetch.response.max.bytes  int  10485760  0..  honoured  read-only
     Bytes in all that a replica fetches at a time.
-replica.fetch.wait.max.ms  int  500  any  accepted:single  read-only
+replica.fetch.wait.max.ms  int  500  any  honoured  read-only
     Longest wait of a replica's fetch.
-replica.fetch.min.bytes  int  1  any  accepted:single  read-only
+replica.fetch.min.bytes  int  1  any  honoured  read-only
     Bytes for which a replica's fetch waits.
-replica.fetch.backoff.ms  int  1000  0..  accepted:single  read-only
+replica.fetch.backoff.ms  int  1000  0..  honoured  read-only
     Pause of a replica after a failed fetch.
 replica.high.watermark.checkpoint.interval.ms  long  5000  any  honoured  read-only
     Interval between writes of the high watermark checkpoint.

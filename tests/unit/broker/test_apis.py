@@ -17,12 +17,14 @@ def test_a_row_has_its_declaration_and_its_handler(api: Api) -> None:
         spec = spec_of(getattr(messages, api.name + kind))
         assert spec.key == api.key
         assert spec.versions.first <= api.first <= api.last <= spec.versions.last
-    assert callable(importlib.import_module(f"broker.handlers.{api.module}").handle)
+    for role in (Role.BROKER, Role.CONTROLLER):
+        if api.role & role:
+            assert callable(importlib.import_module(f"broker.handlers.{api.handler_at(role)}").handle)
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_headers_are_flexible_in_the_versions_in_which_bodies_are(api: Api) -> None:
-    route = Route(api)
+    route = Route(api, Role.BROKER if api.role & Role.BROKER else Role.CONTROLLER)
     request = getattr(importlib.import_module(f"protocol.messages.{api.module}"), f"{api.name}Request")
     for version in range(api.first, api.last + 1):
         route.load(version)

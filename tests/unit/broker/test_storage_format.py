@@ -9,7 +9,7 @@ import pytest
 
 from broker.config.config import Config
 from broker.metadata_log import MetadataLog
-from broker.quorum_start import UnusableMetadata, bootstrap_records, quorum_of
+from broker.quorum_start import UnusableMetadata, bootstrap_records, history_of
 from broker.storage_format import FormatError, format_directories
 from kraft.features import METADATA_VERSION_NAMES, SUPPORTED_FEATURES
 from kraft.image.finalized_features import FeaturesImage
@@ -144,20 +144,12 @@ def test_an_older_metadata_version_goes_into_the_bootstrap_records(tmp_path: Pat
 def test_a_quorum_that_this_node_cannot_run_is_refused(tmp_path: Path) -> None:
     format_all(tmp_path)
     node = config(tmp_path)
-    properties = read_meta_properties(FS, f"{tmp_path}/m")
-    assert properties is not None
     loaded = MetadataLog.open(FS, f"{tmp_path}/m", LogConfig(), 1000)
-    assert quorum_of(node, properties, loaded).announces_voters
-    three = Voters.of(Voter(number) for number in (1, 2, 3))
-    with pytest.raises(UnusableMetadata, match="quorum of one"):
-        quorum_of(node, properties, loaded._replace(quorum=QuorumDescription(1, three)))
-    with pytest.raises(UnusableMetadata, match="names no voters"):
-        quorum_of(node, properties, loaded._replace(quorum=QuorumDescription(1, None)))
-    with pytest.raises(UnusableMetadata, match=r"controller\.quorum\.voters"):
-        quorum_of(node, properties, loaded._replace(quorum=QuorumDescription(0, None)))
+    history = history_of(node, loaded)
+    assert history.voters.ids == (node.node_id,) and not history.is_in_log, "the next leader announces them"
     loaded.replay.image = MetadataImage(Provenance(), FeaturesImage({"share.version": 1, "group.version": 1}))
     with pytest.raises(UnusableMetadata, match=r"share\.version.*group\.version"):
-        quorum_of(node, properties, loaded)
+        history_of(node, loaded)
     loaded.log.log.close(1000, clean=True)
 
 

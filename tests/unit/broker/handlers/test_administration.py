@@ -100,6 +100,7 @@ def test_a_cluster_is_described_as_brokers_or_as_controllers() -> None:
 @pytest.mark.parametrize("port", [PORT, CONTROLLER_PORT])
 def test_the_quorum_is_described_where_nothing_else_is_asked_for(port: int) -> None:
     async def story(node: Node) -> None:
+        await node.connect()  # brokers are served last: the quorum is there by then
         client = await node.connect(port)
 
         async def ask(version: int, *wanted: tuple[str, int]) -> Any:

@@ -1,0 +1,55 @@
+"""A produce under acks=all that waits: answered when all of it is committed, at the latest when its time is up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from broker.pending import Pending
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from replication.partition import Partition
+
+
+class Wait(Protocol):
+    """A partition, the end offset that is to be committed, and the answer that says so by now."""
+
+    partition: Partition
+    end_offset: int
+    answer: PartitionProduceResponse
+
+
+class DelayedProduce:
+    """Each answer turns into a refusal where its records are not known to be committed."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, timeout_ms: int, response: ProduceResponse, waits: Sequence[Wait]
+    ) -> None:
+        self.reply: Pending[ProduceResponse] = Pending()
+        self._response = response
+        self._open = [each.answer for each in waits]
+        self._timer = loop.call_later(max(0, timeout_ms) / 1000, self._time_is_up)
+        for each in waits:
+            each.partition.when_committed(each.end_offset, partial(self._settled, each.answer))
+
+    def _settled(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
+        if self.reply.is_complete:
+            return  # the time was up
+        self._open = [each for each in self._open if each is not answer]
+        if error is not ErrorCode.NONE:
+            refuse(answer, error)
+        if not self._open:
+            self._timer.cancel()
+            self.reply.complete(self._response)
+
+    def _time_is_up(self) -> None:
+        for answer in self._open:
+            refuse(answer, ErrorCode.REQUEST_TIMED_OUT)
+        self.reply.complete(self._response)
+
+
+def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    answer.error_code = error
+    answer.base_offset = answer.log_append_time_ms = -1

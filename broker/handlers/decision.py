@@ -1,0 +1,23 @@
+"""What the active controller decides, asked at a controller listener: by brokers, and by tools that go there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.pending import Pending
+from broker.refused import refused
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.connection import RequestContext
+    from broker.node import Broker
+
+
+def handle(broker: Broker, context: RequestContext, request: object) -> object | Pending[object]:
+    """NOT_CONTROLLER sends the asker on to whoever leads now; it may also hide a decision of a term that ended."""
+    active = broker.quorum.active_controller
+    if active is None:
+        return refused(request, ErrorCode.NOT_CONTROLLER)
+    reply: Pending[object] = Pending()
+    active.submit(request, reply.complete, lambda: reply.complete(refused(request, ErrorCode.NOT_CONTROLLER)))
+    return reply

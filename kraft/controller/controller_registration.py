@@ -1,0 +1,28 @@
+"""ControllerRegistration: a controller makes itself known, so that others learn its addresses and what it supports."""
+
+from __future__ import annotations
+
+from kraft.controller.decision import Decision
+from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from protocol.records.metadata import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
+
+
+def register_controller(request: ControllerRegistrationRequest) -> Decision:
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=request.zk_migration_ready,
+        end_points=[
+            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+    )
+    return Decision([record], ControllerRegistrationResponse())

@@ -1,0 +1,126 @@
+"""AlterPartition: the leader of a partition asks for another in-sync set, and the controller confirms it or not.
+
+Whatever a leader says of an epoch, its own or the partition's, must be what the controller knows: else one of them has
+missed something, and the leader waits for the metadata or asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kraft.controller.decision import Decision
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.topics import Partition
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    PartitionResult,
+    TopicResult,
+)
+from protocol.records.metadata import PartitionChangeRecord
+
+ANY_EPOCH: Final = -1
+"""Of a follower whose incarnation the leader does not know: that of brokers before 3.5."""
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+
+def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Decision:
+    broker = image.cluster.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return Decision((), AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    records: list[object] = []
+    topics = []
+    for asked in request.topics:
+        topic = image.topics.by_id.get(asked.topic_id)
+        answers = []
+        for data in asked.partitions:
+            partition = topic.partitions.get(data.partition_index) if topic is not None else None
+            if topic is None:
+                answers.append(refused(data, ErrorCode.UNKNOWN_TOPIC_ID))
+            elif partition is None:
+                answers.append(refused(data, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                answers.append(alter(image, broker.id, topic.id, partition, data, records))
+        topics.append(TopicResult(topic_id=asked.topic_id, partitions=answers))
+    return Decision(records, AlterPartitionResponse(topics=topics), is_atomic=False)
+
+
+def alter(
+    image: MetadataImage,
+    broker_id: int,
+    topic_id: bytes,
+    partition: Partition,
+    data: PartitionData,
+    records: list[object],
+) -> PartitionResult:
+    """Decide on one partition; what is confirmed is added to `records`."""
+    members = members_of(data)
+    refusal = refusal_of(image, broker_id, partition, data, members)
+    if refusal is not ErrorCode.NONE:
+        return refused(data, refusal)
+    isr = [each.broker_id for each in members]
+    changes_recovery = data.leader_recovery_state != partition.leader_recovery_state
+    record = PartitionChangeRecord(
+        partition_id=data.partition_index,
+        topic_id=topic_id,
+        isr=isr if tuple(isr) != partition.isr else None,
+    )
+    if changes_recovery:
+        record.leader_recovery_state = data.leader_recovery_state
+    if record.isr is not None or changes_recovery:
+        records.append(record)
+        partition = partition.changed(record)
+    return PartitionResult(
+        partition_index=data.partition_index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def members_of(data: PartitionData) -> Sequence[BrokerState]:
+    """The set that is asked for; before version 3 without the epochs of its members."""
+    return data.new_isr_with_epochs or [BrokerState(broker_id=each) for each in data.new_isr]
+
+
+def refusal_of(
+    image: MetadataImage,
+    broker_id: int,
+    partition: Partition,
+    data: PartitionData,
+    members: Sequence[BrokerState],
+) -> ErrorCode:
+    """In the order of Apache Kafka's controller."""
+    if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER  # the leader has heard of a later controller than this one
+    if data.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if data.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = [each.broker_id for each in members]
+    if len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas) or partition.leader not in isr:
+        return ErrorCode.INVALID_REQUEST
+    if data.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
+        return ErrorCode.INVALID_REQUEST
+    if not all(is_eligible(image, each) for each in members):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def is_eligible(image: MetadataImage, member: BrokerState) -> bool:
+    """Alive, and the incarnation that fetched: what another one had may be gone with it (KIP-903)."""
+    broker = image.cluster.brokers.get(member.broker_id)
+    return broker is not None and broker.is_active and member.broker_epoch in (ANY_EPOCH, broker.epoch)
+
+
+def refused(data: PartitionData, error: ErrorCode) -> PartitionResult:
+    return PartitionResult(partition_index=data.partition_index, error_code=error)

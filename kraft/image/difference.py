@@ -1,0 +1,59 @@
+"""What is different between two images: the delta for somebody who skips from one to the other, as by a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from kraft.image.configs import ConfigsDelta, ConfigsImage
+from kraft.image.metadata_image import MetadataDelta, MetadataImage
+from kraft.image.topics import TopicsDelta, TopicsImage
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
+    """The delta that makes `after` out of `before`."""
+    delta = MetadataDelta(before)
+    levels = {name: 0 for name in before.features.levels if name not in after.features.levels}
+    delta.features.changed = {**levels, **changed(before.features.levels, after.features.levels)}
+    delta.cluster.brokers = changes(before.cluster.brokers, after.cluster.brokers)
+    delta.cluster.controllers = changes(before.cluster.controllers, after.cluster.controllers)
+    compare_topics(delta.topics, before.topics, after.topics)
+    compare_configs(delta.configs, before.configs, after.configs)
+    delta.next_producer_id = after.next_producer_id
+    delta.kept.changed = changes(before.kept.records, after.kept.records)
+    return delta
+
+
+def compare_topics(delta: TopicsDelta, before: TopicsImage, after: TopicsImage) -> None:
+    delta.deleted = {topic.id: topic for topic in before.by_id.values() if topic.id not in after.by_id}
+    for topic in after.by_id.values():
+        known = before.by_id.get(topic.id)
+        if known is None:
+            delta.created[topic.id] = topic.name
+        touched = changed(known.partitions if known is not None else {}, topic.partitions)
+        if touched or known is None:
+            delta.changed[topic.id] = touched
+
+
+def compare_configs(delta: ConfigsDelta, before: ConfigsImage, after: ConfigsImage) -> None:
+    for resource in before.by_resource:
+        if resource not in after.by_resource:
+            delta.forget(resource)
+    for resource, settings in after.by_resource.items():
+        touched = changes(before.of(resource.type, resource.name), settings)
+        if touched:
+            delta.changed[resource] = touched
+
+
+def changed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V]:
+    """The entries of `after` that are not so in `before`."""
+    return {key: value for key, value in after.items() if before.get(key) != value}
+
+
+def changes(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
+    """As `changed`, and None for what is gone."""
+    gone: dict[K, V | None] = {key: None for key in before if key not in after}
+    return gone | changed(before, after)

@@ -1,0 +1,52 @@
+"""How far one follower has come, as its leader sees it by the follower's fetches alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+UNKNOWN_OFFSET: Final = -1
+
+
+class FollowerProgress:
+    """Lost with leadership: a new leader learns it from the first fetches.
+
+    A follower is caught up at the moment of a fetch that asks for the leader's end. One that asks, a fetch later, for
+    what was the end at its last fetch had caught up at that last fetch: it follows a log that grows all the time.
+    """
+
+    __slots__ = (
+        "broker_epoch",
+        "end_offset",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+        "leader_end_offset_at_last_fetch",
+        "log_start_offset",
+    )
+
+    def __init__(self, now_ms: int, *, is_in_sync: bool) -> None:
+        """One that is in the set gets a whole replica.lag.time.max.ms to report to a new leader."""
+        self.end_offset = UNKNOWN_OFFSET
+        """It has everything before this offset, flushed as its topic asks: what it fetches from."""
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.broker_epoch = -1
+        self.last_fetch_ms = 0
+        self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
+        self.last_caught_up_ms = now_ms if is_in_sync else 0
+
+    def fetched(
+        self, offset: int, leader_end_offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
+    ) -> None:
+        """It asks for what begins at `offset`, which says that it has everything before."""
+        if offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif self.leader_end_offset_at_last_fetch != UNKNOWN_OFFSET and offset >= self.leader_end_offset_at_last_fetch:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
+        self.leader_end_offset_at_last_fetch = leader_end_offset
+        self.last_fetch_ms = now_ms
+
+    def lags(self, leader_end_offset: int, lag_ms_max: int, now_ms: int) -> bool:
+        """Whether it has been behind for longer than replica.lag.time.max.ms."""
+        return self.end_offset != leader_end_offset and now_ms - self.last_caught_up_ms > lag_ms_max

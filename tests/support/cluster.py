@@ -1,0 +1,197 @@
+"""Several whole brokers on simulated hosts, one cluster: `with Cluster(seed, nodes=3) as cluster: cluster.live(story)`.
+
+Every node is controller and broker. Its directory survives what happens to its host; `crash`, `kill` and `stop` end a
+life, `boot` begins the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from broker.config.config import Config
+from broker.node import Broker
+from broker.storage_format import format_directories
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from storage.meta_properties import read_meta_properties
+from tests.support.node import CONTROLLER_PORT, PORT, PROPERTIES, Client, Closed
+from tests.support.simulation.world import Host, SimulatedEnvironment, World
+
+CLUSTER_ID: Final = "simulated-cluster-0000"
+PATIENCE_S: Final = 600
+PAUSE_S: Final = 0.05
+
+
+def host_name(node_id: int) -> str:
+    return f"broker-{node_id}"
+
+
+class ClusterNode:
+    """One node: its host, and its broker while it lives."""
+
+    def __init__(self, world: World, node_id: int, properties: dict[str, str]) -> None:
+        self.id = node_id
+        self.host: Host = world.add_host(host_name(node_id))
+        self.properties = properties
+        self.broker: Broker | None = None
+        self._stop: asyncio.Event | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self.host.is_up
+
+    def boot(self) -> None:
+        self.host.boot(self._serve)
+
+    def crash(self) -> None:
+        """A power cut."""
+        self.broker = None
+        self.host.crash()
+
+    def kill(self) -> None:
+        """kill -9: the page cache stays."""
+        self.broker = None
+        self.host.kill()
+
+    def stop(self) -> None:
+        """SIGTERM; the host goes dark when it is done."""
+        if self._stop is not None:
+            self._stop.set()
+
+    async def _serve(self, environment: SimulatedEnvironment) -> None:
+        config = Config.load(self.properties)
+        if read_meta_properties(environment.fs, config.log_dirs[0]) is None:
+            format_directories(
+                environment.fs,
+                config,
+                cluster_id=CLUSTER_ID,
+                features={},
+                ignore_formatted=True,
+                standalone=False,
+                entropy=environment.entropy,
+                now_ms=environment.wall_ms(),
+            )
+        self._stop = asyncio.Event()
+        broker = Broker(config, environment, asyncio.get_running_loop())
+        self.broker = broker
+        await broker.start()
+        await self._stop.wait()
+        await broker.stop()
+        self.broker = None
+
+
+class Cluster:
+    """Nodes 1 to n, and a driver who watches."""
+
+    def __init__(self, seed: int, *, nodes: int = 3, keep_trace: bool = False, **properties: object) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        given = {name.replace("_", "."): str(value) for name, value in properties.items()}
+        ids = range(1, nodes + 1)
+        voters = ",".join(f"{node_id}@{host_name(node_id)}:{CONTROLLER_PORT}" for node_id in ids)
+        self.nodes = {
+            node_id: ClusterNode(
+                self.world,
+                node_id,
+                {name: value for name, value in PROPERTIES.items() if name != "controller.quorum.bootstrap.servers"}
+                | {
+                    "node.id": str(node_id),
+                    "controller.quorum.voters": voters,
+                    "advertised.listeners": f"PLAINTEXT://{host_name(node_id)}:{PORT}",
+                    "offsets.topic.replication.factor": str(min(nodes, 3)),
+                }
+                | given,
+            )
+            for node_id in ids
+        }
+
+    def __enter__(self) -> Self:
+        self.world.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.world.__exit__(kind, error, trace)
+
+    def live(self, story: Callable[[Cluster], Awaitable[None]], *, limit_s: float = PATIENCE_S) -> None:
+        """Boot all nodes and live through the story."""
+        for node in self.nodes.values():
+            node.boot()
+
+        async def run() -> None:
+            await story(self)
+
+        self.world.run(run(), limit_s=limit_s)
+
+    # What stories ask
+
+    def leader_of_quorum(self) -> ClusterNode | None:
+        """The node that leads the newest epoch, as the nodes themselves see it."""
+        leading = [
+            node
+            for node in self.nodes.values()
+            if node.broker is not None and node.is_up and node.broker.quorum.active_controller is not None
+        ]
+        return max(leading, key=lambda node: node.broker.quorum.leader_epoch if node.broker else -1, default=None)
+
+    async def until(self, holds: Callable[[], bool], what: str, limit_s: float = 60) -> None:
+        """Wait, in virtual time."""
+        for _ in range(int(limit_s / PAUSE_S)):
+            if holds():
+                return
+            await asyncio.sleep(PAUSE_S)
+        raise AssertionError(f"{what}: not within {limit_s} s")
+
+    async def settled(self) -> None:
+        """Every node that is up serves, and the controller has fenced none of them."""
+
+        def holds() -> bool:
+            up = [node for node in self.nodes.values() if node.is_up]
+            return all(node.broker is not None and not node.broker.not_ready() for node in up)
+
+        await self.until(holds, "all nodes serve")
+
+    async def connect(self, node_id: int) -> Client:
+        """Raises OSError or TimeoutError where nobody listens."""
+        connecting = asyncio.open_connection(host_name(node_id), PORT, limit=1 << 24)
+        reader, writer = await asyncio.wait_for(connecting, 2)
+        return Client(reader, writer, "test")
+
+    async def ask_any(self, request: object, version: int, limit_s: float = 60) -> Any:
+        """The answer of the first node that gives one."""
+        for attempt in range(int(limit_s / PAUSE_S)):
+            node_id = 1 + attempt % len(self.nodes)
+            try:
+                client = await self.connect(node_id)
+                try:
+                    return await asyncio.wait_for(client.ask(request, version), 10)
+                finally:
+                    client.close()
+            except (OSError, Closed, TimeoutError):
+                await asyncio.sleep(PAUSE_S)
+        raise AssertionError(f"nobody answers {request}")
+
+    async def create(self, name: str, partitions: int = 1, replication_factor: int = 3, **configs: object) -> None:
+        """A topic with leaders."""
+        values = [CreatableTopicConfig(name=key.replace("_", "."), value=str(value)) for key, value in configs.items()]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=replication_factor, configs=values
+        )
+        while True:
+            reply = await self.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+            error = ErrorCode(reply.topics[0].error_code)
+            if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return
+            await asyncio.sleep(PAUSE_S)
+
+    async def leader(self, topic: str, index: int = 0) -> int:
+        """The node that leads a partition, as some node tells it; -1 for nobody."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        reply = await self.ask_any(request, 9)
+        partitions = {each.partition_index: each.leader_id for each in reply.topics[0].partitions}
+        leader_id: int = partitions.get(index, -1)
+        return leader_id
