@@ -79,4 +79,4 @@ chaos: $(VENV)/.installed-tests compiled ## 25 rounds of kill -9 and 25 of SIGTE
 	$(BIN)/python -m tests.chaos
 
 chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each: under 40 s
-	$(BIN)/python -m tests.chaos --kills 2 --terms 2 --rate 2000
+	$(BIN)/python -m tests.chaos --kills 2 --terms 2 --rate 1000
