@@ -30,7 +30,8 @@ class DecompressedSizeExceeded(MalformedMessage):
 
 
 PIECE_SIZE_MIN = 4 << 10
-PIECE_SIZE_MAX = 1 << 18
+PIECE_SIZE_MAX = 1 << 16
+"""Small, so that a thread that expands a large batch seldom keeps the others waiting for half a millisecond."""
 GZIP_WINDOW_BITS = 31  # zlib's way to say: a gzip header and trailer around it
 
 INT32 = Struct(">i")

@@ -16,7 +16,7 @@ from protocol.schema import NEVER, Field, Wire, fields_in, spec_of
 
 DECODED_SIZE_MAX: Final = 56 << 20
 """Bytes of objects: a fetch of a hundred thousand partitions, each in a topic of its own, takes 50 MB of them."""
-TAG_CHARGE: Final = 256
+TAG_CHARGE: Final = 1024
 """What a tag that is skipped counts: it takes no memory, but as long as an object does."""
 CONTENT_CHARGE: Final = 4
 """What a byte of text counts: one character outside the basic plane makes all of a text four bytes wide."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from protocol.compression import DecompressedSizeExceeded, expand
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, BatchHeader
-from protocol.record_walk import walk_records, whole_records
+from protocol.record_walk import OFFSETS_DIFFER, walk_records, whole_records
 
 RECORD_SIZE_MAX = 16 << 20
 """A compressed record may expand to this much, or to what a whole batch of its topic may have."""
@@ -44,7 +44,7 @@ def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -
 
 
 def walk_batch(batch: BytesLike, header: BatchHeader, *, size_max: int, record_size_max: int) -> tuple[int, int, int]:
-    """What `walk_records` says of all the records of a batch: (flags, lowest and highest timestamp delta)."""
+    """What `walk_records` says of all the records of a batch, or of those up to the first offset that is wrong."""
     stored = memoryview(batch)[HEADER_SIZE : header.size]
     flags = 0
     low, high = (1 << 63) - 1, -(1 << 63)
@@ -59,4 +59,6 @@ def walk_batch(batch: BytesLike, header: BatchHeader, *, size_max: int, record_s
         low = min(low, run_low)
         high = max(high, run_high)
         first += count
+        if flags & OFFSETS_DIFFER:
+            break  # nobody takes such a batch
     return flags, low, high

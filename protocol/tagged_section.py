@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint
 
-TAGS_MAX = 1 << 16
+TAGS_MAX = 1 << 10
 """Tags of one section that are skipped. They take no memory, but time."""
 
 

@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from bench.processes import memory
+from bench.processes import cpu_time, memory
 from tests.fuzz.honest import TOPIC, HonestClient
 from tests.fuzz.requests import Surroundings
 
@@ -127,20 +127,22 @@ def campaign(target: Target, given: argparse.Namespace) -> dict[str, object]:
     time.sleep(WARM_UP_S + given.calm)
     calm = measured("calm", {api: values[len(values) // 4 :] for api, values in honest.stop().items()})
     honest = Honest(target.port)
-    started = time.monotonic()
+    started, cpu = time.monotonic(), cpu_time(target.pid)
     outcomes, most_mb = attack(target, given, topic_ids)
     took_s = time.monotonic() - started
+    busy_s = cpu_time(target.pid).since(cpu).total_s if is_alive(target) else 0.0
     attacked = measured("attacked", honest.stop())
     time.sleep(2)
     lives = is_alive(target)
     after_mb = memory(target.pid).resident_mb if lives else 0.0
     for kind, count in sorted(outcomes.items()):
         print(f"  {count:9,}  {kind}")
-    print(f"{outcomes.total():,} inputs in {took_s:.0f} s")
+    print(f"{outcomes.total():,} inputs in {took_s:.0f} s, {busy_s:.0f} s of the broker's CPU")
     print(f"resident: {idle_mb:.0f} MB idle, {most_mb:.0f} MB at most, {after_mb:.0f} MB after")
     return {
         "inputs": outcomes.total(),
         "seconds": took_s,
+        "broker_cpu_seconds": busy_s,
         "outcomes": outcomes,
         "idle_mb": idle_mb,
         "most_mb": most_mb,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import time
 from collections import Counter
@@ -94,6 +95,7 @@ def main() -> None:
     attack = Attack(given.host, given.port, given.inputs, given.seed, given.rate, names)
     import uvloop
 
+    os.nice(10)  # on a small machine the broker and the honest client come first
     uvloop.run(attack.run(given.connections))
     print(json.dumps([[kind, outcome, count] for (kind, outcome), count in sorted(attack.outcomes.items())]))
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import random
 import struct
-import zlib
 
 from protocol.checksum import crc32c
 from protocol.compression import Codec, compress
 from protocol.primitives import varint
 from protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE, LOG_OVERHEAD
-from protocol.record_builder import Record, assemble, build_batch
+from protocol.record_builder import Record, append_record, assemble, build_batch
 from tests.fuzz.mutation import mutate
 
 EXTREMES = {
@@ -31,9 +30,8 @@ HEADER_FIELDS = (
     (51, "h"),
     (53, "i"),
 )
-BOMB_SIZE = 900_000
+BOMB_SIZE = 1_000_000
 """Compressed: below what a topic takes by default."""
-BOMB_EXPANDED_SIZE = 256 << 20
 SMALLEST_RECORD = b"\x0c\0\0\0\1\1\0"
 """Seven bytes of a record without key, value or headers; its offset is wrong but in the first."""
 
@@ -102,30 +100,16 @@ def assembled(stored: bytes, codec: Codec, count: int) -> bytes:
 
 @functools.cache
 def bombs() -> tuple[bytes, ...]:
-    """Batches of at most a megabyte that expand to a hundred and more, in each codec: one record, and ever so many."""
+    """Batches of at most a megabyte, in each codec, that expand to ninety (snappy: eighteen): a few large records, all
+    of them right; as many records of seven bytes as there can be; and one that goes on past every bound."""
     found = []
     for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY):
-        for block in (bytes(1 << 20), SMALLEST_RECORD * 150_000):
-            stored, expanded = expanding(codec, block)
-            count = max(expanded // len(SMALLEST_RECORD), 1) if block[0] else 1
-            found.append(assembled(stored, codec, count))
-    return tuple(found)
-
-
-def expanding(codec: Codec, block: bytes) -> tuple[bytes, int]:
-    """As many blocks as go into a bomb: (compressed, size of what they expand to)."""
-    if codec is Codec.SNAPPY:
-        pieces = 1
-        while len(compress(codec, block * (pieces + 1))) < BOMB_SIZE and pieces < 20:
-            pieces += 1
-        return compress(codec, block * pieces), len(block) * pieces
-    pieces = BOMB_EXPANDED_SIZE // len(block)
-    if codec is Codec.GZIP:
-        stream = zlib.compressobj(9, zlib.DEFLATED, 31)
-        data = b"".join([*(stream.compress(block) for _ in range(pieces)), stream.flush()])
-    else:
-        data = compress(codec, block * pieces)
-    while len(data) > BOMB_SIZE:
-        pieces //= 2
-        data = compress(codec, block * pieces)
-    return data, len(block) * pieces
+        size = 18 if codec is Codec.SNAPPY else 90
+        large = [Record(None, bytes(1 << 20), 1_700_000_000_000) for _ in range(size)]
+        found.append(build_batch(large, codec=codec))
+        small = SMALLEST_RECORD * (size * 150_000)
+        found.append(assembled(compress(codec, small), codec, len(small) // len(SMALLEST_RECORD)))
+    record = bytearray()
+    append_record(record, Record(None, bytes(200 << 20)), 0, 0)
+    found += [assembled(compress(codec, record), codec, 1) for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD)]
+    return tuple(each for each in found if len(each) <= BOMB_SIZE)

@@ -92,9 +92,10 @@ class InputMaker:
             count = FLOOD_SIZE // 2
             body = self.requests.header(METADATA, 1) + count.to_bytes(4, "big") + b"\0\0" * count
         else:
-            tags = 60_000
+            tags = self.chance.choice((1000, 60_000))
             topic = bytes(16) + b"\0" + uvarint(tags) + b"\x09\0" * tags
-            body = self.requests.header(METADATA, 12) + uvarint(17) + topic * 16 + b"\0\0\0"
+            count = FLOOD_SIZE // len(topic)
+            body = self.requests.header(METADATA, 12) + uvarint(count + 1) + topic * count + b"\0\0\0"
         return Input(kind, framed(body))
 
     def produce(self, records: bytes) -> bytes:
