@@ -127,6 +127,9 @@ def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> list[str]
         del log.segments[:count]
         advance_log_start(log, log.segments[0].base_offset, high_watermark)
         log.mark_directory_dirty()
+        for stray in [each for each in log.snapshots.offsets if each < log.segments[0].base_offset]:
+            if all(stray != segment.base_offset for segment in deleted):
+                log.snapshots.remove(stray)  # of a clean stop in the middle of a segment
         return [path for segment in deleted for path in rename_deleted(log, segment)]
     except OSError as error:
         log.fail(error)

@@ -95,6 +95,8 @@ def _stance_problem(changed: Mapping[str, str]) -> str | None:
     return None
 
 
+# DIVERGES: Apache Kafka lets a count of threads at most double, or halve, in one change. Here they have no effect, and
+# any count that is valid is taken.
 def _rule_problem(after: BrokerLayers, before: BrokerLayers) -> str | None:
     try:
         broken_before = set(overlaid(before)[1])

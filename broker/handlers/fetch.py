@@ -56,13 +56,26 @@ class Answer(NamedTuple):
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = broker.environment.monotonic_ms()
     fetch, is_incremental = broker.fetch_sessions.open(request, context.version, now_ms)
     if fetch.error is not ErrorCode.NONE:
         return FetchResponse(error_code=fetch.error)
 
     return Fetching(broker, context, request, fetch, is_incremental).answer()
+
+
+def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
+    """The whole request fails: before version 7 only its partitions can say so."""
+    responses = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[_without_data(wish.partition, error) for wish in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(error_code=error, responses=responses)
 
 
 class ColdLookup(Exception):
@@ -275,9 +288,11 @@ def _unreadable(read_log: Log, data: PartitionData, error: OSError) -> Partition
 
 def _unknown(broker: Broker, key: PartitionKey) -> PartitionData:
     topic, index = key
-    return PartitionData(
-        partition_index=index, error_code=broker.replicas.why_not(topic, index), high_watermark=-1, records=b""
-    )
+    return _without_data(index, broker.replicas.why_not(topic, index))
+
+
+def _without_data(index: int, error: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=b"")
 
 
 def _respond(

@@ -75,6 +75,7 @@ def handle(
                 error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             else:
+                # DIVERGES: of a partition named twice Apache Kafka appends and answers the last alone; here it is each.
                 result = _append(partition, data, acks, now_ms, context.version)
                 answer = _answer(data.index, result)
                 if result.is_postponed:

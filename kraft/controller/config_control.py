@@ -83,6 +83,7 @@ def alter(
     records: list[object] = []
     for key, resource in pairs:
         if counts[key] > 1:
+            # DIVERGES: Apache Kafka never answers an AlterConfigs that names a resource twice.
             once = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             outcomes.append((key, once))
             continue

@@ -119,6 +119,19 @@ def test_retention_by_time_looks_at_the_newest_record_of_a_segment(log: Log) -> 
     assert log.segments[0] is not second
 
 
+def test_snapshots_below_the_first_segment_go_with_the_segments_before_it(log: Log) -> None:
+    snapshots = log.snapshots
+    middle = log.segments[1].base_offset + 1
+    LocalFiles().open(snapshots.path(middle), create=True).close()
+    snapshots.offsets.append(middle)
+    snapshots.offsets.sort()
+    with_config(log, LogConfig(segment_bytes=900, retention_ms=1000)).delete_old_segments(
+        log.segments[1].largest_timestamp() + 1001, COUNT
+    )
+    assert min(snapshots.offsets) >= log.segments[0].base_offset > middle
+    assert not LocalFiles().exists(snapshots.path(middle))
+
+
 def test_retention_may_empty_a_log_and_it_goes_on_at_its_end(log: Log) -> None:
     with_config(log, LogConfig(segment_bytes=900, retention_ms=0)).delete_old_segments(NOW_MS + 10**9, COUNT)
     assert (log.log_start_offset, log.end_offset, len(log.segments), log.size) == (COUNT, COUNT, 1, 0)

@@ -12,7 +12,7 @@ from protocol.control_records import end_transaction_marker
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.fetch import FetchResponse, ForgottenTopic, PartitionData
+from protocol.messages.fetch import FetchResponse, ForgottenTopic, PartitionData, ReplicaState
 from protocol.record_batch import iterate_batches
 from protocol.record_builder import Record, build_batch
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
@@ -213,11 +213,31 @@ def test_what_is_unknown_is_told_at_once_by_name_and_by_id() -> None:
     serve_and(story)
 
 
-def test_an_isolation_level_that_does_not_exist_is_refused() -> None:
+@pytest.mark.parametrize("version", [4, 12, 17])
+def test_who_says_to_be_a_replica_and_is_none_gets_nothing(version: int) -> None:
     async def story(node: Node) -> None:
-        client, _ = await filled(node)
-        reply = await client.ask(fetch_request([("t", 0, 0)], isolation_level=2), 12)
-        assert (reply.error_code, reply.responses) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+        client = await node.connect()
+        topic = await client.create("t")
+        await client.produce("t", batch("a"))
+        request = fetch_request([("t" if version < 13 else topic, 0, 0)], max_wait_ms=60_000)
+        request.replica_id = 5
+        request.replica_state = ReplicaState(replica_id=5)
+        reply = await client.ask(request, version)
+        data = reply.responses[0].partitions[0]
+        assert (data.error_code, data.high_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert not data.records
+
+    serve_and(story)
+
+
+@pytest.mark.parametrize("version", [4, 6, 7, 12])
+def test_before_version_7_the_partitions_say_that_the_request_is_wrong(version: int) -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        reply = await client.ask(fetch_request([("t", 0, 0)], isolation_level=7), version)
+        assert reply.error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if version >= 7 else 0)
+        assert reply.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
     serve_and(story)
 
