@@ -1,4 +1,7 @@
-"""Group commit: makes logs durable beside the loop, one sync at a time for each log, for all who wait for it."""
+"""Group commit: makes logs durable beside the loop, one sync at a time for each log, for all who wait for it.
+
+Nobody waits for a write-back: it keeps the dirty part of the page cache small, so that writes do not wait for the disk.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Protocol
 
 from broker.environment import Environment
 from storage.log import Log
+from storage.open_file import OpenFile
 
 
 class Spawn(Protocol):
@@ -25,6 +29,10 @@ class Flusher:
         self._flushed = flushed
         self._waiting: dict[Log, list[Callable[[], None]]] = {}
         """Logs being synced, each with those who wait for the next sync."""
+        self._to_write_back: dict[Log, OpenFile] = {}
+        self._writing_back: Log | None = None
+        self._writes_back = False
+        self.write_back_count = 0
         self.sync_count = 0
         self.sync_ms = 0
         """How long all of them took together."""
@@ -48,8 +56,21 @@ class Flusher:
 
     def forget(self, log: Log) -> None:
         """The log is about to be deleted: nobody needs it to be durable, and those who wait are let go."""
+        self._to_write_back.pop(log, None)
+        if self._writing_back is log:
+            self._writing_back = None
         for callback in self._waiting.pop(log, ()):
             callback()
+
+    def write_back(self, log: Log) -> None:
+        """Bring what was written to the active segment to the disk, in turn with other logs that ask for it.
+
+        An error is that of a failed flush: the kernel has dropped the pages.
+        """
+        self._to_write_back[log] = log.active.begin_write_back()
+        if not self._writes_back:
+            self._writes_back = True
+            self._spawn(self._write_back())
 
     def _request(self, log: Log, done: Callable[[], None]) -> None:
         waiting = self._waiting.get(log)
@@ -58,6 +79,21 @@ class Flusher:
             return
         self._waiting[log] = [done]
         self._spawn(self._sync(log))
+
+    async def _write_back(self) -> None:
+        """One file at a time, so that syncs and cold reads find a thread."""
+        while self._to_write_back:
+            log = next(iter(self._to_write_back))
+            open_file = self._to_write_back.pop(log)
+            self._writing_back = log
+            try:
+                await self._environment.offload(open_file.file.sync)
+            except OSError as error:
+                if self._writing_back is log:
+                    log.fail(error)
+            self._writing_back = None
+            self.write_back_count += 1
+        self._writes_back = False
 
     async def _sync(self, log: Log) -> None:
         while callbacks := self._waiting.get(log):

@@ -271,6 +271,12 @@ class Partition:
         """Whether records are not committed yet because flush.messages asks for a sync first."""
         return self.log.unflushed_count >= self.log.config.flush_messages
 
+    @property
+    def awaits_write_back(self) -> bool:
+        """Whether much of what was written is not on the disk yet."""
+        active = self.log.active
+        return active.size >= active.write_back_at
+
     def advance(self) -> None:
         """Commit what everybody has who may be in sync: after an append, a fetch of a follower, a sync."""
         leadership = self.leadership

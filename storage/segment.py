@@ -26,6 +26,9 @@ from storage.time_index import NO_TIMESTAMP, TimeIndex
 from storage.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
+WRITE_BACK_SIZE = 8 << 20
+"""So much of a .log file is written before its owner has it brought to the disk: later the kernel would do it when it
+likes, and let writes wait meanwhile."""
 
 
 class Segment:
@@ -48,6 +51,7 @@ class Segment:
         "size",
         "time_index",
         "transaction_index",
+        "write_back_at",
     )
 
     def __init__(
@@ -57,6 +61,8 @@ class Segment:
         self._directory = directory
         self.base_offset = base_offset
         self.size = size
+        self.write_back_at = size + WRITE_BACK_SIZE
+        """At this size what was written lately is due to be brought to the disk."""
         self.created_ms = now_ms
         self.index_interval_bytes = config.index_interval_bytes
         self.roll_jitter_ms = roll_jitter_ms(directory, base_offset, config)
@@ -314,6 +320,11 @@ class Segment:
             files += [transactions] if transactions else []
             self.transaction_index.is_unsynced = False
         return files
+
+    def begin_write_back(self) -> OpenFile:
+        """The .log file, to be synced beside the loop. It makes nothing durable that a recovery point may count on."""
+        self.write_back_at = self.size + WRITE_BACK_SIZE
+        return self.open_file()
 
     def existing_suffixes(self) -> list[str]:
         return [suffix for suffix in SEGMENT_SUFFIXES if self._fs.exists(self.path(suffix))]

@@ -84,6 +84,8 @@ def handle(
                     large.append(LargeBatch(partition, copy, now_ms, context.version, append))
                 elif result.error is NONE and _must_wait(partition, acks):
                     parked.append(Parked(partition, partition.log.end_offset, answer))
+                if partition.awaits_write_back:
+                    broker.flusher.write_back(partition.log)
             has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
@@ -192,6 +194,8 @@ def _append_examined(
         _fill(answer, AppendResult(error, -1, -1, -1, -1))
         return
     _fill(answer, partition.append_examined(examined, size, acks, broker.environment.wall_ms()))
+    if partition.awaits_write_back:
+        broker.flusher.write_back(partition.log)
     if answer.error_code == NONE and _must_wait(partition, acks):
         parked.append(Parked(partition, partition.log.end_offset, answer))
 

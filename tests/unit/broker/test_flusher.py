@@ -9,7 +9,9 @@ from typing import cast
 from broker.background import Tasks
 from broker.environment import Environment
 from broker.flusher import Flusher
+from storage.files import File
 from storage.log import Log
+from storage.open_file import OpenFile
 from tests.support.simulation.world import World
 
 
@@ -133,5 +135,78 @@ def test_a_log_that_is_deleted_lets_those_who_wait_go_and_is_not_synced_again() 
         await asyncio.sleep(3)
         assert bench.done == ["second", "first"] and log.flushes == 0
         bench.flusher.forget(cast("Log", FakeLog()))
+
+    live(story)
+
+
+class FakeFile:
+    def __init__(self, error: OSError | None = None) -> None:
+        self.syncs = 0
+        self.error = error
+
+    def sync(self) -> None:
+        self.syncs += 1
+        if self.error is not None:
+            raise self.error
+
+    def close(self) -> None:
+        pass
+
+
+class Written(FakeLog):
+    """A log with an active segment."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        super().__init__()
+        self.file = FakeFile(error)
+        self.active = self
+
+    def begin_write_back(self) -> OpenFile:
+        return OpenFile(cast("File", self.file))
+
+    def fail(self, error: OSError) -> None:
+        self.failure = error
+
+
+def test_logs_are_written_back_one_after_the_other_and_once_for_all_that_was_asked_meanwhile() -> None:
+    async def story(bench: Bench) -> None:
+        logs = [Written() for _ in range(3)]
+        for _ in range(5):
+            for log in logs:
+                bench.flusher.write_back(cast("Log", log))
+        await asyncio.sleep(1.5)
+        assert [log.file.syncs for log in logs] == [1, 0, 0]
+        bench.flusher.write_back(cast("Log", logs[0]))
+        await asyncio.sleep(10)
+        assert [log.file.syncs for log in logs] == [2, 1, 1]
+        bench.flusher.write_back(cast("Log", logs[2]))
+        await asyncio.sleep(2)
+        assert logs[2].file.syncs == 2 and bench.flusher.write_back_count == 5
+
+    live(story)
+
+
+def test_a_failed_write_back_is_a_failed_flush_unless_the_log_was_deleted_meanwhile() -> None:
+    async def story(bench: Bench) -> None:
+        bad, deleted, good = Written(OSError(5, "bad")), Written(OSError(5, "bad")), Written()
+        for log in (bad, deleted, good):
+            bench.flusher.write_back(cast("Log", log))
+        await asyncio.sleep(1.5)
+        assert bad.failure is bad.file.error
+        bench.flusher.forget(cast("Log", deleted))
+        await asyncio.sleep(5)
+        assert deleted.failure is None and good.file.syncs == 1
+
+    live(story)
+
+
+def test_what_was_not_begun_is_not_written_back_once_the_log_is_deleted() -> None:
+    async def story(bench: Bench) -> None:
+        first, deleted = Written(), Written()
+        bench.flusher.write_back(cast("Log", first))
+        bench.flusher.write_back(cast("Log", deleted))
+        bench.flusher.forget(cast("Log", deleted))
+        await asyncio.sleep(5)
+        assert (first.file.syncs, deleted.file.syncs) == (1, 0)
 
     live(story)

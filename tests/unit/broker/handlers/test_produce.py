@@ -12,6 +12,7 @@ from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceResponse
+from storage import segment
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation
 
@@ -303,5 +304,27 @@ def test_what_was_produced_is_read_back_byte_for_byte_but_for_offset_and_epoch()
         got = await read(client, "t")
         assert got[:12] == records[:12] and got[16:] == records[16:]
         assert got[12:16] == bytes(4)
+
+    serve_and(story)
+
+
+def test_what_was_written_is_brought_to_the_disk_in_steps_and_counts_as_no_flush(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment, "WRITE_BACK_SIZE", 10_000)
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        flusher = node.broker.flusher
+        for count in range(1, 4):
+            for _ in range(3):
+                assert flusher.write_back_count == count - 1
+                await client.produce("t", batch("x" * 1_750))
+                await asyncio.sleep(0.1)
+            assert flusher.write_back_count == count
+        log = node.broker.replicas.by_name["t"][0].log
+        assert log.recovery_point == 0 and flusher.sync_count == 0
+        assert len((await client.fetch("t")).records or b"") == log.size
 
     serve_and(story)
