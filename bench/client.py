@@ -96,9 +96,9 @@ class Client:
         return b"".join(parts)
 
 
-def connect_when_possible(port: int) -> Client:
+def connect_when_possible(port: int, patience_s: float = PATIENCE_S) -> Client:
     """Try again every millisecond until somebody listens."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             return Client(port)
