@@ -68,6 +68,7 @@ class LocalLogs:
         self, config: Config, environment: Environment, found: Directories, failed: Callable[[LogDirectory], None]
     ) -> None:
         self._environment = environment
+        self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
         self._producer_expiration_ms = config.integer("producer.id.expiration.ms")
         self._tell = failed
         self.space = DiskSpace(environment.fs)
@@ -132,8 +133,7 @@ class LocalLogs:
         configs = {topic: config_of(topic) for topic in dict.fromkeys(key[0] for _, key in found)}
         if found:
             log.info("opening %d partitions%s", len(found), "" if self._was_clean else " after an unclean stop")
-            failures = await self._environment.offload(lambda: self._load(found, configs, now_ms))
-            for failed_directory, error in failures:
+            for failed_directory, error in await self._load_all(found, configs, now_ms):
                 failed_directory.fail(error)
         logs: dict[TopicPartition, Log] = {}
         for directory, key in found:
@@ -302,12 +302,31 @@ class LocalLogs:
             with failing(directory):
                 yield from [Found(directory, (each.topic, each.partition)) for each in directory.partitions()]
 
-    def _load(
+    async def _load_all(
         self, found: list[Found], configs: Mapping[str, LogConfig], now_ms: int
     ) -> list[tuple[LogDirectory, OSError]]:
-        """In a thread; the directories that are to go offline."""
+        """Open everything; the directories that are to go offline.
+
+        After a crash in several threads: one reads from the disk while another checks what it has read.
+        """
+        count = 1 if self._was_clean else self._recovery_threads * len(self.directories)
+        opened: list[Found] = []
+        shares = [share for first in range(count) if (share := found[first::count])]
+        failures = await asyncio.gather(
+            *(
+                self._environment.offload(partial(self._load, share, configs, now_ms, opened, len(found)))
+                for share in shares
+            )
+        )
+        return list({directory.path: (directory, error) for each in failures for directory, error in each}.values())
+
+    def _load(
+        self, share: list[Found], configs: Mapping[str, LogConfig], now_ms: int, opened: list[Found], found_count: int
+    ) -> list[tuple[LogDirectory, OSError]]:
+        """In a thread; the directories that are to go offline. `opened` is what all threads have opened."""
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
-        for done, (directory, (topic, index)) in enumerate(found, 1):
+        for each in share:
+            directory, (topic, index) = each
             if directory.path not in failures:
                 try:
                     directory.load(topic, index, configs[topic], now_ms, log.info, self._producer_expiration_ms)
@@ -315,8 +334,9 @@ class LocalLogs:
                     failures[directory.path] = directory, OSError(errno.EBADMSG, str(damage))
                 except OSError as error:
                     failures[directory.path] = directory, error
-            if done % 100 == 0:
-                log.info("opened %d of %d partitions", done, len(found))
+            opened.append(each)
+            if len(opened) % 100 == 0:
+                log.info("opened %d of %d partitions", len(opened), found_count)
         return list(failures.values())
 
     def _is_wanted(self, opened: Log, wanted: Mapping[TopicPartition, Wanted]) -> bool:

@@ -95,8 +95,8 @@ compression.zstd.level  int  3  -131072..22  honoured  cluster-wide
     Level where the broker compresses with zstd.
 message.max.bytes  int  1048588  0..  honoured  cluster-wide
     Largest batch that is taken.
-num.recovery.threads.per.data.dir  int  2  1..  accepted:threads  cluster-wide
-    Threads a directory for recovery at start and flushing at stop.
+num.recovery.threads.per.data.dir  int  2  1..  honoured  cluster-wide
+    Threads a directory for recovery at start, as the file of settings has it.
 num.replica.alter.log.dirs.threads  int  null  any  accepted:single  read-only
     Threads that move replicas between directories.
 producer.id.expiration.ms  int  86400000  1..  honoured  cluster-wide
