@@ -53,6 +53,9 @@ class Environment(Protocol):
     async def acceptor(self, door: Door, host: str | None, port: int) -> Acceptor:
         """A server's sockets, bound and not yet open. Raises OSError."""
 
+    def descriptors_max(self) -> int:
+        """How many file descriptors the process may have."""
+
     def entropy(self, size: int) -> bytes:
         """Unguessable bytes; an id is `entropy(16)`."""
 
@@ -99,7 +102,6 @@ class LocalEnvironment:
         return acceptor
 
     def descriptors_max(self) -> int:
-        """How many descriptors the process may have."""
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def raise_descriptors_max(self) -> int:

@@ -5,12 +5,16 @@ Nobody waits for a write-back: it keeps the dirty part of the page cache small, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.environment import Environment
 from storage.log import Log
 from storage.open_file import OpenFile
+
+POSTPONED_MS: Final = 100
+"""How long a flush waits that found no file descriptor."""
 
 
 class Spawn(Protocol):
@@ -110,6 +114,10 @@ class Flusher:
                     self._flushed(log)
                 self.sync_count += 1
                 self.sync_ms += self._environment.monotonic_ms() - began_ms
+                if work.is_postponed and (waiting := self._waiting.get(log)) is not None:
+                    waiting[:0] = callbacks
+                    await asyncio.sleep(POSTPONED_MS / 1000)
+                    continue
             for callback in callbacks:
                 callback()
         self._waiting.pop(log, None)

@@ -66,6 +66,9 @@ log = logging.getLogger("moldau.broker")
 Response = TypeVar("Response")
 
 SHUTDOWN_PATIENCE_MS: Final = 10_000
+OPEN_FILES_SHARE: Final = 2
+"""Segments keep so much of the process's descriptors at the most: one in two. The rest is for connections, and for
+files that are open for a moment."""
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 """A session unused for so long makes room for a new one."""
 
@@ -267,6 +270,7 @@ class Broker:
         await self.quorum.join()
         self.spawn(keep_registered(self.quorum, self.config))
         await self.follower.start()
+        self._bound_open_files()
         self.registration = Registration(
             self._identity(),
             self.quorum,
@@ -299,6 +303,7 @@ class Broker:
             self.metrics.stop()
         await self.tasks.stop()
         self.partition_work.finish()
+        self.environment.fs.open_files.unbound()
         await self.quorum.stop()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
 
@@ -353,6 +358,13 @@ class Broker:
         if partition is not None and partition.log is flushed:
             partition.advance()
 
+    def _bound_open_files(self) -> None:
+        """Once the logs are loaded, beside the loop: from here on only the loop gives files back."""
+        count_max = self.config.integer("moldau.open.files.max")
+        if count_max < 0:
+            count_max = max(1, self.environment.descriptors_max() // OPEN_FILES_SHARE)
+        self.environment.fs.open_files.bound(count_max, self.loop.call_soon_threadsafe)
+
     # A disk that fails
 
     def _directory_fails(self, directory: LogDirectory) -> None:
@@ -371,6 +383,7 @@ class Broker:
                 self.partition_lost(partition)
                 self.fetchers.unfollow(partition)
                 self.replicas.take_offline(partition)
+        directory.abandon()
         if self.stage is not Stage.STARTING:
             self._tell_of_failed(directory.path)
 

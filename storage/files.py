@@ -8,9 +8,12 @@ retries a failed `sync`, because the kernel has then dropped the dirty pages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.primitives import BytesLike
+
+if TYPE_CHECKING:
+    from storage.open_files import OpenFiles
 
 
 class Readable(Protocol):
@@ -84,6 +87,10 @@ class FileLock(Protocol):
 
 
 class FileSystem(Protocol):
+    @property
+    def open_files(self) -> OpenFiles:
+        """Those that segments keep open."""
+
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open an existing file, or with `create` an existing or new one. The directory entry of a new file is durable
         only after `sync_directory`."""

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from storage.disk_errors import NO_SPACE
+from storage.disk_errors import NO_DESCRIPTOR, NO_SPACE
 from storage.files import FileSystem, write_atomically
 from storage.open_file import OpenFile
+from storage.segment import Segment
 
 
 class FlushWork:
     """Makes a log durable up to an offset. Run it once: after an error the log is lost to us, never synced again."""
 
-    __slots__ = ("_checkpoint", "_directories", "_files", "_fs", "_paths", "end_offset", "is_abandoned", "is_complete")
+    __slots__ = (
+        "_checkpoint",
+        "_directories",
+        "_files",
+        "_fs",
+        "end_offset",
+        "is_abandoned",
+        "is_complete",
+        "is_postponed",
+        "paths",
+        "segments",
+    )
 
     def __init__(
         self,
         fs: FileSystem,
-        files: list[OpenFile],
+        segments: list[Segment],
         paths: list[str],
         checkpoint: tuple[str, bytes] | None,
         directories: list[str],
         end_offset: int,
     ) -> None:
         self._fs = fs
-        self._files = files
-        self._paths = paths
+        self.segments = segments
+        self._files = [file for segment in segments for file in segment.files_to_sync()]
+        self.paths = paths
         self._checkpoint = checkpoint
         self._directories = directories
         self.end_offset = end_offset
@@ -31,26 +44,36 @@ class FlushWork:
         """The log was closed meanwhile; its directory may be gone, and nobody needs it to be durable."""
         self.is_complete = False
         """Everything is durable. Without it the batches are, and a full disk had no room for the checkpoint."""
+        self.is_postponed = False
+        """There were too many open files. No sync failed, and another flush may do what is left."""
 
     def run(self) -> None:
         """Blocks for as long as the disk takes. Raises OSError: a sync failed."""
         try:
             self._sync()
-        except FileNotFoundError:
-            if not self.is_abandoned:
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                self.is_postponed = True
+            elif not self.is_abandoned or not isinstance(error, FileNotFoundError):
                 raise
 
     def _sync(self) -> None:
-        for open_file in self._files:
-            open_file.file.sync()
-        for path in self._paths:
-            written = OpenFile(self._fs.open(path))
-            written.file.sync()
+        for file in self._files:
+            if isinstance(file, OpenFile):
+                file.file.sync()
+            elif self._fs.exists(file):  # retention may have taken the segment away
+                self._sync_path(file)
+        for path in self.paths:
+            self._sync_path(path)
         self.is_complete = self._checkpoint is None or self._write_checkpoint(*self._checkpoint)
         synced = self._checkpoint[0].rpartition("/")[0] if self._checkpoint and self.is_complete else None
         for directory in self._directories:
             if directory != synced:  # the checkpoint's was synced with it
                 self._fs.sync_directory(directory)
+
+    def _sync_path(self, path: str) -> None:
+        opened = OpenFile(self._fs.open(path))
+        opened.file.sync()
 
     def _write_checkpoint(self, path: str, data: bytes) -> bool:
         try:

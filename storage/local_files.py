@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 from protocol.primitives import BytesLike
+from storage.open_files import OpenFiles
 
 # What one vectored call takes (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
@@ -186,6 +187,7 @@ class LocalFiles:
     """The machine's file system. One object a process: it knows which locks the process already holds."""
 
     def __init__(self) -> None:
+        self.open_files = OpenFiles()
         self._locks_held: set[tuple[int, int]] = set()  # (device, inode)
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> LocalFile:

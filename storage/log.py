@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
@@ -315,13 +316,12 @@ class Log:
         slot = max(0, bisect_right(self.segments, self.recovery_point, key=_base_offset) - 1)
         reached = [segment for segment in self.segments[slot:] if segment.base_offset <= end_offset]
         reached += [segment for segment in self.cut_segments if segment in self.segments[:slot]]
-        files = [open_file for segment in reached for open_file in segment.files_to_sync()]
         self.cut_segments.clear()
         checkpoint = (self.epochs.path, self.epochs.encode()) if self.epochs.is_dirty else None
         directories = [self.directory] if self._directory_is_dirty else []
         if self._parent_is_dirty:
             directories.append(self.directory.rpartition("/")[0])
-        work = FlushWork(self.fs, files, self._unsynced_paths, checkpoint, directories, end_offset)
+        work = FlushWork(self.fs, reached, self._unsynced_paths, checkpoint, directories, end_offset)
         self._unsynced_paths = []
         self._directory_is_dirty = self._parent_is_dirty = False
         self.epochs.note_written()
@@ -330,7 +330,10 @@ class Log:
         return work
 
     def flushed(self, work: FlushWork, now_ms: int) -> None:
-        """The work is done: what it covered survives a crash, less what was truncated meanwhile."""
+        """The work is done: what it covered survives a crash, less what was truncated meanwhile. Where it is postponed,
+        all of it is still to be done."""
+        if work.is_postponed:
+            return self._flush_postponed(work)
         self.synced_end_offset = max(self.synced_end_offset, self._flush_end_offset)
         if work.is_complete:
             self.recovery_point = max(self.recovery_point, self._flush_end_offset)
@@ -339,6 +342,16 @@ class Log:
         self._flush_in_flight = None
         self._flush_end_offset = NO_FLUSH
         self.last_flush_ms = now_ms
+
+    def _flush_postponed(self, work: FlushWork) -> None:
+        self._flush_in_flight = None
+        self._flush_end_offset = NO_FLUSH
+        self._unsynced_paths = work.paths + self._unsynced_paths
+        self._directory_is_dirty = self._parent_is_dirty = True
+        self.cut_segments += [segment for segment in work.segments if segment.base_offset < self.recovery_point]
+        for segment in work.segments:
+            segment.note_not_synced()
+        self.epochs.note_not_written()
 
     def flush_failed(self, error: OSError) -> None:
         """The kernel has dropped the pages that it could not write: a second sync would lie. The log is lost to us."""
@@ -361,6 +374,8 @@ class Log:
             self.flush_failed(error)
             raise
         self.flushed(work, now_ms)
+        if work.is_postponed:
+            raise OSError(errno.EMFILE, "too many open files to sync", self.directory)
 
     def close(self, now_ms: int, *, clean: bool, syncs_parent: bool = True) -> None:
         """Clean: write everything out and leave a directory that needs no recovery. Raises OSError.

@@ -194,11 +194,14 @@ class LogDirectory:
         """The part of `create` that may run in a thread. The log belongs to the directory once it is adopted; what the
         disk refuses is for the caller to tell."""
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
+        log = None
         try:
             log = Log.open(self.fs, path, config, clean_shutdown=self.was_clean, now_ms=now_ms)
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
         except OSError:
+            if log is not None:
+                log.close(0, clean=False)
             self._undo(path)
             raise
         return log
@@ -263,6 +266,12 @@ class LogDirectory:
             for key, log in self.logs.items()
             if log.log_start_offset > log.segments[0].base_offset
         }
+
+    def abandon(self) -> None:
+        """After a failure: let go of all files, so that the disk can be taken away."""
+        for log in self.logs.values():
+            log.close(0, clean=False)
+        self._lock.release()
 
     def close(
         self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None

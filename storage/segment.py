@@ -21,6 +21,7 @@ from storage.log_paths import (
 from storage.offset_index import ENTRY as OFFSET_ENTRY
 from storage.offset_index import OffsetIndex
 from storage.open_file import FileSlice, OpenFile
+from storage.open_files import open_kept
 from storage.time_index import ENTRY as TIME_ENTRY
 from storage.time_index import NO_TIMESTAMP, TimeIndex
 from storage.transaction_index import CorruptTransactionIndex, TransactionIndex
@@ -39,6 +40,7 @@ class Segment:
         "_fs",
         "_index_size_max",
         "_indexes_are_full",
+        "_is_used",
         "_open_file",
         "_timestamps_loaded",
         "base_offset",
@@ -72,6 +74,8 @@ class Segment:
         self._open_file: OpenFile | None = None
         self._index_size_max = config.segment_index_bytes
         self._indexes_are_full = False
+        self._is_used = False
+        """Since somebody last asked for its descriptor."""
         self._bytes_since_index_entry = 0
         self._first_timestamp: int | None = None
         self._timestamps_loaded = size == 0
@@ -82,10 +86,14 @@ class Segment:
     def create(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
         """Make the three files, empty. What an earlier attempt left behind under these names is cut to nothing."""
         segment = cls(fs, directory, base_offset, config, now_ms, 0)
-        segment._open_file = OpenFile(fs.open(segment.path(LOG_SUFFIX), create=True))
-        segment.file().truncate(0)
-        segment.offset_index.entries.create()
-        segment.time_index.entries.create()
+        try:
+            opened = segment._open_file = open_kept(fs, segment, segment.path(LOG_SUFFIX), create=True)
+            opened.file.truncate(0)
+            segment.offset_index.entries.create()
+            segment.time_index.entries.create()
+        except OSError:
+            segment.close()
+            raise
         return segment
 
     @classmethod
@@ -98,8 +106,16 @@ class Segment:
 
     def open_file(self) -> OpenFile:
         if self._open_file is None:
-            self._open_file = OpenFile(self._fs.open(self.path(LOG_SUFFIX)))
+            self._open_file = open_kept(self._fs, self, self.path(LOG_SUFFIX))
         return self._open_file
+
+    def give_back(self) -> bool:
+        """The .log file; its indexes hold theirs themselves."""
+        if self._is_used:
+            self._is_used = False
+            return False
+        self._open_file = None
+        return True
 
     def file(self) -> File:
         return (self._open_file or self.open_file()).file
@@ -132,6 +148,7 @@ class Segment:
         if self._bytes_since_index_entry > self.index_interval_bytes:
             self.offset_index.entries.remember_last()
             self.time_index.entries.remember_last()
+        self._is_used = True
         return (self._open_file or self.open_file()).file
 
     def is_as_noted(self) -> bool:
@@ -224,6 +241,7 @@ class Segment:
         return find_batch((self._open_file or self.open_file()).reads(waits=waits), position, self.size, offset)
 
     def slice(self, position: int, size: int) -> FileSlice:
+        self._is_used = True
         return FileSlice(self._open_file or self.open_file(), position, size)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -303,28 +321,30 @@ class Segment:
         self._timestamps_loaded = True
         self._bytes_since_index_entry = 0
 
-    def files_to_sync(self) -> list[OpenFile]:
-        """What a flush must make durable: the .log file, and the indexes that were written since the last one.
+    def files_to_sync(self) -> list[OpenFile | str]:
+        """What a flush must make durable: the .log file, and the indexes that were written since the last one. The path
+        where a file is not open.
 
         On a full disk the newest index entries stay in memory: an index that ends early is right all the same.
         """
         self.offset_index.entries.write_pending_if_possible()
         self.time_index.entries.write_pending_if_possible()
-        files = [self.open_file()]
-        for entries in (self.offset_index.entries, self.time_index.entries):
-            if entries.is_unsynced:
-                files.append(entries.open_file())
-                entries.is_unsynced = False
-        if self.transaction_index.is_unsynced:
-            transactions = self.transaction_index.open_file()
-            files += [transactions] if transactions else []
-            self.transaction_index.is_unsynced = False
+        files: list[OpenFile | str] = [self._open_file or self.path(LOG_SUFFIX)]
+        for index in (self.offset_index.entries, self.time_index.entries, self.transaction_index):
+            if index.is_unsynced:
+                files.append(index.file_or_path)
+                index.is_unsynced = False
         return files
 
     def begin_write_back(self) -> OpenFile:
         """The .log file, to be synced beside the loop. It makes nothing durable that a recovery point may count on."""
         self.write_back_at = self.size + WRITE_BACK_SIZE
         return self.open_file()
+
+    def note_not_synced(self) -> None:
+        """What a flush was to sync it did not come to."""
+        for index in (self.offset_index.entries, self.time_index.entries, self.transaction_index):
+            index.is_unsynced = True
 
     def existing_suffixes(self) -> list[str]:
         return [suffix for suffix in SEGMENT_SUFFIXES if self._fs.exists(self.path(suffix))]
@@ -334,14 +354,19 @@ class Segment:
         self.offset_index.entries.release()
         self.time_index.entries.release()
         self.transaction_index.release()
-        self._open_file = None
+        self._close_file()
 
     def close(self) -> None:
         """Let go of the files without writing anything."""
         self.offset_index.entries.close()
         self.time_index.entries.close()
         self.transaction_index.close()
-        self._open_file = None
+        self._close_file()
+
+    def _close_file(self) -> None:
+        if self._open_file is not None:
+            self._open_file = None
+            self._fs.open_files.closed(self)
 
 
 def roll_jitter_ms(directory: str, base_offset: int, config: LogConfig) -> int:

@@ -20,6 +20,7 @@ from protocol.primitives import BytesLike
 from storage.disk_errors import PASSING
 from storage.files import File, FileSystem
 from storage.open_file import OpenFile
+from storage.open_files import open_kept
 
 # DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls; ours grow as they are written,
 # so that an idle partition takes no room and a truncated file can never be under a mapping.
@@ -70,8 +71,8 @@ class SparseIndex:
 
     def create(self) -> None:
         """Make the file, empty."""
-        self._open_file = OpenFile(self._fs.open(self._path, create=True))
-        self._open_file.file.truncate(0)
+        opened = self._open_file = open_kept(self._fs, self, self._path, create=True)
+        opened.file.truncate(0)
         self._count = self._written_count = 0
         self._recent.clear()
 
@@ -165,8 +166,16 @@ class SparseIndex:
 
     def open_file(self) -> OpenFile:
         if self._open_file is None:
-            self._open_file = OpenFile(self._fs.open(self._path, read_only=self._read_only))
+            self._open_file = open_kept(self._fs, self, self._path, read_only=self._read_only)
         return self._open_file
+
+    @property
+    def file_or_path(self) -> OpenFile | str:
+        return self._open_file or self._path
+
+    def give_back(self) -> bool:
+        self.release()
+        return self._open_file is None
 
     def file(self) -> File:
         return (self._open_file or self.open_file()).file
@@ -178,7 +187,9 @@ class SparseIndex:
             self.close()
 
     def close(self) -> None:
-        self._open_file = None
+        if self._open_file is not None:
+            self._open_file = None
+            self._fs.open_files.closed(self)
 
     def is_sound(self, column_min: Entry) -> bool:
         """Whether the file can be believed: whole entries and no zeros, at or past a bound, in order at both ends."""

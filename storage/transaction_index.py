@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from storage.files import FileSystem
 from storage.open_file import OpenFile
+from storage.open_files import open_kept
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0
@@ -49,7 +50,7 @@ class TransactionIndex:
             "aborts are noted in the order of their markers"
         )
         if self._open_file is None:
-            self._open_file = OpenFile(self._fs.open(self._path, create=True))
+            self._open_file = open_kept(self._fs, self, self._path, create=True)
         self.is_unsynced = True
         self._open_file.file.append([ENTRY.pack(VERSION, *aborted)])
         entries.append(aborted)
@@ -84,15 +85,25 @@ class TransactionIndex:
     def open_file(self) -> OpenFile | None:
         """The open file, None where there is none."""
         if self._open_file is None and self._fs.exists(self._path):
-            self._open_file = OpenFile(self._fs.open(self._path))
+            self._open_file = open_kept(self._fs, self, self._path)
         return self._open_file
+
+    @property
+    def file_or_path(self) -> OpenFile | str:
+        return self._open_file or self._path
+
+    def give_back(self) -> bool:
+        self.close()
+        return True
 
     def release(self) -> None:
         self._entries = None
         self.close()
 
     def close(self) -> None:
-        self._open_file = None
+        if self._open_file is not None:
+            self._open_file = None
+            self._fs.open_files.closed(self)
 
     def _load(self) -> list[AbortedTransaction]:
         if not self._fs.exists(self._path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Protocol
 
@@ -35,7 +36,9 @@ class GroupLog(Protocol):
     def unwatch(self, moved: Callable[[], None]) -> None: ...
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
-        """Stored batches from the one that holds an offset, at least one whole; None where the log cannot be read."""
+        """Stored batches from the one that holds an offset, at least one whole; None where the log cannot be read.
+
+        Raises OSError where it cannot be opened at the moment, for want of descriptors."""
 
 
 class PartitionGroupLog:
@@ -76,4 +79,6 @@ class PartitionGroupLog:
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
         log = self._partition.log
         read = log.read(offset, size_max, end_offset=log.end_offset, at_least_one=True)
+        if read is ErrorCode.KAFKA_STORAGE_ERROR and log.failure is None:
+            raise OSError(errno.EMFILE, "no file descriptor", log.directory)
         return None if isinstance(read, ErrorCode) else read.slice

@@ -19,6 +19,7 @@ from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import build_batch
+from storage.disk_errors import PASSING
 from storage.open_file import FileSlice
 
 log = logging.getLogger("moldau.groups")
@@ -26,6 +27,7 @@ log = logging.getLogger("moldau.groups")
 CHANGES_AT_ONCE: Final = 1_000
 """Replayed before the loop gets a turn."""
 TICKS_AT_ONCE: Final = 100
+RETRY_MS: Final = 1000
 BASE_SEQUENCE: Final = 0
 """What Apache Kafka's coordinator writes into its batches, which have no producer."""
 
@@ -107,6 +109,17 @@ class ShardRunner:
             log.debug("loaded %d records of __consumer_offsets-%d", count, self._log.index)
 
     async def _read_on(self, reader: LogReader) -> list[Replayable]:
+        """The next records; none where there is no file descriptor at the moment. Raises OSError and
+        `MalformedMessage`."""
+        try:
+            return await self._read_next(reader)
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+        await asyncio.sleep(RETRY_MS / 1000)
+        return []
+
+    async def _read_next(self, reader: LogReader) -> list[Replayable]:
         piece = self._log.slice_at(reader.next_offset, self.shard.config.offsets_load_buffer_size)
         if piece is None:
             raise MalformedMessage(f"nothing to read at offset {reader.next_offset}")

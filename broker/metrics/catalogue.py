@@ -156,6 +156,15 @@ moldau_disk_full_refusals_total  counter  -
 moldau_file_descriptor_refusals_total  counter  -
     -
     Requests that were refused because the process had too many files open.
+moldau_open_files  gauge  -
+    -
+    Files that segments and their indexes keep open between uses.
+moldau_open_files_max  gauge  -
+    -
+    How many of them may be; 0 where there is no bound.
+moldau_open_files_given_back_total  counter  -
+    -
+    Those that were closed to make room for others, and are opened again when they are used.
 kafka_controller_kafkacontroller_activecontrollercount  gauge  -
     kafka.controller:type=KafkaController,name=ActiveControllerCount
     1 where this node is the active controller.

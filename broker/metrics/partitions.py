@@ -68,6 +68,10 @@ async def collect_partitions(page: Page, broker: Broker, series_max: int) -> int
     page.add("moldau_log_directories_full", len(broker.logs.space.full))
     page.add("moldau_disk_full_refusals_total", broker.logs.space.refusals)
     page.add("moldau_file_descriptor_refusals_total", broker.logs.space.descriptor_refusals)
+    open_files = broker.environment.fs.open_files
+    page.add("moldau_open_files", len(open_files))
+    page.add("moldau_open_files_max", open_files.count_max)
+    page.add("moldau_open_files_given_back_total", open_files.given_back_count)
     for path in broker.log_dirs:
         is_offline = path in broker.logs.offline
         page.add("kafka_log_logmanager_logdirectoryoffline", is_offline, (("logDirectory", path),))

@@ -25,6 +25,7 @@ from random import Random
 from typing import NoReturn
 
 from protocol.primitives import BytesLike
+from storage.open_files import OpenFiles
 from tests.support.simulation.pages import Inode
 
 
@@ -49,6 +50,7 @@ class DiskFaults:
     name_error: float = 0.0
     cold_read: float = 0.0  # pread_cached says None
     capacity_bytes: int = 1 << 40
+    descriptors_max: int = 1 << 20  # files that may be open at a time
     sync_ns_min: int = 50_000
     sync_ns_max: int = 2_000_000
     cold_read_ns: int = 100_000
@@ -102,6 +104,7 @@ class SimulatedFile:
         self._read_only = read_only
         self._generation = disk.generation
         self._closed = False
+        disk.open_count += 1
 
     def _enter(self, *, to_write: bool = False) -> None:
         if self._generation != self._disk.generation:
@@ -180,6 +183,8 @@ class SimulatedFile:
         return None
 
     def close(self) -> None:
+        if not self._closed and self._generation == self._disk.generation:
+            self._disk.open_count -= 1
         self._closed = True
 
 
@@ -204,6 +209,8 @@ class SimulatedDisk:
         self.on_power_cut: Callable[[], None] | None = None  # the host dies with its disk
         self.may_change: Callable[[], bool] = lambda: True  # False while the stack of a dead process unwinds
         self.generation = 0
+        self.open_files = OpenFiles()
+        self.open_count = 0
         self.used_bytes = 0
         self.cost_ns = 0  # what the calls since the last `take_cost_ns` took
         self._wall_ms = wall_ms
@@ -265,6 +272,8 @@ class SimulatedDisk:
     def end_process(self) -> None:
         """The process is gone, the kernel lives: open files and locks are gone, the page cache is not."""
         self.generation += 1
+        self.open_files = OpenFiles()
+        self.open_count = 0
         self._locks = set()  # a new one: a lock of the dead process must not release its successor's
 
     def _power_cut(self) -> NoReturn:
@@ -395,12 +404,17 @@ class SimulatedDisk:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
         directory, name = self._place(path)
+        self._need_descriptor(path)
         if create and name not in directory.entries:
             self.perform(Operation.NAME, path)
             self._change((directory, name, Inode(modified_ms=self._wall_ms())))
         if not self._powered:
             raise SimulatedCrash("the power is off")
         return SimulatedFile(self, self._inode(path), path, read_only)
+
+    def _need_descriptor(self, path: str) -> None:
+        if self.open_count >= self.faults.descriptors_max:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
@@ -471,6 +485,7 @@ class SimulatedDisk:
     def sync_directory(self, path: str) -> None:
         """Makes durable what changed in this directory, and what such a change needs in others (a move)."""
         directories = [self._directory(path)]
+        self._need_descriptor(path)
         self.perform(Operation.SYNC, path)
         kept: list[_NameChange] = []
         due: list[_NameChange] = []

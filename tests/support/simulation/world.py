@@ -107,6 +107,9 @@ class SimulatedEnvironment:
         finish, cost_ns = self._perform(work, future)
         self._later(cost_ns, finish)
 
+    def descriptors_max(self) -> int:
+        return self.fs.faults.descriptors_max
+
     def _perform(self, work: Callable[[], T], future: SimulatedFuture[T]) -> tuple[Callable[[], None], int]:
         """Do the work now: what tells the caller, and how long the disk took for it."""
         on_loop_ns = self.fs.take_cost_ns()

@@ -16,6 +16,8 @@ from tests.support.simulation.world import World
 
 
 class Work:
+    is_postponed = False
+
     def __init__(self, log: FakeLog) -> None:
         self.log = log
 

@@ -34,6 +34,7 @@ OWN = {
     "moldau.http.listener",
     "moldau.log.format",
     "moldau.metrics.series.max",
+    "moldau.open.files.max",
     "moldau.queued.max.reply.bytes",
 }
 """Names that Apache Kafka does not know."""
