@@ -153,7 +153,7 @@ def whole_refusal(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
         case fetch_snapshot.FetchSnapshotRequest():
             return fetch_snapshot.FetchSnapshotResponse(error_code=error)
         case describe_quorum.DescribeQuorumRequest():
-            return describe_quorum.DescribeQuorumResponse(error_code=error, error_message=None)
+            return describe_quorum.DescribeQuorumResponse(error_code=error)
         case add_raft_voter.AddRaftVoterRequest():
             return add_raft_voter.AddRaftVoterResponse(error_code=error, error_message=None)
         case remove_raft_voter.RemoveRaftVoterRequest():

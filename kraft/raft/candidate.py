@@ -39,8 +39,7 @@ class Candidate(Role):
             return Stand()
         if canvass.is_lost and not self._is_lost:
             self._is_lost = True
-            pause_ms = member.random.randrange(member.settings.election_backoff_max_ms)
-            self._deadline_ms = min(self._deadline_ms, member.now_ms + pause_ms)
+            self._deadline_ms = min(self._deadline_ms, member.now_ms + member.election_pause_ms())
         if not self._is_lost:
             canvass.ask()
         return None

@@ -21,7 +21,6 @@ from protocol.messages.describe_quorum import (
 def describe_leader(member: Member, replicas: Replicas, service: FetchService) -> DescribeQuorumResponse:
     partition = ResponsePartitionData(
         partition_index=0,
-        error_message=None,
         leader_id=member.node_id,
         leader_epoch=member.epoch,
         high_watermark=service.high_watermark,
@@ -29,7 +28,6 @@ def describe_leader(member: Member, replicas: Replicas, service: FetchService) -
         observers=[_state(member, key, progress) for key, progress in replicas.observers()],
     )
     return DescribeQuorumResponse(
-        error_message=None,
         topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
         nodes=[_node(voter) for voter in member.voters.by_id.values()],
     )

@@ -47,7 +47,7 @@ class Follower(Role):
         """Of the leader that the election names."""
         super().__init__(member)
         self._leader = Destination(member.election.leader_id, *leader_address(member, member.leader_endpoints))
-        self._fetch_deadline_ms = member.now_ms + member.settings.fetch_timeout_ms
+        self._fetch_deadline_ms = member.fetch_deadline_ms()
         self._update_deadline_ms = self._fetch_deadline_ms
         self._has_fetched = False
         """Whether this leader has answered: while it does, nobody else is wanted."""
@@ -94,7 +94,7 @@ class Follower(Role):
         return self.tick()
 
     def _heard_from_leader(self) -> None:
-        self._fetch_deadline_ms = self.member.now_ms + self.member.settings.fetch_timeout_ms
+        self._fetch_deadline_ms = self.member.fetch_deadline_ms()
 
     # Questions
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 
+ELECTION_PAUSE_MS: Final = 100
+
 
 class Machine(Protocol):
     """The machine as those who answer requests see it."""
@@ -70,6 +72,8 @@ class Member:
         """Of this node's log: everything before it survives a crash."""
         self.high_watermark = -1
         """-1 until this process has heard of one."""
+        self.elections_lost = 0
+        """Since there was a leader."""
         self.is_stopping = False
         self.is_loading = False
         """A snapshot is being put in the place of the log."""
@@ -136,6 +140,17 @@ class Member:
         """A random one, so that not all stand at once."""
         timeout_ms = self.settings.election_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
+
+    def fetch_deadline_ms(self) -> int:
+        """A little later than the next follower's, or both would stand at once and split the votes."""
+        timeout_ms = self.settings.fetch_timeout_ms
+        return self.now_ms + timeout_ms + self.random.randrange(max(1, timeout_ms // 10))
+
+    def election_pause_ms(self) -> int:
+        """After a lost election: random, and longer each time."""
+        self.elections_lost += 1
+        pause_ms_max = min(self.settings.election_backoff_max_ms, ELECTION_PAUSE_MS << self.elections_lost)
+        return self.random.randrange(max(1, pause_ms_max))
 
     # What is done
 

@@ -246,11 +246,13 @@ class Raft:
             case Win():
                 election = election._replace(leader_id=member.node_id)
                 member.leader_endpoints = member.identity.endpoints
+                member.elections_lost = 0
             case FollowLeader(epoch, leader_id, endpoints):
                 before = election if epoch == election.epoch else Election(epoch)
                 assert before.leader_id in (NOBODY, leader_id), "an epoch has one leader"
                 election = before._replace(leader_id=leader_id)
                 member.leader_endpoints = endpoints
+                member.elections_lost = 0
         member.election = election
         member.outbox.save(election)
 

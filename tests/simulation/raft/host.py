@@ -115,6 +115,7 @@ class Host:
             self.log.lose_unsynced(seeded.randint(self.log.durable_end_offset, self.log.end_offset))
             if self._saving is not None and seeded.random() < 0.5:
                 self.election = self._saving
+            self.world.network.reset(self)
 
     def lose_disk(self) -> None:
         """What was committed is gone too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraft.raft.events import Answered, Destination, Received, Send, SentRequest, SentResponse
@@ -51,6 +52,13 @@ class Network:
             world.after(self._delay(), None, lambda: self._arrive(call))
             if world.random.random() < self.doubling:
                 world.after(self._delay() * 20, None, lambda: self._arrive(call))
+
+    def reset(self, answerer: Host) -> None:
+        """It died: whoever waits for it hears of that, if anything can be heard."""
+        for call in list(self._open.values()):
+            if call.answerer_id == answerer.node_id and self._passes(answerer.node_id, call.asker.node_id):
+                end = partial(self._end, call, None, is_refused=True)
+                self._world.after(self._delay(), call.asker, end)
 
     def reply(self, token: object, response: SentResponse) -> None:
         call = token
