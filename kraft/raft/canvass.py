@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kraft.raft.events import Answered
 from kraft.raft.hearsay import Hearsay
 from kraft.raft.member import Member
@@ -9,6 +11,8 @@ from kraft.raft.questions import vote_request
 from kraft.raft.voters import Voter
 from protocol.errors import ErrorCode
 from protocol.messages.vote import ResponsePartitionData, VoteResponse
+
+PRE_VOTE_PAUSE_MS: Final = 150
 
 
 class Canvass:
@@ -20,6 +24,8 @@ class Canvass:
         self._granted: list[int] = []
         """In the order they came."""
         self._refused: set[int] = set()
+        self._ask_again_ms = 0
+        """From when on those are asked again who refused a pre-vote."""
 
     @property
     def granted(self) -> tuple[int, ...]:
@@ -49,9 +55,11 @@ class Canvass:
             and isinstance(heard.partition, ResponsePartitionData)
         ):
             if heard.is_success and heard.partition.vote_granted:
+                self._refused.discard(voter_id)
                 self.grant(voter_id)
             else:
                 self._refused.add(voter_id)
+                self._ask_again_ms = self._member.now_ms + PRE_VOTE_PAUSE_MS
         elif self._is_pre_vote and _knows_no_pre_vote(event):
             self.grant(voter_id)  # a release without pre-votes is asked for its vote itself
         elif event.response is not None:
@@ -68,16 +76,21 @@ class Canvass:
     def retry_ms(self) -> int | None:
         """When somebody may be asked again."""
         peers = self._member.peers
-        return min((peers.ready_ms(voter.id) for voter in self._open() if not peers.is_waiting(voter.id)), default=None)
+        times = [peers.ready_ms(voter.id) for voter in self._open() if not peers.is_waiting(voter.id)]
+        return min([*times, self._ask_again_ms] if self._may_ask_again_later() else times, default=None)
 
     def _open(self) -> list[Voter]:
-        answered = {*self._granted, *self._refused}
         member = self._member
-        return [
-            voter
-            for voter in member.other_voters()
-            if voter.id not in answered and member.destination(voter) is not None
-        ]
+        answered = {*self._granted, *(self._refused if not self._may_ask_again() else ())}
+        voters = member.other_voters()
+        return [each for each in voters if each.id not in answered and member.destination(each) is not None]
+
+    def _may_ask_again(self) -> bool:
+        """A pre-vote binds nobody: who has heard from the leader a moment ago may not hear from it now."""
+        return self._is_pre_vote and self._member.now_ms >= self._ask_again_ms
+
+    def _may_ask_again_later(self) -> bool:
+        return self._is_pre_vote and bool(self._refused) and not self._may_ask_again()
 
 
 def _knows_no_pre_vote(event: Answered) -> bool:

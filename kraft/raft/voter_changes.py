@@ -120,7 +120,7 @@ class VoterChanges:
         elif refusal is None and (voter is None or voter.key != key):
             refusal = Refusal(ErrorCode.VOTER_NOT_FOUND)
         new = Voter(key.id, key.directory_id, endpoints, versions)
-        if refusal is None and new == voter:
+        if refusal is None and voter is not None and voter.is_described_as(new):
             refusal = Refusal(ErrorCode.NONE)
         if refusal is not None:
             self._answer(event, refusal)

@@ -12,4 +12,5 @@ def own_description(member: Member) -> Voter:
 
 
 def describes_voter(member: Member) -> bool:
-    return member.voters.by_id.get(member.node_id) == own_description(member)
+    voter = member.voters.by_id.get(member.node_id)
+    return voter is not None and voter.is_described_as(own_description(member))

@@ -36,6 +36,12 @@ class Voter(NamedTuple):
         """A voter without a directory id is any replica of its node."""
         return self.id == key.id and self.directory_id in (ZERO_UUID, key.directory_id)
 
+    def is_described_as(self, other: Voter) -> bool:
+        """Whatever the order of the endpoints."""
+        return self._replace(endpoints=()) == other._replace(endpoints=()) and dict(self.endpoints) == dict(
+            other.endpoints
+        )
+
     def address(self, listener: str) -> Address | None:
         """At a listener; at any where it has none of that name."""
         by_name = dict(self.endpoints)
