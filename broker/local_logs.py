@@ -181,7 +181,7 @@ class LocalLogs:
                 return directory.create(topic, index, topic_id, config, self._environment.wall_ms())
             except OSError as error:
                 refusal = error
-                log.warning("%s-%d cannot be made in %s: %s", topic, index, directory.path, error)
+                log.debug("%s-%d cannot be made in %s: %s", topic, index, directory.path, error)
         raise refusal
 
     async def make(self, wanted: Sequence[NewLog]) -> list[Log | None]:

@@ -29,6 +29,7 @@ class MetadataFollower:
         self._broker = broker
         self._unmade: dict[tuple[bytes, int], None] = {}
         """Partitions that were given to this broker when no directory had room for them: topic id, index."""
+        self._is_trying_again = False
 
     async def start(self) -> None:
         broker = self._broker
@@ -113,7 +114,9 @@ class MetadataFollower:
         if made is None:
             try:
                 made = broker.logs.create(new.topic, new.partition, new.topic_id, config)
-            except OSError:
+            except OSError as error:
+                if not self._is_trying_again:
+                    log.error("%s-%d cannot be made, and is offline until it can: %s", new.topic, new.partition, error)
                 broker.replicas.add_offline(new.topic, new.topic_id, new.partition)
                 self._unmade[new.topic_id, new.partition] = None
                 return
@@ -141,11 +144,13 @@ class MetadataFollower:
         """Try again to make the partitions for which there was no room."""
         image = self._broker.image
         unmade, self._unmade = self._unmade, {}
+        self._is_trying_again = True
         for topic_id, index in unmade:
             topic = image.topics.by_id.get(topic_id)
             if topic is not None:
                 self._broker.replicas.forget_offline(topic_id, index)
                 self.take(Make(topic.name, topic_id, index), None)
+        self._is_trying_again = False
 
     def _assume(self, partition: Partition, assigned: topics.Partition) -> None:
         """Take the role that the controller gives to this replica."""
