@@ -15,6 +15,7 @@ from typing import get_args
 
 from broker.active_controller import ActiveController
 from broker.background import Tasks
+from broker.committed_metadata import CommittedMetadata
 from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
 from broker.config.config import Config
 from broker.controller_channel import ControllerChannel
@@ -36,8 +37,7 @@ from broker.quorum_start import (
 from broker.snapshot_files import SnapshotFiles
 from kraft.controller.controller import Controller
 from kraft.controller.settings import ControllerSettings
-from kraft.image.difference import difference
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
+from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
 from kraft.raft import events
 from kraft.raft.election import Election, encode_election
@@ -99,14 +99,12 @@ class Quorum:
         self._is_stopping = False
         self.on_shortage: Callable[[OSError], None] = lambda error: None
         """Told when the disk of the metadata log has no room."""
-        self._high_watermark = 0
-        self._loaded: Replay | None = None
-        """What the log said at start, up to its end: published once all of that is committed."""
         self._active: ActiveController | None = None
         self._raft: Raft
         self._history: QuorumHistory
         self._log: MetadataLog
         self._files: SnapshotFiles
+        self._committed: CommittedMetadata
 
     # What the broker asks
 
@@ -233,7 +231,7 @@ class Quorum:
         self._log.log.on_failure = self._disk_failed
         self._log.log.on_shortage = self.on_shortage
         self._files = SnapshotFiles(self._environment.fs, loaded.log.directory)
-        self._loaded = loaded.replay
+        self._committed = CommittedMetadata(self._publisher, loaded.log, loaded.replay)
         self._history = history_of(self._config, loaded)
         identity = identity_of(self._config, self._properties)
         settings = raft_settings(self._config)
@@ -285,8 +283,7 @@ class Quorum:
             case events.Follow(epoch, leader_id):
                 self._follow(epoch, leader_id)
             case events.Commit(high_watermark):
-                self._high_watermark = high_watermark
-                self._publish()
+                self._commit(high_watermark)
             case events.Stopped():
                 if self._stopped is not None and not self._stopped.done():
                     self._stopped.set_result(None)
@@ -389,43 +386,25 @@ class Quorum:
 
     def _truncate(self, end_offset: int) -> None:
         self._log.truncate(end_offset, self._environment.wall_ms())
-        if self._loaded is not None and self._loaded.image.provenance.end_offset > end_offset:
-            self._loaded = self._log.replayed()
+        self._committed.truncated(end_offset)
         self._feed(events.Truncated(end_offset))
 
     def _disk_failed(self, error: OSError) -> None:
         """After a failed sync nobody knows what the disk holds: stop rather than guess."""
         self._environment.halt(f"the metadata log {self._log.directory} has failed: {error}")
 
-    # Publishing
-
-    def _publish(self) -> None:
-        """Show what is committed; only what was read at start waits until all of it is."""
-        loaded = self._loaded
-        if loaded is not None:
-            if loaded.image.provenance.end_offset > self._high_watermark:
-                return
-            self._loaded = None
-            self._publisher.adopt(loaded, MetadataDelta(EMPTY_IMAGE))
-        if self._active is None:
-            self._replay_to(self._high_watermark)
-        self._publisher.commit(self._high_watermark)
+    def _commit(self, high_watermark: int) -> None:
+        if not self._committed.commit(high_watermark, is_active=self._active is not None):
+            return
         if self._caught_up is not None and not self._caught_up.done():
             self._caught_up.set_result(None)
         self._take_snapshot_if_due()
 
-    def _replay_to(self, high_watermark: int) -> None:
-        start_offset = self.image.provenance.end_offset
-        for records, provenance in self._log.records_between(start_offset, high_watermark):
-            self._publisher.replayed(records, provenance)
-
     # The controller
 
     def _lead(self, epoch: int) -> None:
-        """Begin the term with everything that the log says, committed or not: what is not yet will be with it."""
         environment = self._environment
-        base, delta = self._at_end_of_log()
-        self._publisher.publish_later(base.fork(), delta)
+        base = self._committed.begin_term()
         bootstrap = bootstrap_records(environment.fs, self._config) if not base.image.features.levels else []
         controller = Controller(base, self._controller_settings(), environment.monotonic_ms())
         self._active = ActiveController(controller, environment, self._publisher, self._append)
@@ -435,25 +414,12 @@ class Quorum:
         if not self._active.begin(controller.activate(bootstrap, registration)):
             self._cannot_lead(NoRoom("the disk of the metadata log is full"))
 
-    def _at_end_of_log(self) -> tuple[Replay, MetadataDelta]:
-        """The state at the end of the log, and what it is more than what is published."""
-        loaded, self._loaded = self._loaded, None
-        base = loaded if loaded is not None else self._publisher.replay.fork()
-        delta = MetadataDelta(self.image)
-        read = list(self._log.records_between(base.image.provenance.end_offset, self._log.end_offset))
-        if read:
-            tail = base.replay([record for records, _ in read for record in records], read[-1][1])
-            delta = delta if loaded is not None else tail
-        return base, delta
-
     def _follow(self, epoch: int, leader_id: int) -> None:
         if self._active is not None:
             log.info("node %d resigned, epoch %d", self._config.node_id, epoch)
             self._active.resign()
             self._active = None
-            self._publisher.resign()
-            if not self.image.provenance.end_offset:
-                self._loaded = self._log.replayed()  # the term ended before anything of it was committed
+            self._committed.end_term()
         elif leader_id >= 0:
             log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch)
         self._controllers.leader_changed()
@@ -513,8 +479,7 @@ class Quorum:
             environment.halt(f"cannot write a metadata snapshot: {error}")
             raise
         self._log.start_at(snapshot_id, environment.wall_ms())
-        self._loaded = None
-        self._publisher.adopt(replay, difference(self.image, replay.image))
+        self._committed.replaced(replay)
         log.info("took metadata snapshot %s from the leader", snapshot_id.file_name)
         self._feed(events.SnapshotLoaded(snapshot_id, content.quorum))
         self._flusher.when_durable([self._log.log], self._flushed)
