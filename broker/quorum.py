@@ -21,7 +21,7 @@ from broker.config.config import Config
 from broker.controller_channel import ControllerChannel
 from broker.environment import Environment
 from broker.flusher import Flusher
-from broker.metadata_log import Described, Loaded, MetadataLog, NoRoom, save_election, unlink_all
+from broker.metadata_log import Described, Loaded, MetadataLog, NoRoom, description_of, save_election, unlink_all
 from broker.metadata_publisher import Listener, MetadataPublisher, Reply
 from broker.metadata_snapshots import SnapshotPolicy
 from broker.peer_channel import NoAnswer, PeerChannels
@@ -347,12 +347,14 @@ class Quorum:
         return provenance
 
     def _append_control(self, records: Sequence[Record], epoch: int) -> None:
+        base_offset, before = self._log.end_offset, self._history.description
         try:
             self._log.append_control(records, epoch, self._environment.wall_ms())
         except NoRoom as error:
             self._cannot_lead(error)
             return
-        self._appended([])
+        description = description_of(records, before)
+        self._appended([(base_offset, description)] if description is not before else [])
 
     def _append_fetched(self, fetched: BytesLike, leader_epoch: int) -> None:
         now_ms = self._environment.wall_ms()
