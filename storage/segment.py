@@ -27,7 +27,7 @@ from storage.time_index import NO_TIMESTAMP, TimeIndex
 from storage.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
-WRITE_BACK_SIZE = 8 << 20
+WRITE_BACK_SIZE = 32 << 20
 """So much of a .log file is written before its owner has it brought to the disk: later the kernel would do it when it
 likes, and let writes wait meanwhile."""
 
