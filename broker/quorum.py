@@ -435,6 +435,8 @@ class Quorum:
             new_uuid=lambda: environment.entropy(16),
             num_partitions=config.integer("num.partitions"),
             default_replication_factor=config.integer("default.replication.factor"),
+            min_insync_replicas=config.integer("min.insync.replicas"),
+            unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
             delete_topic_enable=config.flag("delete.topic.enable"),
             broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
             metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),

@@ -13,6 +13,7 @@ from protocol.schema import spec_of
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 
 class SupportedRange(NamedTuple):
@@ -31,7 +32,7 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     "group.version": SupportedRange(0, 0),
     "share.version": SupportedRange(0, 0),
     "streams.version": SupportedRange(0, 0),
-    "eligible.leader.replicas.version": SupportedRange(0, 0),
+    ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 0),
 }
 """Level 0 is a feature that is off."""
 

@@ -4,7 +4,8 @@ The state is what the registration says; a heartbeat asks for another one.
 
     fenced ⇄ unfenced → in controlled shutdown → gone (fenced, and told to exit)
 
-A broker is unfenced once it has read the log up to its own registration, and it may exit once it leads nothing.
+A broker is unfenced once it has read the log up to its own registration. It may exit once it leads nothing, and every
+broker that serves has read who leads instead.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import NamedTuple
 
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_with, changes_without, changes_without_directories
-from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
+from kraft.controller.view import View
+from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker, ClusterImage
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -59,6 +61,10 @@ class Session(NamedTuple):
     contact_ms: int
     is_heard: bool
     """Whether this controller itself has heard from the broker. One that it only read of may be dead."""
+    metadata_offset: int = -1
+    """The last offset of the metadata log that the broker has read."""
+    shutdown_offset: int = -1
+    """The end of the log when the controller was first asked to let the broker go."""
 
 
 class BrokerSessions:
@@ -73,8 +79,26 @@ class BrokerSessions:
             if not broker.fenced
         }
 
-    def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        self._by_broker[broker_id] = Session(epoch, now_ms, is_heard=True)
+    def touch(self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int = -1) -> None:
+        before = self._by_broker.get(broker_id)
+        shutdown_offset = -1 if before is None or before.epoch != epoch else before.shutdown_offset
+        self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
+
+    def shuts_down(self, broker_id: int, end_offset: int) -> None:
+        """Remember up to where others must have read before the broker may go."""
+        session = self._by_broker.get(broker_id)
+        if session is not None and session.shutdown_offset < 0:
+            self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)
+
+    def is_shutdown_known(self, broker_id: int, cluster: ClusterImage) -> bool:
+        """Whether every active broker has read who leads in place of one that shuts down."""
+        session = self._by_broker.get(broker_id)
+        needed = -1 if session is None else session.shutdown_offset
+        return all(
+            other.metadata_offset + 1 >= needed
+            for other_id, other in self._by_broker.items()
+            if other_id != broker_id and cluster.is_active(other_id)
+        )
 
     def forget(self, broker_id: int) -> None:
         self._by_broker.pop(broker_id, None)
@@ -118,17 +142,18 @@ def wish_of(request: BrokerHeartbeatRequest) -> Wish:
     return Wish.FENCE if request.want_fence else Wish.SERVE
 
 
-def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest) -> Decision:
-    broker = image.cluster.brokers.get(request.broker_id)
+def heartbeat(view: View, sessions: BrokerSessions, request: BrokerHeartbeatRequest) -> Decision:
+    broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None:
         return refused(ErrorCode.BROKER_ID_NOT_REGISTERED)
     if broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     state = state_of(broker)
-    after = next_state(image, broker, state, wish_of(request), is_caught_up)
-    records = records_of_transition(image, broker, state, after)
-    records += records_of_failed_directories(image, broker, request.offline_log_dirs)
+    may_go = sessions.is_shutdown_known(broker.id, view.image.cluster)
+    after = next_state(view, broker, state, wish_of(request), is_caught_up=is_caught_up, may_go=may_go)
+    records = records_of_transition(view, broker, state, after)
+    records += records_of_failed_directories(view, broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
     if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
         records.append(
@@ -151,32 +176,33 @@ def refused(error: ErrorCode) -> Decision:
     return Decision((), BrokerHeartbeatResponse(error_code=error, should_shut_down=False))
 
 
-def next_state(image: MetadataImage, broker: Broker, state: BrokerState, wish: Wish, is_caught_up: bool) -> BrokerState:
+def next_state(
+    view: View, broker: Broker, state: BrokerState, wish: Wish, *, is_caught_up: bool, may_go: bool
+) -> BrokerState:
+    """`may_go`: whether those who serve know that others lead instead of this one."""
     after = NEXT_STATE[state, wish]
     if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not is_caught_up:
         return BrokerState.FENCED
-    leads = wish is Wish.SHUT_DOWN and any(
-        partition.leader == broker.id for _, _, partition in image.topics.partitions()
-    )
+    leads = bool(view.by_broker.led(broker.id))
     if state is BrokerState.UNFENCED and after is BrokerState.CONTROLLED_SHUTDOWN and not leads:
         return BrokerState.SHUTDOWN_NOW
-    if state is BrokerState.CONTROLLED_SHUTDOWN and after is BrokerState.SHUTDOWN_NOW and leads:
+    if state is BrokerState.CONTROLLED_SHUTDOWN and after is BrokerState.SHUTDOWN_NOW and (leads or not may_go):
         return BrokerState.CONTROLLED_SHUTDOWN
     return after
 
 
-def records_of_transition(image: MetadataImage, broker: Broker, state: BrokerState, after: BrokerState) -> list[object]:
+def records_of_transition(view: View, broker: Broker, state: BrokerState, after: BrokerState) -> list[object]:
     if after is state:
-        return []
+        return [*changes_without(view, broker.id)] if state is BrokerState.CONTROLLED_SHUTDOWN else []
     match after:
         case BrokerState.UNFENCED:
-            return [change(broker, fenced=UNFENCE), *changes_with(image, broker.id)]
+            return [change(broker, fenced=UNFENCE), *changes_with(view, broker.id)]
         case BrokerState.CONTROLLED_SHUTDOWN:
-            return [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN), *changes_without(image, broker.id)]
-    return fence(image, broker)
+            return [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN), *changes_without(view, broker.id)]
+    return fence(view, broker)
 
 
-def records_of_failed_directories(image: MetadataImage, broker: Broker, offline: Sequence[bytes]) -> list[object]:
+def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> list[object]:
     """Heartbeats go on naming a directory that failed; what it had is taken away once. The last one is not: a broker
     without any stops by itself."""
     lost = [directory for directory in broker.directories if directory in offline]
@@ -184,13 +210,13 @@ def records_of_failed_directories(image: MetadataImage, broker: Broker, offline:
     if not lost or not left:
         return []
     changed = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
-    return [*changes_without_directories(image, broker.id, lost), changed]
+    return [*changes_without_directories(view, broker.id, lost), changed]
 
 
-def fence(image: MetadataImage, broker: Broker) -> list[object]:
+def fence(view: View, broker: Broker) -> list[object]:
     if broker.fenced:
         return []
-    return [*changes_without(image, broker.id), change(broker, fenced=FENCE)]
+    return [*changes_without(view, broker.id), change(broker, fenced=FENCE)]
 
 
 def change(broker: Broker, *, fenced: int = 0, shuts_down: int = 0) -> BrokerRegistrationChangeRecord:

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraft.controller.decision import Decision, Refusal
-from kraft.controller.leadership import changes_without
+from kraft.controller.leadership import changes_after_loss, changes_without
+from kraft.controller.view import View
 from kraft.features import METADATA_VERSION
 from kraft.image.cluster import Broker
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from protocol.records.metadata import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from protocol.records.metadata import BrokerEndpoint, BrokerFeature, PartitionChangeRecord, RegisterBrokerRecord
 
 RESERVED_DIRECTORIES_COUNT = 100
 """Directory ids below this number have a meaning of their own and name no directory."""
 
 
-def register_broker(
-    image: MetadataImage,
-    request: BrokerRegistrationRequest,
-    cluster_id: str,
-    is_alive: bool,
-    next_offset: int,
-) -> Decision:
-    """`is_alive`: whether the incarnation that is registered now was heard from within its session."""
+def register_broker(view: View, request: BrokerRegistrationRequest, *, is_alive: bool, next_offset: int) -> Decision:
+    """`is_alive`: whether the incarnation that is registered now was heard from within its session.
+
+    What a new incarnation gives up comes before its registration: where the log ends between the two, it asks again.
+    """
+    image = view.image
     existing = image.cluster.brokers.get(request.broker_id)
     refusals = (
-        refusal_of_cluster(request, cluster_id),
+        refusal_of_cluster(request, view.settings.cluster_id),
         refusal_of_duplicate(request, existing if is_alive else None),
         refusal_of_directories(image, request),
         refusal_of_features(image, request),
@@ -36,11 +35,19 @@ def register_broker(
         if refusal is not None:
             return Decision((), BrokerRegistrationResponse(error_code=refusal.error))
     is_same = existing is not None and existing.incarnation_id == request.incarnation_id
-    record = record_of(request, next_offset, existing if is_same else None)
-    records: list[object] = [record]
-    if existing is not None and not is_same:
-        records.extend(changes_without(image, request.broker_id))
-    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), is_atomic=False)
+    given_up: list[object] = [] if is_same else [*changes_of_restart(view, request, existing)]
+    record = record_of(request, next_offset + len(given_up), existing if is_same else None)
+    return Decision([*given_up, record], BrokerRegistrationResponse(broker_epoch=record.broker_epoch), is_atomic=False)
+
+
+def changes_of_restart(
+    view: View, request: BrokerRegistrationRequest, existing: Broker | None
+) -> Iterator[PartitionChangeRecord]:
+    """A clean stop leaves behind the epoch it ended in. Who cannot show it may have lost what was not yet on disk."""
+    is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
+    if view.has_eligible_replicas and not is_clean:
+        return changes_after_loss(view, request.broker_id)
+    return changes_without(view, request.broker_id)
 
 
 def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Broker | None) -> RegisterBrokerRecord:

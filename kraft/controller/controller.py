@@ -15,7 +15,9 @@ from kraft.controller.broker_lifecycle import BrokerSessions, fence, heartbeat
 from kraft.controller.broker_registration import register_broker
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_of_leaderless
+from kraft.controller.partition_index import PartitionIndex
 from kraft.controller.settings import ControllerSettings
+from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from kraft.image.replay import Replay
 from protocol.records.metadata import (
@@ -51,6 +53,7 @@ class Controller:
     def __init__(self, replay: Replay, settings: ControllerSettings, now_ms: int) -> None:
         self._replay = replay
         self._settings = settings
+        self._index = PartitionIndex(replay.image.topics)
         self._sessions = BrokerSessions(replay.image, settings.broker_session_timeout_ms, now_ms)
         self._last_append_ms = now_ms
         self._steps = self._table()
@@ -65,6 +68,10 @@ class Controller:
         """Everything decided so far, committed or not: for decisions, not for readers."""
         return self._replay.image
 
+    @property
+    def view(self) -> View:
+        return View(self.image, self._index, self._settings)
+
     def activate(self, bootstrap: Sequence[object], registration: RegisterControllerRecord) -> list[Decision]:
         """What a new leader writes first: the end of a transaction that its predecessor left open, the bootstrap
         records where there is no metadata yet, its own registration, elections that its predecessor did not come to."""
@@ -74,7 +81,7 @@ class Controller:
         if not self.image.features.levels:
             decisions.append(Decision([BeginTransactionRecord(name=BOOTSTRAP), *bootstrap, EndTransactionRecord()]))
         decisions.append(Decision([registration]))
-        decisions.append(Decision([*changes_of_leaderless(self.image)], is_atomic=False))
+        decisions.append(Decision([*changes_of_leaderless(self.view)], is_atomic=False))
         return decisions
 
     def step(self, request: object, now_ms: int) -> Decision:
@@ -90,7 +97,7 @@ class Controller:
             if broker is None or broker.fenced:
                 self._sessions.forget(broker_id)
             else:
-                yield Decision(fence(self.image, broker), is_atomic=False)  # its replay ends the session
+                yield Decision(fence(self.view, broker), is_atomic=False)  # its replay ends the session
         idle_ms = self._settings.metadata_max_idle_interval_ms
         if idle_ms and now_ms >= self._last_append_ms + idle_ms:
             yield Decision([NoOpRecord()])
@@ -104,6 +111,7 @@ class Controller:
         """Take what was appended into the image."""
         self._last_append_ms = now_ms
         delta = self._replay.replay(records, provenance)
+        self._index.update(delta.topics)
         for record in records:
             self._replay_session(record, now_ms)
         return delta
@@ -117,6 +125,8 @@ class Controller:
                 | BrokerRegistrationChangeRecord(broker_id=broker_id, fenced=1)
             ):
                 self._sessions.forget(broker_id)
+            case BrokerRegistrationChangeRecord(broker_id=broker_id, in_controlled_shutdown=1):
+                self._sessions.shuts_down(broker_id, self.image.provenance.end_offset)
 
     # One method an API; what a start does not need is imported when it is first asked for.
 
@@ -136,16 +146,14 @@ class Controller:
         }
 
     def _register_broker(self, request: BrokerRegistrationRequest, now_ms: int) -> Decision:
-        image = self.image
-        is_alive = self._sessions.is_alive(image.cluster.brokers.get(request.broker_id), now_ms)
-        return register_broker(image, request, self._settings.cluster_id, is_alive, image.provenance.end_offset)
+        is_alive = self._sessions.is_alive(self.image.cluster.brokers.get(request.broker_id), now_ms)
+        return register_broker(self.view, request, is_alive=is_alive, next_offset=self.image.provenance.end_offset)
 
     def _heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decision:
-        decision = heartbeat(self.image, request)
         broker = self.image.cluster.brokers.get(request.broker_id)
         if broker is not None and broker.epoch == request.broker_epoch:
-            self._sessions.touch(broker.id, broker.epoch, now_ms)
-        return decision
+            self._sessions.touch(broker.id, broker.epoch, now_ms, request.current_metadata_offset)
+        return heartbeat(self.view, self._sessions, request)
 
     def _allocate_producer_ids(self, request: AllocateProducerIdsRequest, now_ms: int) -> Decision:
         from kraft.controller.producer_id_control import allocate_producer_ids
@@ -155,12 +163,12 @@ class Controller:
     def _assign_replicas(self, request: AssignReplicasToDirsRequest, now_ms: int) -> Decision:
         from kraft.controller.directory_assignment import assign_replicas
 
-        return assign_replicas(self.image, request)
+        return assign_replicas(self.view, request)
 
     def _alter_partition(self, request: AlterPartitionRequest, now_ms: int) -> Decision:
         from kraft.controller.in_sync_control import alter_partition
 
-        return alter_partition(self.image, request)
+        return alter_partition(self.view, request)
 
     def _register_controller(self, request: ControllerRegistrationRequest, now_ms: int) -> Decision:
         from kraft.controller.controller_registration import register_controller
@@ -170,7 +178,7 @@ class Controller:
     def _create_topics(self, request: CreateTopicsRequest, now_ms: int) -> Decision:
         from kraft.controller.topic_creation import create_topics
 
-        return create_topics(self.image, request, self._settings)
+        return create_topics(self.view, request)
 
     def _delete_topics(self, request: DeleteTopicsRequest, now_ms: int) -> Decision:
         from kraft.controller.topic_deletion import delete_topics
@@ -180,7 +188,7 @@ class Controller:
     def _create_partitions(self, request: CreatePartitionsRequest, now_ms: int) -> Decision:
         from kraft.controller.partition_creation import create_partitions
 
-        return create_partitions(self.image, request, self._settings)
+        return create_partitions(self.view, request)
 
     def _alter_configs(self, request: AlterConfigsRequest, now_ms: int) -> Decision:
         from kraft.controller.config_control import alter_configs

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import elect, leaders_of
+from kraft.controller.leadership import election_of, terms_of
+from kraft.controller.partition_change import Wanted, change_of
+from kraft.controller.view import View
 from kraft.image.cluster import Broker
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER
 from protocol.errors import ErrorCode
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -19,14 +19,14 @@ from protocol.messages.assign_replicas_to_dirs import (
 from protocol.records.metadata import PartitionChangeRecord
 
 
-def assign_replicas(image: MetadataImage, request: AssignReplicasToDirsRequest) -> Decision:
-    broker = image.cluster.brokers.get(request.broker_id)
+def assign_replicas(view: View, request: AssignReplicasToDirsRequest) -> Decision:
+    broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None:
         return refused(ErrorCode.BROKER_ID_NOT_REGISTERED)
     if broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)
     records: list[object] = []
-    results = [assign_in_directory(image, broker, directory, records) for directory in request.directories]
+    results = [assign_in_directory(view, broker, directory, records) for directory in request.directories]
     return Decision(records, AssignReplicasToDirsResponse(directories=results))
 
 
@@ -34,14 +34,12 @@ def refused(error: ErrorCode) -> Decision:
     return Decision((), AssignReplicasToDirsResponse(error_code=error))
 
 
-def assign_in_directory(
-    image: MetadataImage, broker: Broker, directory: DirectoryData, records: list[object]
-) -> DirectoryResult:
+def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, records: list[object]) -> DirectoryResult:
     result = DirectoryResult(id=directory.id)
     for topic in directory.topics:
         answers = []
         for data in topic.partitions:
-            assigned = assign(image, broker, directory.id, topic.topic_id, data.partition_index)
+            assigned = assign(view, broker, directory.id, topic.topic_id, data.partition_index)
             error = assigned if isinstance(assigned, ErrorCode) else ErrorCode.NONE
             if isinstance(assigned, PartitionChangeRecord):
                 records.append(assigned)
@@ -51,10 +49,10 @@ def assign_in_directory(
 
 
 def assign(
-    image: MetadataImage, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
+    view: View, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
 ) -> PartitionChangeRecord | ErrorCode:
     """NONE where it stands there already. A replica that can serve from now on may lead, one that cannot does not."""
-    topic = image.topics.by_id.get(topic_id)
+    topic = view.image.topics.by_id.get(topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     partition = topic.partitions.get(index)
@@ -64,13 +62,10 @@ def assign(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if partition.directory_of(broker.id) == directory_id:
         return ErrorCode.NONE
+    wanted = Wanted(election=election_of(view, topic), directories={broker.id: directory_id})
     directories = [
         directory_id if replica == broker.id else partition.directory_of(replica) for replica in partition.replicas
     ]
     moved = partition._replace(directories=tuple(directories))
-    leader = LEADER_UNCHANGED
-    may_lead = leaders_of(image.cluster, moved)
-    if moved.leader == NO_LEADER or (moved.leader == broker.id and not may_lead(broker.id)):
-        elected = elect(moved, moved.isr, may_lead)
-        leader = LEADER_UNCHANGED if elected == moved.leader else elected
-    return PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=leader, directories=directories)
+    record = change_of(topic_id, index, partition, wanted, terms_of(view, topic, view.may_lead(moved)))
+    return ErrorCode.NONE if record is None else record

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraft.controller.decision import Decision
+from kraft.controller.leadership import election_of, terms_of
+from kraft.controller.partition_change import RECOVERED, RECOVERING, Wanted, change_of
+from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import Partition
+from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, Partition, Topic
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -21,15 +24,13 @@ from protocol.messages.alter_partition import (
     PartitionResult,
     TopicResult,
 )
-from protocol.records.metadata import PartitionChangeRecord
 
 ANY_EPOCH: Final = -1
 """Of a follower whose incarnation the leader does not know: that of brokers before 3.5."""
-RECOVERED: Final = 0
-RECOVERING: Final = 1
 
 
-def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Decision:
+def alter_partition(view: View, request: AlterPartitionRequest) -> Decision:
+    image = view.image
     broker = image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision((), AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -45,36 +46,39 @@ def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Dec
             elif partition is None:
                 answers.append(refused(data, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                answers.append(alter(image, broker.id, topic.id, partition, data, records))
+                answers.append(alter(view, broker.id, topic, partition, data, records))
         topics.append(TopicResult(topic_id=asked.topic_id, partitions=answers))
     return Decision(records, AlterPartitionResponse(topics=topics), is_atomic=False)
 
 
 def alter(
-    image: MetadataImage,
+    view: View,
     broker_id: int,
-    topic_id: bytes,
+    topic: Topic,
     partition: Partition,
     data: PartitionData,
     records: list[object],
 ) -> PartitionResult:
-    """Decide on one partition; what is confirmed is added to `records`."""
+    """Decide on one partition; what is confirmed is added to `records`.
+
+    A reassignment that ends with it may take the leadership from who asks: the change stands, and the answer says so.
+    """
     members = members_of(data)
-    refusal = refusal_of(image, broker_id, partition, data, members)
+    refusal = refusal_of(view.image, broker_id, partition, data, members)
     if refusal is not ErrorCode.NONE:
         return refused(data, refusal)
-    isr = [each.broker_id for each in members]
-    changes_recovery = data.leader_recovery_state != partition.leader_recovery_state
-    record = PartitionChangeRecord(
-        partition_id=data.partition_index,
-        topic_id=topic_id,
-        isr=isr if tuple(isr) != partition.isr else None,
+    wanted = Wanted(
+        isr=[each.broker_id for each in members],
+        recovery_state=data.leader_recovery_state,
+        election=election_of(view, topic),
     )
-    if changes_recovery:
-        record.leader_recovery_state = data.leader_recovery_state
-    if record.isr is not None or changes_recovery:
+    terms = terms_of(view, topic, view.may_lead(partition))
+    record = change_of(topic.id, data.partition_index, partition, wanted, terms)
+    if record is not None:
         records.append(record)
         partition = partition.changed(record)
+        if record.leader not in (broker_id, LEADER_UNCHANGED, NO_LEADER):
+            return refused(data, ErrorCode.NEW_LEADER_ELECTED)
     return PartitionResult(
         partition_index=data.partition_index,
         leader_id=partition.leader,

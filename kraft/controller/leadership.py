@@ -1,84 +1,105 @@
-"""Who leads a partition after a broker, or one of its log directories, came or went."""
+"""Who leads partitions after a broker, or one of its log directories, came or went."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kraft.image.cluster import ClusterImage
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, Partition
+from kraft.controller.partition_change import Election, Terms, Wanted, change_of
+from kraft.controller.partition_index import Key
+from kraft.controller.view import View
+from kraft.image.topics import NO_LEADER, Partition, Topic
 from protocol.records.metadata import PartitionChangeRecord
 
-
-def elect(partition: Partition, isr: tuple[int, ...], may_lead: Callable[[int], bool]) -> int:
-    """The first replica, in the order of preference, that is in sync and may lead."""
-    return next((replica for replica in partition.replicas if replica in isr and may_lead(replica)), NO_LEADER)
+MayLead = Callable[[int], bool]
 
 
-def leaders_of(cluster: ClusterImage, partition: Partition) -> Callable[[int], bool]:
-    """Which replicas may lead a partition: those of active brokers, in directories that are online."""
-
-    def may_lead(replica: int) -> bool:
-        return cluster.is_active(replica) and cluster.has_online(replica, partition.directory_of(replica))
-
-    return may_lead
+def terms_of(view: View, topic: Topic, may_lead: MayLead) -> Terms:
+    """The terms of a topic's partition; how many must be in sync matters only to eligible replicas."""
+    has_eligible = view.has_eligible_replicas
+    return Terms(may_lead, view.min_in_sync(topic) if has_eligible else 0, has_eligible, view.default_directory)
 
 
-def changes_without(image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
+def election_of(view: View, topic: Topic) -> Election:
+    return Election.UNCLEAN if view.allows_unclean(topic.name) else Election.ONLINE
+
+
+def changes_without(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
     """The broker is out: it leads nothing, and stays in an in-sync set only where it is the last member."""
-    return _changes_without(image, broker_id, lambda _: True)
+    return _changes_without(view, broker_id, view.by_broker.concerning(broker_id))
 
 
-def changes_without_directories(
-    image: MetadataImage, broker_id: int, lost: Collection[bytes]
-) -> Iterator[PartitionChangeRecord]:
+def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Iterator[PartitionChangeRecord]:
     """The same for what the broker has in some of its log directories."""
-    return _changes_without(image, broker_id, lambda partition: partition.directory_of(broker_id) in lost)
+    keys = view.by_broker.concerning(broker_id)
+    found = view.partitions(keys)
+    in_lost = [(topic.id, index) for topic, index, each in found if each.directory_of(broker_id) in lost]
+    return _changes_without(view, broker_id, in_lost)
 
 
-def _changes_without(
-    image: MetadataImage, broker_id: int, is_lost: Callable[[Partition], bool]
-) -> Iterator[PartitionChangeRecord]:
-    for topic, partition_id, partition in image.topics.partitions():
-        if (broker_id not in partition.isr and partition.leader != broker_id) or not is_lost(partition):
-            continue
-        others = tuple(replica for replica in partition.isr if replica != broker_id)
-        leader = LEADER_UNCHANGED
-        if partition.leader == broker_id:
-            leader = elect(partition, others, leaders_of(image.cluster, partition))
-        isr = list(others) if others and others != partition.isr else None
-        if isr is not None or leader != LEADER_UNCHANGED:
-            yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, isr=isr, leader=leader)
+def _changes_without(view: View, broker_id: int, keys: Iterable[Key]) -> Iterator[PartitionChangeRecord]:
+    return _changes(
+        view,
+        keys,
+        lambda partition: Wanted(isr=[replica for replica in partition.isr if replica != broker_id]),
+        except_broker=broker_id,
+    )
 
 
-def changes_with(image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker is in: partitions without a leader, which it has in sync, get one.
+def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
+    """The broker comes back and may have lost what it had: it is in sync nowhere, not even as the last one, and
+    eligible nowhere."""
+    keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
+    return _changes(
+        view,
+        keys,
+        lambda partition: Wanted(isr=[replica for replica in partition.isr if replica != broker_id], lost=(broker_id,)),
+        except_broker=broker_id,
+    )
+
+
+def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
+    """The broker is in: partitions without a leader get one, where it is in sync or eligible.
 
     Those that still name the broker itself as leader are of a former incarnation, whose end was not written down to
     the last record; naming it again begins a new leader epoch.
     """
-    for topic, partition_id, partition in image.topics.partitions():
-        if partition.leader in (NO_LEADER, broker_id) and broker_id in partition.isr:
-            leader = elect(partition, partition.isr, _leaders_with(image.cluster, partition, broker_id))
-            if leader != partition.leader or leader != NO_LEADER:
-                yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=leader)
+    for topic, partition_id, _ in view.partitions(view.by_broker.led(broker_id)):
+        yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=broker_id)
+    yield from _changes(view, view.by_broker.leaderless, lambda partition: Wanted(), with_broker=broker_id)
 
 
-def _leaders_with(cluster: ClusterImage, partition: Partition, broker_id: int) -> Callable[[int], bool]:
-    """As `leaders_of`, with a broker that is about to be active."""
-    may_lead = leaders_of(cluster, partition)
-
-    def may_lead_soon(replica: int) -> bool:
-        is_online = cluster.has_online(replica, partition.directory_of(replica))
-        return is_online if replica == broker_id else may_lead(replica)
-
-    return may_lead_soon
+def changes_of_leaderless(view: View) -> Iterator[PartitionChangeRecord]:
+    """Partitions that could have a leader and have none: the former controller died before it had elected them all,
+    or their topic has been told that an unclean one will do."""
+    return _changes(view, view.by_broker.leaderless, lambda partition: Wanted())
 
 
-def changes_of_leaderless(image: MetadataImage) -> Iterator[PartitionChangeRecord]:
-    """Partitions that could have a leader and have none: the former controller died before it had elected them all."""
-    for topic, partition_id, partition in image.topics.partitions():
-        if partition.leader == NO_LEADER:
-            leader = elect(partition, partition.isr, leaders_of(image.cluster, partition))
-            if leader != NO_LEADER:
-                yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=leader)
+def _changes(
+    view: View,
+    keys: Iterable[Key],
+    wanted_of: Callable[[Partition], Wanted],
+    *,
+    except_broker: int = NO_LEADER,
+    with_broker: int = NO_LEADER,
+) -> Iterator[PartitionChangeRecord]:
+    """One broker may be about to go, another about to be active."""
+    for topic, partition_id, partition in view.partitions(keys):
+        may_lead = _may_lead(view, partition, except_broker, with_broker)
+        wanted = wanted_of(partition)._replace(election=election_of(view, topic))
+        record = change_of(topic.id, partition_id, partition, wanted, terms_of(view, topic, may_lead))
+        if record is not None:
+            yield record
+
+
+def _may_lead(view: View, partition: Partition, except_broker: int, with_broker: int) -> MayLead:
+    may_lead_now = view.may_lead(partition)
+    cluster = view.image.cluster
+
+    def may_lead(replica: int) -> bool:
+        if replica == except_broker:
+            return False
+        if replica == with_broker:
+            return cluster.has_online(replica, partition.directory_of(replica))
+        return may_lead_now(replica)
+
+    return may_lead

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kraft.controller.decision import Refusal
-from kraft.controller.leadership import elect, leaders_of
 from kraft.controller.placement import place_replicas
-from kraft.controller.settings import ControllerSettings
-from kraft.image.cluster import UNASSIGNED_DIRECTORY, Broker
+from kraft.controller.view import View
+from kraft.image.cluster import Broker
 from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import Partition
+from kraft.image.topics import NO_LEADER, Partition
 from protocol.errors import ErrorCode
 from protocol.records.metadata import PartitionRecord
 
@@ -34,10 +33,8 @@ def refusal_of_assignment(image: MetadataImage, broker_ids: Sequence[int]) -> Re
     return None
 
 
-def automatic_assignments(
-    image: MetadataImage, count: int, replication_factor: int, settings: ControllerSettings
-) -> list[list[int]] | Refusal:
-    brokers = [broker for broker in image.cluster.brokers.values() if takes_replicas(broker)]
+def automatic_assignments(view: View, count: int, replication_factor: int) -> list[list[int]] | Refusal:
+    brokers = [broker for broker in view.image.cluster.brokers.values() if takes_replicas(broker)]
     prefix = f"Unable to replicate the partition {replication_factor} time(s): "
     if len(brokers) < replication_factor:
         return Refusal(
@@ -47,7 +44,7 @@ def automatic_assignments(
         )
     if not any(broker.is_active for broker in brokers):
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"{prefix}All brokers are currently fenced.")
-    return place_replicas(brokers, count, replication_factor, settings.random)
+    return place_replicas(brokers, count, replication_factor, view.settings.random)
 
 
 def takes_replicas(broker: Broker) -> bool:
@@ -56,12 +53,12 @@ def takes_replicas(broker: Broker) -> bool:
 
 
 def partition_records(
-    image: MetadataImage, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
+    view: View, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
 ) -> list[PartitionRecord] | Refusal:
     """A new partition is in sync on every replica that serves, for there is nothing to be behind of."""
     records = []
     for partition_id, replicas in enumerate(assignments, first_partition_id):
-        isr = tuple(replica for replica in replicas if image.cluster.is_active(replica))
+        isr = tuple(replica for replica in replicas if view.image.cluster.is_active(replica))
         if not isr:
             return Refusal(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -71,17 +68,12 @@ def partition_records(
         partition = Partition(
             replicas=tuple(replicas),
             isr=isr,
-            leader=-1,
+            leader=NO_LEADER,
             leader_epoch=0,
             partition_epoch=0,
-            directories=tuple(default_directory(image, replica) for replica in replicas),
+            directories=tuple(view.default_directory(replica) for replica in replicas),
         )
-        leader = elect(partition, isr, leaders_of(image.cluster, partition))
+        may_lead = view.may_lead(partition)
+        leader = next((replica for replica in isr if may_lead(replica)), NO_LEADER)
         records.append(partition._replace(leader=leader).record(topic_id, partition_id))
     return records
-
-
-def default_directory(image: MetadataImage, broker_id: int) -> bytes:
-    """Where a broker's replica goes: to its one directory, or to that of its choice."""
-    directories = image.cluster.brokers[broker_id].directories
-    return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY

@@ -12,7 +12,7 @@ from kraft.controller.new_partitions import (
     partition_records,
     refusal_of_assignment,
 )
-from kraft.controller.settings import ControllerSettings
+from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import Topic
 from protocol.errors import ErrorCode
@@ -24,15 +24,15 @@ from protocol.messages.create_partitions import (
 )
 
 
-def create_partitions(image: MetadataImage, request: CreatePartitionsRequest, settings: ControllerSettings) -> Decision:
+def create_partitions(view: View, request: CreatePartitionsRequest) -> Decision:
     counts = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     # DIVERGES: Apache bounds only CreateTopics and fails with UNKNOWN_SERVER_ERROR here, having created a part.
-    is_too_much = sum(additional_count(image, topic) for topic in once) > NEW_PARTITIONS_MAX
+    is_too_much = sum(additional_count(view.image, topic) for topic in once) > NEW_PARTITIONS_MAX
     records: list[object] = []
     results = []
     for topic in once:
-        made = TOO_MANY if is_too_much else grow(image, topic, settings)
+        made = TOO_MANY if is_too_much else grow(view, topic)
         if isinstance(made, Refusal):
             results.append(refused(topic.name, made))
             continue
@@ -53,8 +53,8 @@ def refused(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def grow(image: MetadataImage, wanted: CreatePartitionsTopic, settings: ControllerSettings) -> list[object] | Refusal:
-    topic = image.topics.by_name(wanted.name)
+def grow(view: View, wanted: CreatePartitionsTopic) -> list[object] | Refusal:
+    topic = view.image.topics.by_name(wanted.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     count = len(topic.partitions)
@@ -65,20 +65,18 @@ def grow(image: MetadataImage, wanted: CreatePartitionsTopic, settings: Controll
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {topic.name} currently has {count} partition(s); {wanted.count} would not be an increase.",
         )
-    assignments = assignments_of(image, topic, wanted, settings)
+    assignments = assignments_of(view, topic, wanted)
     if isinstance(assignments, Refusal):
         return assignments
-    records = partition_records(image, topic.id, count, assignments)
+    records = partition_records(view, topic.id, count, assignments)
     return records if isinstance(records, Refusal) else [*records]
 
 
-def assignments_of(
-    image: MetadataImage, topic: Topic, wanted: CreatePartitionsTopic, settings: ControllerSettings
-) -> list[list[int]] | Refusal:
+def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> list[list[int]] | Refusal:
     additional = wanted.count - len(topic.partitions)
     replication_factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
-        return automatic_assignments(image, additional, replication_factor, settings)
+        return automatic_assignments(view, additional, replication_factor)
     if len(wanted.assignments) != additional:
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -86,7 +84,7 @@ def assignments_of(
             " assignment(s) were specified.",
         )
     for assignment in wanted.assignments:
-        refusal = refusal_of_assignment(image, assignment.broker_ids)
+        refusal = refusal_of_assignment(view.image, assignment.broker_ids)
         if refusal is not None:
             return refusal
         if len(assignment.broker_ids) != replication_factor:

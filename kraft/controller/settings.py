@@ -42,6 +42,8 @@ class ControllerSettings(NamedTuple):
     """Makes topic ids."""
     num_partitions: int = 1
     default_replication_factor: int = 1
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     metadata_max_idle_interval_ms: int = 500

@@ -15,6 +15,7 @@ from kraft.controller.new_partitions import (
     refusal_of_assignment,
 )
 from kraft.controller.settings import ControllerSettings
+from kraft.controller.view import View
 from kraft.image.configs import NO_SETTINGS, ConfigResource, ResourceType
 from kraft.image.metadata_image import MetadataImage
 from kraft.topic_names import CLUSTER_METADATA_TOPIC, metric_name, refusal_of_name
@@ -44,7 +45,8 @@ class NewTopic(NamedTuple):
     settings: dict[str, str]
 
 
-def create_topics(image: MetadataImage, request: CreateTopicsRequest, settings: ControllerSettings) -> Decision:
+def create_topics(view: View, request: CreateTopicsRequest) -> Decision:
+    settings = view.settings
     counts = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     is_too_much = sum(new_partitions_count(topic, settings) for topic in once) > NEW_PARTITIONS_MAX
@@ -52,7 +54,7 @@ def create_topics(image: MetadataImage, request: CreateTopicsRequest, settings: 
     records: list[object] = []
     results = []
     for topic in once:
-        made = TOO_MANY if is_too_much else create_topic(image, topic, settings, metric_names)
+        made = TOO_MANY if is_too_much else create_topic(view, topic, metric_names)
         if isinstance(made, Refusal):
             results.append(refused(topic.name, made))
             continue
@@ -86,10 +88,9 @@ def created(topic: NewTopic, settings: ControllerSettings) -> CreatableTopicResu
     )
 
 
-def create_topic(
-    image: MetadataImage, topic: CreatableTopic, settings: ControllerSettings, metric_names: dict[str, str]
-) -> NewTopic | Refusal:
+def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]) -> NewTopic | Refusal:
     """`metric_names`: those of the topics that the same request creates."""
+    image, settings = view.image, view.settings
     overrides = {config.name: config.value for config in topic.configs}
     refusal = (
         refusal_of_topic(image, topic.name, metric_names)
@@ -99,11 +100,11 @@ def create_topic(
     )
     if refusal is not None:
         return refusal
-    assignments = assignments_of(image, topic, settings)
+    assignments = assignments_of(view, topic)
     if isinstance(assignments, Refusal):
         return assignments
     topic_id = new_topic_id(image, settings)
-    partitions = partition_records(image, topic_id, 0, assignments)
+    partitions = partition_records(view, topic_id, 0, assignments)
     if isinstance(partitions, Refusal):
         return partitions
     values = {name: value for name, value in overrides.items() if value is not None}
@@ -184,11 +185,9 @@ def refusal_of_assignments(image: MetadataImage, topic: CreatableTopic) -> Refus
     return None
 
 
-def assignments_of(
-    image: MetadataImage, topic: CreatableTopic, settings: ControllerSettings
-) -> Sequence[Sequence[int]] | Refusal:
+def assignments_of(view: View, topic: CreatableTopic) -> Sequence[Sequence[int]] | Refusal:
     if topic.assignments:
         return [one.broker_ids for one in sorted(topic.assignments, key=lambda one: one.partition_index)]
     is_default = topic.replication_factor == DEFAULT
-    factor = settings.default_replication_factor if is_default else topic.replication_factor
-    return automatic_assignments(image, new_partitions_count(topic, settings), factor, settings)
+    factor = view.settings.default_replication_factor if is_default else topic.replication_factor
+    return automatic_assignments(view, new_partitions_count(topic, view.settings), factor)

@@ -55,8 +55,10 @@ class Partition(NamedTuple):
 
     def directory_of(self, broker_id: int) -> bytes:
         """Where a broker keeps its replica, as far as that is written down."""
-        directories = dict(zip(self.replicas, self.directories, strict=False))
-        return directories.get(broker_id, MIGRATING_DIRECTORY)
+        if broker_id not in self.replicas:
+            return MIGRATING_DIRECTORY
+        place = self.replicas.index(broker_id)
+        return self.directories[place] if place < len(self.directories) else MIGRATING_DIRECTORY
 
     def offline_replicas(self, cluster: ClusterImage) -> list[int]:
         """Those of brokers that do not serve, and those in directories that failed."""

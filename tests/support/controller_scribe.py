@@ -8,6 +8,7 @@
 > set topic:NAME retention.ms=5   > unset topic:NAME retention.ms
 > append|subtract topic:NAME cleanup.policy=compact   > replace topic:NAME [retention.ms=5]
 > producer-ids 1
+> in-sync BROKER TOPIC INDEX 1,2,3 [leader_epoch=] [partition_epoch=] [member_epoch=] [recovery=1]
 > failover                           a new controller takes over, with the log as it is
 > topics   > brokers                 the image
 """
@@ -26,6 +27,7 @@ from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs as replacing
+from protocol.messages import alter_partition as altering
 from protocol.messages import assign_replicas_to_dirs as assigning
 from protocol.messages import broker_registration
 from protocol.messages import create_partitions as growing
@@ -52,13 +54,13 @@ def numbered(text: str) -> list[bytes]:
 
 
 class FewRules:
-    """Two settings: one number, one list."""
+    """A few settings; of one the values are checked."""
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
     ) -> Refusal | None:
         for name, value in settings.items():
-            if name not in ("retention.ms", "cleanup.policy"):
+            if name not in ("retention.ms", "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"):
                 return Refusal(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
             if name == "retention.ms" and not value.isdigit():
                 return Refusal(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {name}")
@@ -74,22 +76,25 @@ class FewRules:
         return []
 
 
+SETTINGS = ControllerSettings(
+    cluster_id="cluster",
+    config_rules=FewRules(),
+    random=Random(7),
+    new_uuid=lambda: TOPIC_IDS.to_bytes(16, "big"),
+    metadata_max_idle_interval_ms=0,
+)
+"""For tests that look at a part of the controller."""
+
+
 class ControllerScribe:
     """Every decision is appended at once; offsets are those a real log would have, and ids count from 1."""
 
-    def __init__(self, **settings: int | bool) -> None:
+    def __init__(self) -> None:
         self.now_ms = 0
         self.offset = 0
         self.ids = TOPIC_IDS
         self.replay = Replay()
-        self.settings = ControllerSettings(
-            cluster_id="cluster",
-            config_rules=FewRules(),
-            random=Random(7),
-            new_uuid=self.new_id,
-            metadata_max_idle_interval_ms=0,
-            **settings,  # type: ignore[arg-type]
-        )
+        self.settings = SETTINGS._replace(random=Random(7), new_uuid=self.new_id)
         self.controller = Controller(self.replay, self.settings, 0)
         self.carried_out([*self.activation()])
 
@@ -172,6 +177,36 @@ class ControllerScribe:
                 broker_id=broker_id,
                 broker_epoch=command.int("epoch", -1 if broker is None else broker.epoch),
                 directories=[assigning.DirectoryData(id=directory.to_bytes(16, "big"), topics=[topic])],
+            )
+        )
+
+    def do_in_sync(self, command: Command) -> Iterator[str]:
+        """The broker asks for another in-sync set; the epochs are the right ones unless the command says others."""
+        image = self.controller.image
+        broker_id, index = int(command.arguments[0]), int(command.arguments[2])
+        topic = image.topics.by_name(command.arguments[1])
+        assert topic is not None
+        partition = topic.partitions[index]
+        known = image.cluster.brokers
+        members = [int(each) for each in command.arguments[3].split(",")]
+        data = altering.PartitionData(
+            partition_index=index,
+            leader_epoch=command.int("leader_epoch", partition.leader_epoch),
+            partition_epoch=command.int("partition_epoch", partition.partition_epoch),
+            leader_recovery_state=command.int("recovery", 0),
+            new_isr_with_epochs=[
+                altering.BrokerState(
+                    broker_id=each,
+                    broker_epoch=command.int("member_epoch", known[each].epoch if each in known else -1),
+                )
+                for each in members
+            ],
+        )
+        yield from self.ask(
+            altering.AlterPartitionRequest(
+                broker_id=broker_id,
+                broker_epoch=known[broker_id].epoch,
+                topics=[altering.TopicData(topic_id=topic.id, partitions=[data])],
             )
         )
 

@@ -69,7 +69,7 @@ segment.jitter.ms  long  0  0..  honoured  log.roll.jitter.ms,log.roll.jitter.ho
     Random part taken off segment.ms.
 segment.ms  long  604800000  1..  honoured  log.roll.ms,log.roll.hours
     Age at which a segment is closed.
-unclean.leader.election.enable  boolean  false  any  accepted:single  unclean.leader.election.enable
+unclean.leader.election.enable  boolean  false  any  honoured  unclean.leader.election.enable
     Whether a replica that is not in sync may lead when no other is left.
 """
 

@@ -13,7 +13,7 @@ default.replication.factor  int  1  any  honoured  read-only
     Replicas of a topic that is created without a count.
 min.insync.replicas  int  1  1..  honoured  cluster-wide
     Replicas that must have a record before acks=all is answered.
-unclean.leader.election.enable  boolean  false  any  accepted:single  cluster-wide
+unclean.leader.election.enable  boolean  false  any  honoured  cluster-wide
     Whether a replica that is not in sync may lead when no other is left.
 unclean.leader.election.interval.ms  long  300000  1..  accepted:single  read-only internal
     Interval of the search for partitions to elect uncleanly.

@@ -7,8 +7,11 @@ from itertools import product
 import pytest
 
 from kraft.controller.broker_lifecycle import NEXT_STATE, BrokerSessions, BrokerState, Wish, next_state, state_of
+from kraft.controller.partition_index import PartitionIndex
+from kraft.controller.view import View
 from kraft.image.cluster import Broker
 from kraft.image.metadata_image import MetadataImage
+from tests.support.controller_scribe import SETTINGS
 from tests.unit.kraft.image.images import broker, image_of, topic
 
 LIVING = [state for state in BrokerState if state is not BrokerState.SHUTDOWN_NOW]
@@ -25,21 +28,42 @@ def test_every_wish_has_an_answer_in_every_state() -> None:
 
 
 @pytest.mark.parametrize("leads", [False, True])
+@pytest.mark.parametrize("may_go", [False, True])
 @pytest.mark.parametrize("is_caught_up", [False, True])
 @pytest.mark.parametrize(("state", "wish"), list(NEXT_STATE))
-def test_every_pair(state: BrokerState, wish: Wish, is_caught_up: bool, leads: bool) -> None:
-    """The table, but for what holds a step back: not having caught up, and still leading."""
+def test_every_pair(state: BrokerState, wish: Wish, is_caught_up: bool, may_go: bool, leads: bool) -> None:
+    """The table, but for what holds a step back: not having caught up, still leading, others who do not know yet."""
     image = image_of([broker(1), *(topic("t", 7) if leads else [])])
     expected = NEXT_STATE[state, wish]
     if (state, wish) == (BrokerState.FENCED, Wish.SERVE) and not is_caught_up:
         expected = BrokerState.FENCED
     if (state, wish) == (BrokerState.UNFENCED, Wish.SHUT_DOWN) and not leads:
         expected = BrokerState.SHUTDOWN_NOW
-    if (state, wish) == (BrokerState.CONTROLLED_SHUTDOWN, Wish.SHUT_DOWN) and leads:
+    if (state, wish) == (BrokerState.CONTROLLED_SHUTDOWN, Wish.SHUT_DOWN) and (leads or not may_go):
         expected = BrokerState.CONTROLLED_SHUTDOWN
     standing = broker_in(image, state)
     assert state_of(standing) is state
-    assert next_state(image, standing, state, wish, is_caught_up) is expected
+    view = View(image, PartitionIndex(image.topics), SETTINGS)
+    assert next_state(view, standing, state, wish, is_caught_up=is_caught_up, may_go=may_go) is expected
+
+
+def test_a_broker_goes_when_all_others_know() -> None:
+    image = image_of([broker(1), broker(2), broker(3)])
+    serving = {node_id: each._replace(fenced=False) for node_id, each in image.cluster.brokers.items()}
+    cluster = image.cluster._replace(brokers=serving)
+    sessions = BrokerSessions(image, 9000, now_ms=0)
+    for node_id, each in serving.items():
+        sessions.touch(node_id, each.epoch, 0, metadata_offset=50)
+    sessions.shuts_down(1, 61)
+    sessions.shuts_down(1, 99)
+    assert not sessions.is_shutdown_known(1, cluster)
+    sessions.touch(2, serving[2].epoch, 1, metadata_offset=60)
+    assert not sessions.is_shutdown_known(1, cluster), "broker 3 may still ask for what broker 1 led"
+    fenced = cluster._replace(brokers={**serving, 3: serving[3]._replace(fenced=True)})
+    assert sessions.is_shutdown_known(1, fenced), "one that is fenced need not know"
+    sessions.touch(3, serving[3].epoch, 1, metadata_offset=60)
+    sessions.touch(1, serving[1].epoch, 2, metadata_offset=60)
+    assert sessions.is_shutdown_known(1, cluster), "its own heartbeats change nothing of it"
 
 
 def test_sessions() -> None:

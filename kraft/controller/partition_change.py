@@ -1,0 +1,221 @@
+"""What a partition becomes when its in-sync set, its replicas or the brokers that may lead it change.
+
+    wanted: replicas, in-sync set
+      │  a reassignment ends where all that is added is in sync and something remains without what is removed
+      ▼
+    eligible replicas (KIP-966): none while enough are in sync; else who left the set without losing anything
+      ▼
+    the leader: who leads, while it may; else the first replica in sync, or eligible, that may;
+                else the last leader, where it was alone; else, where that is allowed, any that may, which is unclean
+      ▼
+    one record of what is different, or none
+
+An unclean leader is alone in sync, and recovering until it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, RECOVERY_STATE_UNCHANGED, Partition
+from protocol.records.metadata import PartitionChangeRecord
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+
+class Election(Enum):
+    """Who may be elected."""
+
+    ONLINE = auto()
+    PREFERRED = auto()
+    """As ONLINE, and the preferred replica rather than who leads."""
+    UNCLEAN = auto()
+    """As ONLINE, and where nobody else can, a replica that is not in sync."""
+
+
+class Terms(NamedTuple):
+    """What a partition's change depends on beside the partition."""
+
+    may_lead: Callable[[int], bool]
+    min_in_sync: int
+    has_eligible_replicas: bool
+    default_directory: Callable[[int], bytes]
+
+
+class Wanted(NamedTuple):
+    """What is to be different; None leaves it as it is."""
+
+    isr: Sequence[int] | None = None
+    replicas: Sequence[int] | None = None
+    removing: Sequence[int] | None = None
+    adding: Sequence[int] | None = None
+    recovery_state: int | None = None
+    election: Election = Election.ONLINE
+    lost: Collection[int] = ()
+    """Replicas that may have lost what they had: they are no longer eligible."""
+    directories: Mapping[int, bytes] = {}
+    """Where replicas are now that were somewhere else."""
+
+
+class Target(NamedTuple):
+    """What the partition is to be but for its leader."""
+
+    isr: list[int]
+    replicas: list[int]
+    removing: list[int]
+    adding: list[int]
+    eligible: list[int]
+    last_known: list[int]
+
+
+class Elected(NamedTuple):
+    """Who leads from now on."""
+
+    leader: int
+    is_unclean: bool = False
+
+
+def change_of(
+    topic_id: bytes, partition_id: int, partition: Partition, wanted: Wanted, terms: Terms
+) -> PartitionChangeRecord | None:
+    """The record that makes it so; None where nothing is different."""
+    target = target_of(partition, wanted, terms)
+    elected = elect(partition, target, wanted.election, terms)
+    record = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id)
+    if elected.leader != partition.leader:
+        record.leader = elected.leader
+    elif not set(partition.replicas) <= set(target.replicas):
+        record.leader = partition.leader  # a new epoch, so that nobody counts a replica that is gone
+    if elected.leader in target.eligible:
+        eligible = [replica for replica in target.eligible if replica != elected.leader]
+        target = target._replace(isr=[elected.leader], eligible=eligible)
+    isr = [elected.leader] if elected.is_unclean else target.isr
+    if tuple(isr) != partition.isr and (isr or terms.has_eligible_replicas):
+        record.isr = isr
+    note_eligible(record, partition, target, elected, terms)
+    note_assignment(record, partition, target, wanted, terms)
+    recovery_state = recovery_state_of(partition, wanted, elected)
+    if recovery_state != partition.leader_recovery_state:
+        record.leader_recovery_state = recovery_state
+    return None if is_empty(record) else record
+
+
+def target_of(partition: Partition, wanted: Wanted, terms: Terms) -> Target:
+    target = Target(
+        isr=list(chosen(wanted.isr, partition.isr)),
+        replicas=list(chosen(wanted.replicas, partition.replicas)),
+        removing=list(chosen(wanted.removing, partition.removing_replicas)),
+        adding=list(chosen(wanted.adding, partition.adding_replicas)),
+        eligible=list(partition.eligible_leader_replicas),
+        last_known=list(partition.last_known_elr),
+    )
+    if target.removing or target.adding:
+        target = with_reassignment_ended(target)
+    return with_eligible(partition, target, wanted, terms) if terms.has_eligible_replicas else target
+
+
+def chosen(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int]:
+    return present if wanted is None else wanted
+
+
+def with_reassignment_ended(target: Target) -> Target:
+    """The target once the move is over; as it is while a replica that is added is not in sync, or nothing remains."""
+    isr = [replica for replica in target.isr if replica not in target.removing]
+    replicas = [replica for replica in target.replicas if replica not in target.removing]
+    if not isr or not replicas or not set(target.adding) <= set(isr):
+        return target
+    return target._replace(isr=isr, replicas=replicas, removing=[], adding=[])
+
+
+def with_eligible(partition: Partition, target: Target, wanted: Wanted, terms: Terms) -> Target:
+    """Who left the in-sync set while it was too small has all that was committed: nothing is, while it is too small."""
+    if len(target.isr) >= min(terms.min_in_sync, len(target.replicas)):
+        return target._replace(eligible=[], last_known=[])
+    candidates = list(dict.fromkeys([*partition.eligible_leader_replicas, *partition.isr]))
+    outside = [replica for replica in candidates if replica not in target.isr and replica in target.replicas]
+    return target._replace(eligible=[replica for replica in outside if replica not in wanted.lost])
+
+
+def elect(partition: Partition, target: Target, election: Election, terms: Terms) -> Elected:
+    may_lead = terms.may_lead
+    safe = {*target.isr, *target.eligible} if terms.has_eligible_replicas else target.isr
+    first = target.replicas[0] if election is Election.PREFERRED else partition.leader
+    for replica in (first, partition.leader, *target.replicas):
+        if replica in safe and may_lead(replica):
+            return Elected(replica)
+    if may_elect_last_known(partition, target, terms):
+        return Elected(partition.last_known_elr[0], is_unclean=True)
+    if election is Election.UNCLEAN:
+        unclean = next((replica for replica in target.replicas if may_lead(replica)), NO_LEADER)
+        return Elected(unclean, is_unclean=unclean != NO_LEADER)
+    return Elected(NO_LEADER)
+
+
+def may_elect_last_known(partition: Partition, target: Target, terms: Terms) -> bool:
+    """The last leader, when all who were eligible are lost: there is nothing better to wait for."""
+    return (
+        terms.has_eligible_replicas
+        and not target.isr
+        and not target.eligible
+        and len(partition.last_known_elr) == 1
+        and terms.may_lead(partition.last_known_elr[0])
+    )
+
+
+def note_eligible(
+    record: PartitionChangeRecord, partition: Partition, target: Target, elected: Elected, terms: Terms
+) -> None:
+    """The last known leader is written down when the in-sync set gets empty, and forgotten when it has members."""
+    eligible = [] if elected.is_unclean or not terms.has_eligible_replicas else target.eligible
+    if tuple(eligible) != partition.eligible_leader_replicas:
+        record.eligible_leader_replicas = eligible
+    if record.isr is None:
+        return
+    if not record.isr and partition.leader != NO_LEADER:
+        if partition.last_known_elr != (partition.leader,):
+            record.last_known_elr = [partition.leader]
+    elif record.isr and partition.last_known_elr:
+        record.last_known_elr = []
+
+
+def note_assignment(
+    record: PartitionChangeRecord, partition: Partition, target: Target, wanted: Wanted, terms: Terms
+) -> None:
+    if tuple(target.replicas) != partition.replicas:
+        record.replicas = target.replicas
+    if tuple(target.removing) != partition.removing_replicas:
+        record.removing_replicas = target.removing
+    if tuple(target.adding) != partition.adding_replicas:
+        record.adding_replicas = target.adding
+    if record.replicas is None and not wanted.directories:
+        return
+    directories = [
+        wanted.directories.get(replica)
+        or (partition.directory_of(replica) if replica in partition.replicas else terms.default_directory(replica))
+        for replica in target.replicas
+    ]
+    if tuple(directories) != partition.directories:
+        record.directories = directories
+
+
+def recovery_state_of(partition: Partition, wanted: Wanted, elected: Elected) -> int:
+    if elected.is_unclean and elected.leader != partition.leader:
+        return RECOVERING
+    return partition.leader_recovery_state if wanted.recovery_state is None else wanted.recovery_state
+
+
+def is_empty(record: PartitionChangeRecord) -> bool:
+    return (
+        record.leader == LEADER_UNCHANGED
+        and record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
+        and record.isr is None
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.directories is None
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+    )

@@ -1,0 +1,102 @@
+"""Which partitions concern a broker: so that the end of one touches what it had, not every partition of the cluster.
+
+Made of an image when a controller begins its term, kept up with each delta. Everything stands in the order in which it
+came to be so: no answer depends on Python's hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from kraft.image.topics import NO_LEADER, Partition, TopicsDelta, TopicsImage
+
+Key = tuple[bytes, int]
+"""A topic's id and the number of a partition."""
+Keys = dict[Key, None]
+"""A set that remembers its order."""
+NONE: Mapping[Key, None] = {}
+
+
+class PartitionIndex:
+    """Partitions by what they say of brokers."""
+
+    __slots__ = ("_eligible", "_in_sync", "_led", "imbalanced", "reassigned")
+
+    def __init__(self, topics: TopicsImage) -> None:
+        self._in_sync: dict[int, Keys] = {}
+        self._eligible: dict[int, Keys] = {}
+        self._led: dict[int, Keys] = {}
+        self.imbalanced: Keys = {}
+        """Those that another one than the preferred replica leads, or none."""
+        self.reassigned: Keys = {}
+        """Those whose replicas are on the move."""
+        for topic, partition_id, partition in topics.partitions():
+            self._add((topic.id, partition_id), partition)
+
+    def in_sync(self, broker_id: int) -> Collection[Key]:
+        """Partitions with the broker in their in-sync set."""
+        return self._in_sync.get(broker_id, NONE)
+
+    def eligible(self, broker_id: int) -> Collection[Key]:
+        """Partitions with the broker among their eligible leader replicas."""
+        return self._eligible.get(broker_id, NONE)
+
+    def led(self, broker_id: int) -> Collection[Key]:
+        """Partitions that name the broker as leader."""
+        return self._led.get(broker_id, NONE)
+
+    @property
+    def leaderless(self) -> Collection[Key]:
+        return self.led(NO_LEADER)
+
+    def concerning(self, broker_id: int) -> Iterator[Key]:
+        """Partitions that the broker leads or has in sync, each once."""
+        in_sync = self.in_sync(broker_id)
+        yield from in_sync
+        yield from (key for key in self.led(broker_id) if key not in in_sync)
+
+    def update(self, delta: TopicsDelta) -> None:
+        """Follow what records did to the topics."""
+        for topic in delta.deleted.values():
+            for partition_id, partition in topic.partitions.items():
+                self._remove((topic.id, partition_id), partition)
+        for topic_id, touched in delta.changed.items():
+            known: Mapping[int, Partition] = {} if topic_id in delta.created else delta.image.by_id[topic_id].partitions
+            for partition_id, partition in touched.items():
+                before = known.get(partition_id)
+                if before is not None:
+                    self._remove((topic_id, partition_id), before)
+                self._add((topic_id, partition_id), partition)
+
+    def _add(self, key: Key, partition: Partition) -> None:
+        enter(self._in_sync, partition.isr, key)
+        enter(self._led, (partition.leader,), key)
+        if partition.eligible_leader_replicas:
+            enter(self._eligible, partition.eligible_leader_replicas, key)
+        if partition.leader != partition.replicas[0]:
+            self.imbalanced[key] = None
+        if partition.adding_replicas or partition.removing_replicas:
+            self.reassigned[key] = None
+
+    def _remove(self, key: Key, partition: Partition) -> None:
+        leave(self._in_sync, partition.isr, key)
+        leave(self._led, (partition.leader,), key)
+        leave(self._eligible, partition.eligible_leader_replicas, key)
+        self.imbalanced.pop(key, None)
+        self.reassigned.pop(key, None)
+
+
+def enter(index: dict[int, Keys], broker_ids: Iterable[int], key: Key) -> None:
+    for broker_id in broker_ids:
+        keys = index.get(broker_id)
+        if keys is None:
+            keys = index[broker_id] = {}
+        keys[key] = None
+
+
+def leave(index: dict[int, Keys], broker_ids: Iterable[int], key: Key) -> None:
+    for broker_id in broker_ids:
+        keys = index[broker_id]
+        del keys[key]
+        if not keys:
+            del index[broker_id]

@@ -1,0 +1,71 @@
+"""What decisions about partitions rest on: the image, its index, the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from kraft.controller.partition_index import Key, PartitionIndex
+from kraft.controller.settings import ControllerSettings
+from kraft.features import ELIGIBLE_LEADER_REPLICAS
+from kraft.image.cluster import UNASSIGNED_DIRECTORY
+from kraft.image.configs import ResourceType
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.topics import Partition, Topic
+
+MIN_IN_SYNC: Final = "min.insync.replicas"
+UNCLEAN: Final = "unclean.leader.election.enable"
+CLUSTER_WIDE: Final = ""
+
+
+class View(NamedTuple):
+    """The cluster as a decision sees it; `by_broker` is of the same image."""
+
+    image: MetadataImage
+    by_broker: PartitionIndex
+    settings: ControllerSettings
+
+    def partitions(self, keys: Iterable[Key]) -> Iterator[tuple[Topic, int, Partition]]:
+        """What is under keys of the index."""
+        by_id = self.image.topics.by_id
+        for topic_id, partition_id in keys:
+            topic = by_id[topic_id]
+            yield topic, partition_id, topic.partitions[partition_id]
+
+    @property
+    def has_eligible_replicas(self) -> bool:
+        """Whether eligible leader replicas are kept (KIP-966)."""
+        return self.image.features.levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
+    def setting_of(self, topic_name: str, name: str) -> str | None:
+        """A dynamic setting of a topic, or that of all brokers where it has none of its own."""
+        configs = self.image.configs
+        own = configs.of(ResourceType.TOPIC, topic_name).get(name)
+        return own if own is not None else configs.of(ResourceType.BROKER, CLUSTER_WIDE).get(name)
+
+    def min_in_sync(self, topic: Topic) -> int:
+        """How many replicas must be in sync, at most all that there are."""
+        text = self.setting_of(topic.name, MIN_IN_SYNC)
+        wanted = self.settings.min_insync_replicas if text is None else int(text)
+        return min(wanted, len(topic.partitions[0].replicas)) if 0 in topic.partitions else wanted
+
+    def allows_unclean(self, topic_name: str) -> bool:
+        """Whether a replica may lead that was not in sync, where no other can."""
+        text = self.setting_of(topic_name, UNCLEAN)
+        return self.settings.unclean_leader_election_enable if text is None else text == "true"
+
+    def default_directory(self, broker_id: int) -> bytes:
+        """Where a broker's new replica goes: to its one directory, or to that of its choice."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        directories = () if broker is None else broker.directories
+        return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
+
+    def may_lead(self, partition: Partition) -> Callable[[int], bool]:
+        """Which replicas may lead a partition: those of active brokers, in directories that are online."""
+        cluster = self.image.cluster
+
+        def may_lead(replica: int) -> bool:
+            broker = cluster.brokers.get(replica)
+            return broker is not None and broker.is_active and broker.has_online(partition.directory_of(replica))
+
+        return may_lead
