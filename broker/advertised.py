@@ -43,7 +43,7 @@ def doubts(config: Config) -> list[str]:
     return [
         f"listener {each.name}: {doubt}"
         for each in config.advertised_listeners
-        for doubt in _doubts(each, bound.get(each.name), has_peers=_has_peers(config))
+        for doubt in _doubts(each, bound.get(each.name), has_peers=_has_peers_elsewhere(config))
     ]
 
 
@@ -61,7 +61,7 @@ def _doubts(advertised: Listener, bound: Listener | None, *, has_peers: bool) ->
         if bound is not None and bound.host in EVERY_INTERFACE:
             yield f"it listens on every interface but tells clients {host}: those on other machines will fail; {remedy}"
         elif has_peers:
-            yield f"the quorum has other nodes, and {host} leads each of them to itself; {remedy}"
+            yield f"the quorum has nodes on other machines, and {host} leads each of them to itself; {remedy}"
     elif re.fullmatch(_CONTAINER_NAME, host):
         yield f"{host} looks like a container's own name, which only its network knows; {remedy}"
     elif "_" in host:
@@ -70,5 +70,10 @@ def _doubts(advertised: Listener, bound: Listener | None, *, has_peers: bool) ->
         yield f"port 0 is told to clients, and is no port to connect to; {remedy}"
 
 
-def _has_peers(config: Config) -> bool:
-    return len(config.controller_quorum_voters) > 1 or len(config.controller_quorum_bootstrap_servers) > 1
+def _has_peers_elsewhere(config: Config) -> bool:
+    """Whether the quorum has a node that is not on this machine. A lone bootstrap server may be this node itself."""
+    hosts = [voter.host for voter in config.controller_quorum_voters if voter.node_id != config.node_id]
+    servers = config.controller_quorum_bootstrap_servers
+    if len(servers) > 1 or not config.is_controller:
+        hosts += [server.rpartition(":")[0].strip("[]") for server in servers]
+    return not all(re.fullmatch(_LOOPBACK, host, re.IGNORECASE) for host in hosts)

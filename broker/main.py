@@ -102,11 +102,20 @@ async def _run(config: Config, environment: LocalEnvironment, loop: asyncio.Abst
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop, each.name)
     broker = Broker(config, environment, loop)
+    this = asyncio.current_task()
+    assert this is not None
+    stopping.add_done_callback(lambda _: None if is_serving else this.cancel())
+    is_serving = False
     try:
         await broker.start()
+        is_serving = True
     except (RegistrationRefused, CorruptLog, OSError) as refusal:
         log.critical("the node cannot start: %s", refusal)
         return EXIT_REFUSED
+    except asyncio.CancelledError:
+        # It may wait for its peers for long. What it has written survives the end of a process at any moment.
+        log.info("stopping on %s, before the node has served", stopping.result())
+        return 0
     for listener in broker.listeners:
         log.info("%s listener %s on %s:%d", listener.role.name, listener.name, listener.host or "*", listener.port)
     log.info("node %d of cluster %s serves", config.node_id, broker.cluster_id)

@@ -30,23 +30,21 @@ from broker.local_logs import LocalLogs
 from broker.log_jobs import LogJobs
 from broker.metadata_follower import MetadataFollower
 from broker.node_directories import look_into
+from broker.node_role import role_of
 from broker.partition_work import PartitionWork
 from broker.peer_channel import PeerChannels
 from broker.pending import Pending
 from broker.producer_ids import ProducerIds
 from broker.quorum import Quorum
-from broker.quorum_start import SECURITY_PROTOCOL_IDS
-from broker.registration import Identity, Registration
+from broker.registration import Registration
 from broker.replica_fetchers import ReplicaFetchers
 from broker.replicas import Replicas
 from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory, request_memory_size_max
 from broker.settings import Settings
 from broker.stage import Stage
-from kraft.features import SUPPORTED_FEATURES
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
-from protocol.messages import broker_registration
 from protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -65,7 +63,6 @@ log = logging.getLogger("moldau.broker")
 
 Response = TypeVar("Response")
 
-SHUTDOWN_PATIENCE_MS: Final = 10_000
 OPEN_FILES_SHARE: Final = 2
 """Segments keep so much of the process's descriptors at the most: one in two. The rest is for connections, and for
 files that are open for a moment."""
@@ -128,6 +125,7 @@ class Broker:
         self.follower = MetadataFollower(self)
         self.fetchers = ReplicaFetchers(self)
         self.in_sync_changes = InSyncChanges(self)
+        self.role = role_of(self)
         self.registration: Registration
         self.assignments = DirectoryAssignments(self.quorum, loop, self.node_id, lambda: self.registration.epoch)
         self.producer_ids: ProducerIds
@@ -233,7 +231,7 @@ class Broker:
         if self.stage is not Stage.RUNNING:
             return [f"the node is {self.stage.name.lower()}"]
         reasons = [] if self.quorum.leader_id >= 0 else ["nobody leads the metadata quorum"]
-        return reasons + (["the controller has fenced this broker"] if self.registration.is_fenced else [])
+        return reasons + self.role.not_ready()
 
     def impaired(self) -> list[str]:
         """What is not as it should be, though clients are served."""
@@ -268,26 +266,9 @@ class Broker:
             if listener.role is Role.CONTROLLER:
                 await listener.accept()
         await self.quorum.join()
-        self.spawn(keep_registered(self.quorum, self.config))
-        await self.follower.start()
-        self._bound_open_files()
-        self.registration = Registration(
-            self._identity(),
-            self.quorum,
-            self.config.integer("broker.heartbeat.interval.ms"),
-            lambda: self.image.provenance.end_offset - 1,
-        )
-        self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, lambda: self.registration.epoch)
-        await self.registration.register()
-        self.assignments.begin()
-        self.fetchers.begin()
-        self.spawn(self.registration.keep_alive())
-        for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
-            self.tasks.every(job)
-        self.log_jobs.remove_later(self.logs.left_to_remove(), 0)
-        for listener in self.listeners:
-            if listener.role is Role.BROKER:
-                await listener.accept()
+        if self.config.is_controller:
+            self.spawn(keep_registered(self.quorum, self.config))
+        await self.role.start()
         self.stage = Stage.RUNNING
         for path in self.logs.offline:
             self._tell_of_failed(path)
@@ -295,7 +276,7 @@ class Broker:
     async def stop(self) -> None:
         """Leave cleanly: no new requests, leadership handed over, logs flushed, a mark that no recovery is needed."""
         self.stage = Stage.STOPPING
-        await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
+        await self.role.leave()
         for listener in self.listeners:
             await listener.stop()
         self.groups.close()
@@ -305,7 +286,7 @@ class Broker:
         self.partition_work.finish()
         self.environment.fs.open_files.unbound()
         await self.quorum.stop()
-        await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
+        await self.logs.close(self.role.epoch, self.log_jobs.high_watermarks())
 
     async def _start_metrics(self) -> Metrics | None:
         """Before all else, so that somebody can watch a long recovery."""
@@ -329,36 +310,12 @@ class Broker:
         topic = self.image.topics.by_name(internal)
         return len(topic.partitions) if topic is not None else internal_topic(self.config, internal).partitions
 
-    def _identity(self) -> Identity:
-        return Identity(
-            node_id=self.node_id,
-            cluster_id=self.cluster_id,
-            incarnation_id=self.environment.entropy(16),
-            rack=self.config.text_or_none("broker.rack"),
-            listeners=[
-                broker_registration.Listener(
-                    name=each.name,
-                    host=each.host,
-                    port=each.port,
-                    security_protocol=SECURITY_PROTOCOL_IDS[each.security_protocol],
-                )
-                for each in self.config.advertised_listeners
-            ],
-            features=[
-                broker_registration.Feature(name=name, min_supported_version=first, max_supported_version=last)
-                for name, (first, last) in SUPPORTED_FEATURES.items()
-                if last > 0
-            ],
-            directory_ids=self.logs.directory_ids,
-            previous_epoch=self.logs.previous_broker_epoch,
-        )
-
     def _log_flushed(self, flushed: Log) -> None:
         partition = self.replicas.get(flushed.topic, flushed.partition)
         if partition is not None and partition.log is flushed:
             partition.advance()
 
-    def _bound_open_files(self) -> None:
+    def bound_open_files(self) -> None:
         """Once the logs are loaded, beside the loop: from here on only the loop gives files back."""
         count_max = self.config.integer("moldau.open.files.max")
         if count_max < 0:
@@ -390,4 +347,4 @@ class Broker:
     def _tell_of_failed(self, path: str) -> None:
         properties = self.logs.properties.get(path)
         if properties is not None and properties.directory_id is not None:
-            self.spawn(self.registration.directory_failed(properties.directory_id))
+            self.role.directory_failed(properties.directory_id)

@@ -14,6 +14,7 @@ from protocol.messages.create_partitions import (
 )
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.schema import default_struct
 
 MESSAGES: Final = {
     ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
@@ -70,7 +71,7 @@ def refused(request: object, error: ErrorCode) -> object:
                     for each in altered
                 ]
             )
-    response = response_class(type(request))()
+    response = default_struct(response_class(type(request)))
     assert hasattr(response, "error_code"), f"{type(response).__name__} has no error of its own"
     response.error_code = error
     return response

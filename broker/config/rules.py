@@ -184,11 +184,6 @@ def _groups(config: Config) -> Iterator[str]:
 
 
 def _beyond_this_version(config: Config) -> Iterator[str]:
-    if not (config.is_broker and config.is_controller):
-        yield (
-            "process.roles=" + ",".join(sorted(config.process_roles)) + " is refused: in this version every node is "
-            "both. Set process.roles=broker,controller."
-        )
     for listener in config.listeners:
         if listener.security_protocol != "PLAINTEXT":
             yield (

@@ -30,6 +30,14 @@ def host_name(node_id: int) -> str:
     return f"broker-{node_id}"
 
 
+def role_properties(node_id: int, is_controller: bool) -> dict[str, str]:
+    """Of a node that has one role only."""
+    if is_controller:
+        listener = f"CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}"
+        return {"process.roles": "controller", "listeners": listener, "advertised.listeners": listener}
+    return {"process.roles": "broker", "listeners": f"PLAINTEXT://:{PORT}"}
+
+
 class ClusterNode:
     """One node: its host, and its broker while it lives."""
 
@@ -87,11 +95,15 @@ class ClusterNode:
 class Cluster:
     """Nodes 1 to n, and a driver who watches."""
 
-    def __init__(self, seed: int, *, nodes: int = 3, keep_trace: bool = False, **properties: object) -> None:
+    def __init__(
+        self, seed: int, *, nodes: int = 3, controllers: int = 0, keep_trace: bool = False, **properties: object
+    ) -> None:
+        """`controllers`: so many of the first nodes are controllers only, the others brokers only; 0: all are both."""
         self.world = World(seed, keep_trace=keep_trace)
         given = {name.replace("_", "."): str(value) for name, value in properties.items()}
         ids = range(1, nodes + 1)
-        voters = ",".join(f"{node_id}@{host_name(node_id)}:{CONTROLLER_PORT}" for node_id in ids)
+        voter_ids = ids[: controllers or nodes]
+        voters = ",".join(f"{node_id}@{host_name(node_id)}:{CONTROLLER_PORT}" for node_id in voter_ids)
         self.nodes = {
             node_id: ClusterNode(
                 self.world,
@@ -101,8 +113,9 @@ class Cluster:
                     "node.id": str(node_id),
                     "controller.quorum.voters": voters,
                     "advertised.listeners": f"PLAINTEXT://{host_name(node_id)}:{PORT}",
-                    "offsets.topic.replication.factor": str(min(nodes, 3)),
+                    "offsets.topic.replication.factor": str(min(nodes - controllers, 3)),
                 }
+                | (role_properties(node_id, node_id in voter_ids) if controllers else {})
                 | given,
             )
             for node_id in ids
@@ -163,8 +176,9 @@ class Cluster:
 
     async def ask_any(self, request: object, version: int, limit_s: float = 60) -> Any:
         """The answer of the first node that gives one."""
+        brokers = [node.id for node in self.nodes.values() if "broker" in node.properties["process.roles"]]
         for attempt in range(int(limit_s / PAUSE_S)):
-            node_id = 1 + attempt % len(self.nodes)
+            node_id = brokers[attempt % len(brokers)]
             try:
                 client = await self.connect(node_id)
                 try:

@@ -21,6 +21,11 @@ def config(**properties: str) -> Config:
     return Config.load(BASE | {name.replace("_", "."): value for name, value in properties.items()})
 
 
+def voters(entries: str) -> Config:
+    properties = {name: value for name, value in BASE.items() if name != "controller.quorum.bootstrap.servers"}
+    return Config.load(properties | {"controller.quorum.voters": entries})
+
+
 def nobody() -> str:
     raise AssertionError("nobody asked for this machine's name")
 
@@ -73,9 +78,23 @@ def test_loopback_is_doubted_where_the_node_listens_to_all(host: str) -> None:
     assert advertised(f"{host}:9092", "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093") == []
 
 
-def test_loopback_is_doubted_where_the_quorum_has_other_nodes() -> None:
+def test_loopback_is_doubted_where_the_quorum_has_nodes_on_other_machines() -> None:
     (doubt,) = doubts(config(controller_quorum_bootstrap_servers="a:9093,b:9093,c:9093"))
-    assert "the quorum has other nodes" in doubt
+    assert "the quorum has nodes on other machines" in doubt
+    (doubt,) = doubts(voters("1@127.0.0.1:9093,2@b:9093"))
+    assert "the quorum has nodes on other machines" in doubt
+
+
+def test_loopback_is_right_where_every_node_is_on_this_machine() -> None:
+    assert doubts(config(controller_quorum_bootstrap_servers="localhost:9093,127.0.0.1:9095,[::1]:9097")) == []
+    assert doubts(voters("1@a:9093,2@127.0.0.1:9095,3@localhost:9097")) == []
+
+
+def test_loopback_is_doubted_for_a_broker_whose_controller_is_elsewhere() -> None:
+    broker = {"process.roles": "broker", "node.id": "4", "listeners": "PLAINTEXT://127.0.0.1:9092"}
+    (doubt,) = doubts(Config.load(BASE | broker | {"controller.quorum.bootstrap.servers": "a:9093"}))
+    assert "the quorum has nodes on other machines" in doubt
+    assert doubts(Config.load(BASE | broker)) == []
 
 
 @pytest.mark.parametrize(

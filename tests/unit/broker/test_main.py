@@ -54,3 +54,22 @@ def test_a_node_stops_cleanly_when_told_and_names_the_damage_that_keeps_it_from_
         process.kill()
     assert process.returncode == 1
     assert "the node cannot start" in errors and "Traceback" not in errors, errors
+
+
+def test_a_node_that_waits_for_its_peers_can_be_stopped(tmp_path: Path) -> None:
+    ports = [free_port() for _ in range(3)]
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        f"controller.quorum.voters=1@127.0.0.1:{ports[0]},2@127.0.0.1:{ports[1]}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{ports[2]},CONTROLLER://127.0.0.1:{ports[0]}\n"
+        f"log.dirs={tmp_path}/data\n"
+    )
+    command = [sys.executable, "-m", "broker.cli"]
+    subprocess.run([*command, "format", "-c", str(file)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "serve", str(file)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    read_until(process, "metadata up to offset")
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert "before the node has served" in errors and "Traceback" not in errors, errors

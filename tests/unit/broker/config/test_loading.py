@@ -296,9 +296,11 @@ def test_a_listener_with_security_is_refused_until_there_is_some() -> None:
     assert problem.startswith("Listener SSL is refused: SSL is not part of this version.")
 
 
-def test_a_node_of_one_role_is_refused_until_there_are_several() -> None:
-    (problem,) = problems("process.roles=broker", "listeners=PLAINTEXT://:9092")
-    assert problem.startswith("process.roles=broker is refused")
+def test_a_node_may_have_one_role() -> None:
+    broker = load("process.roles=broker", "listeners=PLAINTEXT://:9092")
+    assert (broker.is_broker, broker.is_controller, broker.controller_listeners) == (True, False, ())
+    controller = load("process.roles=controller", "listeners=CONTROLLER://:9093")
+    assert (controller.is_broker, controller.is_controller, controller.broker_listeners) == (False, True, ())
 
 
 def test_static_voters_say_where_the_controller_is() -> None:
