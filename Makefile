@@ -75,8 +75,10 @@ clean: ## forget the environment, keep the data
 sim-power: $(VENV)/.installed-tests compiled ## power loss on the simulated disk, 10,000 seeds: about 20 minutes on two cores
 	$(BIN)/python -m tests.simulation.power_campaign --seeds 10000
 
-chaos: $(VENV)/.installed-tests compiled ## 25 rounds of kill -9 and 25 of SIGTERM under load, then everything is read: about 5 minutes
+chaos: $(VENV)/.installed-tests compiled ## kill -9 and SIGTERM on one node; kill -9, SIGSTOP, cuts and rolling restarts on three: about 15 minutes
 	$(BIN)/python -m tests.chaos
+	$(BIN)/python -m tests.chaos --nodes 3 --rounds 65 --java
 
-chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each: under 40 s
+chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one node, five rounds on three: under two minutes
 	$(BIN)/python -m tests.chaos --kills 2 --terms 2 --rate 1000
+	$(BIN)/python -m tests.chaos --nodes 3 --rounds 5 --rate 600

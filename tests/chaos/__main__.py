@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`: kill -9 and SIGTERM under load, restart, full reading: nothing lost, twice, out of order."""
+"""`python -m tests.chaos`: faults under load on one node or three; then nothing is lost, twice or out of order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.campaign import Campaign, Result
+from tests.chaos.cluster import Cluster
+from tests.chaos.cluster_campaign import ClusterCampaign, ClusterResult
+from tests.chaos.cluster_faults import KILLS, KINDS, cluster_rounds
 from tests.chaos.faults import rounds
+from tests.chaos.java_load import JavaLoad
 from tests.chaos.load import Load
 from tests.chaos.processes import Node, free_ports
+from tests.conformance.toolchain import Missing, Toolchain
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--rounds", type=int, default=26, help="of three nodes: 13 kinds in turn (26)")
+    parser.add_argument("--only-kills", action="store_true", help="of three nodes: kill -9 in every round")
+    parser.add_argument("--java", action="store_true", help="of three nodes: a Java producer beside, where Java is")
     parser.add_argument("--kills", type=int, default=25, help="rounds of kill -9 (25)")
     parser.add_argument("--terms", type=int, default=25, help="rounds of SIGTERM (25)")
     parser.add_argument("--producers", type=int, default=3)
@@ -24,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=3000, help="records a second, all producers together (3000)")
     parser.add_argument("--stop-bound", type=float, default=10.0, metavar="S", help="for a stop by SIGTERM (10)")
     parser.add_argument("--seed", type=int, default=1, help="of the order and the moments of the faults")
-    parser.add_argument("--port", type=int, help="and the next one; free ones are found otherwise")
+    parser.add_argument("--port", type=int, help="and the next ones; free ones are found otherwise")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the summary")
     parser.add_argument("--keep", action="store_true", help="keep the node's data and log; done anyway after a problem")
     return parser.parse_args()
@@ -45,10 +54,30 @@ def run(options: argparse.Namespace, directory: Path) -> Result:
         node.close()
 
 
+def run_three(options: argparse.Namespace, directory: Path) -> ClusterResult:
+    cluster = Cluster(directory, options.port or free_ports(15)[0])
+    java = java_load(cluster, directory) if options.java else None
+    campaign = ClusterCampaign(cluster, options.partitions, options.stop_bound, java, say)
+    load = Load(cluster.bootstrap, "chaos", options.partitions, options.producers, options.rate, options.seed)
+    kinds = KILLS if options.only_kills else KINDS
+    try:
+        return campaign.run(cluster_rounds(options.rounds, options.seed, kinds), load)
+    finally:
+        cluster.close()
+
+
+def java_load(cluster: Cluster, directory: Path) -> JavaLoad | None:
+    try:
+        return JavaLoad(cluster.bootstrap, Toolchain(fetch=False), directory / "java.log")
+    except Missing as missing:
+        say(f"no Java producer: {missing}")
+        return None
+
+
 def main() -> int:
     options = arguments()
     directory = Path(tempfile.mkdtemp(prefix="moldau-chaos-"))
-    result = run(options, directory)
+    result = run(options, directory) if options.nodes == 1 else run_three(options, directory)
     say(json.dumps(result.summary(), indent=1))
     if options.json is not None:
         options.json.write_text(json.dumps(result.summary(), indent=1) + "\n")

@@ -30,8 +30,12 @@ class Load:
     """So many producers over all partitions of one topic, at so many records a second together."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, producers: int, rate: int, seed: int) -> None:
+        self.latest_sent_ns = dict.fromkeys(range(partitions), 0)
+        """By partition, when the latest record left that is acknowledged."""
         self._producers = [
-            _Producer(f"p{i}", bootstrap, topic, partitions, rate / producers, Random(f"{seed}/p{i}"))
+            _Producer(
+                f"p{i}", bootstrap, topic, partitions, rate / producers, Random(f"{seed}/p{i}"), self.latest_sent_ns
+            )
             for i in range(producers)
         ]
 
@@ -61,7 +65,16 @@ class Load:
 
 
 class _Producer(threading.Thread):
-    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, rate: float, random: Random) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        rate: float,
+        random: Random,
+        latest_sent_ns: dict[int, int],
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self.sends: list[Send] = []
         self.errors: list[str] = []
@@ -72,6 +85,7 @@ class _Producer(threading.Thread):
         self._keys = [(topic, partition) for partition in range(partitions)]
         self._interval_s = 1 / rate
         self._random = random
+        self._latest_sent_ns = latest_sent_ns
         self._incarnation = 0
         self._has_failed = False
 
@@ -99,13 +113,15 @@ class _Producer(threading.Thread):
     def _send(self, client: Producer, name: str, count: int) -> None:
         key = self._keys[int(self._random.random() * len(self._keys))]
         value = f"{name}/{count}"
-        sent = Send(name, key, value)
+        sent, sent_ns = Send(name, key, value), time.time_ns()
         self.sends.append(sent)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 sent.acknowledge(message.offset() or 0)
                 self.acknowledged_count += 1
+                if sent_ns > self._latest_sent_ns[key[1]]:
+                    self._latest_sent_ns[key[1]] = sent_ns
             else:
                 self.errors.append(f"{value}: {error.name()}")
 

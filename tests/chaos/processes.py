@@ -63,24 +63,36 @@ class Node:
         overrides = [word for each in (listeners, *extra) for word in ("--override", each)]
         self._command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(self.data), *overrides]
         self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0.0
+        self._log_position = 0
 
     def start(self) -> Started:
         """Until it says that it serves. Raises `Broken`."""
-        began = time.monotonic()
-        log_position = self.log.stat().st_size if self.log.exists() else 0
+        self.launch()
+        return self.await_serving()
+
+    def launch(self) -> None:
+        """Without waiting for it."""
+        self._began = time.monotonic()
+        self._log_position = self.log.stat().st_size if self.log.exists() else 0
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
             )
-        while SERVES not in (said := self._said_since(log_position)):
-            if self._process.poll() is not None:
-                raise Broken(f"ended at start with status {self._process.returncode}: {said[-600:]}")
-            if time.monotonic() - began > START_PATIENCE_S:
+
+    def await_serving(self) -> Started:
+        """Raises `Broken`."""
+        process = self._process
+        assert process is not None
+        while SERVES not in (said := self._said_since(self._log_position)):
+            if process.poll() is not None:
+                raise Broken(f"ended at start with status {process.returncode}: {said[-600:]}")
+            if time.monotonic() - self._began > START_PATIENCE_S:
                 raise Broken(f"does not serve after {START_PATIENCE_S:.0f} s: {said[-600:]}")
             time.sleep(0.01)
         complaints = [line for line in said.splitlines() if any(f" {level} " in line for level in _LEVELS)]
-        return Started(time.monotonic() - began, UNCLEAN in said, tuple(complaints))
+        return Started(time.monotonic() - self._began, UNCLEAN in said, tuple(complaints))
 
     def kill(self) -> None:
         process = self._running()
