@@ -104,6 +104,7 @@ APIS: Final = (
     Api(54, "EndQuorumEpoch", 0, 1, Role.CONTROLLER, handler="quorum"),
     Api(55, "DescribeQuorum", 0, 2, Role.BOTH, handler="forwarded", controller_handler="quorum"),
     Api(56, "AlterPartition", 2, 3, Role.CONTROLLER, handler="decision"),
+    Api(58, "Envelope", 0, 0, Role.CONTROLLER),
     Api(59, "FetchSnapshot", 0, 1, Role.CONTROLLER, handler="quorum"),
     Api(60, "DescribeCluster", 0, 2, Role.BOTH),
     Api(61, "DescribeProducers", 0, 0),

@@ -1,0 +1,113 @@
+"""What a broker of Apache Kafka passes on for its clients, in an envelope at the controller listener."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.compiler import decode, encode
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, TopicData
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.messages.vote import VoteRequest
+from tests.support.node import CONTROLLER_PORT, Client, Node, serve_and
+
+ANONYMOUS = b"\0\0" + b"\x05User" + b"\x0aANONYMOUS" + b"\0" + b"\0"
+LOOPBACK = b"\x7f\0\0\1"
+CREATE = CreateTopicsRequest(
+    topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])]
+)
+CREATE_HEADER = b"\0\x13\0\x07\0\0\0\x2a\0\x02me\0"
+
+
+async def controller(node: Node) -> Client:
+    await node.connect()  # it serves: the broker is registered
+    return await node.connect(CONTROLLER_PORT)
+
+
+async def ask(
+    client: Client, data: bytes, principal: bytes | None = ANONYMOUS, address: bytes = LOOPBACK
+) -> EnvelopeResponse:
+    reply = await client.ask(
+        EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=address), 0
+    )
+    assert isinstance(reply, EnvelopeResponse)
+    return reply
+
+
+def test_a_request_inside_is_answered_inside() -> None:
+    async def story(node: Node) -> None:
+        client = await controller(node)
+        reply = await ask(client, CREATE_HEADER + encode(CREATE, 7))
+        assert reply.error_code == ErrorCode.NONE and reply.response_data is not None
+        assert reply.response_data[:5] == b"\0\0\0\x2a\0", "the header: the inner correlation id, no tags"
+        created = decode(CreateTopicsResponse, reply.response_data[5:], 7)
+        assert [(each.name, each.error_code) for each in created.topics] == [("t", ErrorCode.NONE)], created.topics[
+            0
+        ].error_message
+        assert node.broker.image.topics.by_name("t") is not None
+        again = await ask(client, CREATE_HEADER + encode(CREATE, 7))
+        assert again.response_data is not None
+        refused = decode(CreateTopicsResponse, again.response_data[5:], 7)
+        assert refused.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+    serve_and(story)
+
+
+def test_an_answer_that_is_there_at_once_comes_too_and_older_headers_have_no_tags() -> None:
+    async def story(node: Node) -> None:
+        client = await controller(node)
+        asked = DescribeQuorumRequest(
+            topics=[TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
+        )
+        reply = await ask(client, b"\0\x37\0\0\0\0\0\x07\xff\xff\0" + encode(asked, 0))
+        assert reply.response_data is not None and reply.response_data[:5] == b"\0\0\0\x07\0"
+        assert decode(DescribeQuorumResponse, reply.response_data[5:], 0).topics[0].partitions[0].leader_id == 1
+        reply = await ask(client, b"\0\x13\0\x02\0\0\0\x08\xff\xff" + encode(CREATE, 2))
+        assert reply.response_data is not None and reply.response_data[:4] == b"\0\0\0\x08"
+        assert decode(CreateTopicsResponse, reply.response_data[4:], 2).topics[0].name == "t"
+
+    serve_and(story)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0\x13\0\x07",
+        CREATE_HEADER[:9] + b"\x7f",
+        CREATE_HEADER,
+        CREATE_HEADER[:-1],
+        b"\0\x13\0\x63" + CREATE_HEADER[4:] + encode(CREATE, 7),
+        b"\0\x34\0\x02\0\0\0\x2a\0\x02me\0" + encode(VoteRequest(topics=[]), 2),
+        b"\0\x03\0\x0c\0\0\0\x2a\0\x02me\0",
+        b"\x7f\0\0\0\0\0\0\x2a\xff\xff\0",
+    ],
+)
+def test_what_cannot_be_read_or_may_not_be_inside_is_refused(data: bytes) -> None:
+    async def story(node: Node) -> None:
+        client = await controller(node)
+        reply = await ask(client, data)
+        assert (reply.error_code, reply.response_data) == (ErrorCode.INVALID_REQUEST, None)
+
+    serve_and(story)
+
+
+@pytest.mark.parametrize("principal", [None, b"", b"\0", b"\0\1" + ANONYMOUS[2:], ANONYMOUS[:-1], ANONYMOUS[:9]])
+def test_a_principal_that_names_nobody_is_refused(principal: bytes | None) -> None:
+    async def story(node: Node) -> None:
+        client = await controller(node)
+        reply = await ask(client, CREATE_HEADER + encode(CREATE, 7), principal)
+        assert reply.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+
+    serve_and(story)
+
+
+def test_an_address_has_four_bytes_or_sixteen() -> None:
+    async def story(node: Node) -> None:
+        client = await controller(node)
+        create = CREATE_HEADER + encode(CREATE, 7)
+        assert (await ask(client, create, address=b"\x7f")).error_code == ErrorCode.INVALID_REQUEST
+        assert (await ask(client, create, address=bytes(15) + b"\1")).error_code == ErrorCode.NONE
+
+    serve_and(story)
