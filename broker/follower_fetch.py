@@ -34,7 +34,7 @@ def note_positions(
     now_ms = broker.environment.monotonic_ms()
     for key, wish in wanted:
         partition = broker.replicas.find(key)
-        if partition is None or not is_follower(partition, replica):
+        if partition is None or refusal_of_replica(partition, replica) is not ErrorCode.NONE:
             continue
         if partition.check_leader_epoch(wish.current_leader_epoch) is not ErrorCode.NONE:
             continue
@@ -43,11 +43,17 @@ def note_positions(
             partition.follower_fetched(
                 replica.replica_id, wish.fetch_offset, wish.log_start_offset, replica.replica_epoch, now_ms
             )
-            broker.in_sync_changes.may_join(partition, replica.replica_id)
+            broker.in_sync_changes.may_join(partition, replica.replica_id, now_ms)
+            partition.advance()
 
 
-def is_follower(partition: Partition, replica: ReplicaState) -> bool:
-    return partition.leadership is not None and replica.replica_id in partition.leadership.followers
+def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode:
+    """NOT_LEADER_OR_FOLLOWER to whoever follows somebody else, and to a former incarnation of a follower (KIP-903)."""
+    leadership = partition.leadership
+    follower = leadership.followers.get(replica.replica_id) if leadership is not None else None
+    if follower is None or -1 < replica.replica_epoch < follower.broker_epoch:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
 
 
 def divergence(log: Log, wish: FetchPartition) -> EpochEnd | None:
@@ -64,7 +70,7 @@ def refusal_of(version: int, partition: Partition, wish: FetchPartition, replica
     refusal = partition.check_leader_epoch(max(wish.current_leader_epoch, NO_EPOCH))
     if refusal is not ErrorCode.NONE:
         return refusal
-    may_read = partition.is_leader or version >= FOLLOWER_READS_VERSION
     if replica is not None:
-        may_read = is_follower(partition, replica)
+        return refusal_of_replica(partition, replica)
+    may_read = partition.is_leader or version >= FOLLOWER_READS_VERSION
     return ErrorCode.NONE if may_read else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -30,6 +30,7 @@ class MetadataFollower:
         self._unmade: dict[tuple[bytes, int], None] = {}
         """Partitions that were given to this broker when no directory had room for them: topic id, index."""
         self._is_trying_again = False
+        self._takes_roles = False
 
     async def start(self) -> None:
         broker = self._broker
@@ -53,6 +54,18 @@ class MetadataFollower:
         for topic in broker.replicas.by_name:
             self._warn(image, topic)
         broker.quorum.subscribe(self._changed)
+
+    def begin(self) -> None:
+        """This broker is registered, and has read the metadata up to there: lead and follow from now on.
+
+        Not before: earlier metadata may name it as the leader of an epoch in which the process before this one led.
+        That one may have given to its followers what a loss of power took away here, and an epoch has one history.
+        """
+        self._takes_roles = True
+        for partition in tuple(self._broker.replicas):
+            topic = self._broker.image.topics.by_id.get(partition.topic_id)
+            if topic is not None:
+                self._assume(partition, topic.partitions[partition.index])
 
     def _changed(self, image: MetadataImage, delta: MetadataDelta) -> None:
         deleted = [topic.name for topic in delta.topics.deleted.values()]
@@ -79,6 +92,7 @@ class MetadataFollower:
             self._reconfigure(image, delta)
         if delta.cluster.brokers:
             self._broker.fetchers.brokers_changed()
+            self._broker.in_sync_changes.brokers_changed()
 
     def _warn(self, image: MetadataImage, topic: str) -> None:
         """Say once which settings of a topic do nothing in this version."""
@@ -156,6 +170,8 @@ class MetadataFollower:
         """Take the role that the controller gives to this replica."""
         broker = self._broker
         partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
+        if not self._takes_roles:
+            return
         was_leader, epoch_before = partition.is_leader, partition.leader_epoch
         if assigned.leader == broker.node_id:
             broker.fetchers.unfollow(partition)
@@ -221,3 +237,4 @@ class MetadataFollower:
                 partition.log.config = broker.settings.log_config(overrides)
                 assigned = image.topics.by_id[partition.topic_id].partitions[partition.index]
                 partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
+                partition.advance()

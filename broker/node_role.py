@@ -64,6 +64,7 @@ class BrokerRole:
         )
         broker.producer_ids = ProducerIds(broker.quorum.submit, broker.node_id, lambda: registration.epoch)
         await registration.register()
+        broker.follower.begin()
         broker.assignments.begin()
         broker.fetchers.begin()
         broker.spawn(registration.keep_alive())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
+NEVER_MS: Final = -(1 << 62)
+"""Before any clock began: a monotonic clock may say 0 at the start of the machine."""
 
 
 class FollowerProgress:
@@ -17,6 +19,7 @@ class FollowerProgress:
     __slots__ = (
         "broker_epoch",
         "end_offset",
+        "is_joining",
         "last_caught_up_ms",
         "last_fetch_ms",
         "leader_end_offset_at_last_fetch",
@@ -29,9 +32,12 @@ class FollowerProgress:
         """It has everything before this offset, flushed as its topic asks: what it fetches from."""
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = -1
-        self.last_fetch_ms = 0
+        self.is_joining = False
+        """It keeps up and is about to be proposed for the in-sync set. Commits wait for it: else it would never have
+        all that is committed by a leader that commits alone."""
+        self.last_fetch_ms = NEVER_MS
         self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
-        self.last_caught_up_ms = now_ms if is_in_sync else 0
+        self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
 
     def fetched(
         self, offset: int, leader_end_offset: int, log_start_offset: int, broker_epoch: int, now_ms: int

@@ -2,7 +2,7 @@
 leaves it.
 
 A change of the set is proposed here and decided by the controller. Until it has decided, both sets count: the high
-watermark waits for every replica that may be in sync.
+watermark waits for every replica that may be in sync, and for those that keep up and are about to join.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from replication.in_sync_set import InSyncSet
 class Leadership:
     """One term of a leader with followers; a new term begins with an empty knowledge of them."""
 
-    __slots__ = ("epoch_start_offset", "followers", "in_sync", "leader_id", "replicas")
+    __slots__ = ("_decisive", "_knows_all", "epoch_start_offset", "followers", "in_sync", "leader_id", "replicas")
 
     def __init__(
         self, leader_id: int, replicas: tuple[int, ...], in_sync: InSyncSet, epoch_start_offset: int, now_ms: int
@@ -30,6 +30,18 @@ class Leadership:
             for replica in replicas
             if replica != leader_id
         }
+        self._decisive: list[FollowerProgress] = []
+        """Those for whom the high watermark waits."""
+        self._knows_all = True
+        self._weigh()
+
+    def assume(self, in_sync: InSyncSet) -> None:
+        """The set was proposed, confirmed or refused."""
+        self.in_sync = in_sync
+        for replica in in_sync.confirmed:
+            if replica in self.followers:
+                self.followers[replica].is_joining = False
+        self._weigh()
 
     def reassigned(self, replicas: tuple[int, ...], now_ms: int) -> None:
         """The controller moves replicas within a term: forget those that go, learn of those that come."""
@@ -40,17 +52,26 @@ class Leadership:
             for replica in replicas
             if replica != self.leader_id
         }
+        self._weigh()
+
+    def joins(self, replica: int, is_joining: bool) -> None:
+        """Whether commits wait for a follower that is not in the set."""
+        follower = self.followers[replica]
+        if follower.is_joining != is_joining:
+            follower.is_joining = is_joining
+            self._weigh()
+
+    def _weigh(self) -> None:
+        maximal = self.in_sync.maximal
+        self._decisive = [each for replica, each in self.followers.items() if each.is_joining or replica in maximal]
+        self._knows_all = all(replica == self.leader_id or replica in self.followers for replica in maximal)
 
     def high_watermark(self, end_offset: int) -> int:
         """What every replica has that may be in sync; -1 where one of them has not been heard of in this term."""
-        return min(
-            (self._end_offset_of(replica) for replica in self.in_sync.maximal if replica != self.leader_id),
-            default=end_offset,
-        )
-
-    def _end_offset_of(self, replica: int) -> int:
-        follower = self.followers.get(replica)
-        return UNKNOWN_OFFSET if follower is None else follower.end_offset
+        for follower in self._decisive:
+            if follower.end_offset < end_offset:
+                end_offset = follower.end_offset
+        return end_offset if self._knows_all else UNKNOWN_OFFSET
 
     def set_with(self, replica: int, high_watermark: int) -> tuple[int, ...] | None:
         """The in-sync set with a follower that has caught up; None where it has not, is in, or a change is under way.

@@ -20,6 +20,7 @@ from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
 from protocol.record_validation import Refusal, ValidBatch
 from replication.commit_waits import Committed, CommitWaits
+from replication.follower_progress import FollowerProgress
 from replication.in_sync_set import InSyncSet
 from replication.leadership import Leadership
 from storage.append_result import AppendOrigin, AppendResult
@@ -112,16 +113,18 @@ class Partition:
         if leader_epoch > self.leader_epoch or self.leadership is None:
             self.log.epochs.assign(leader_epoch, self.log.end_offset)
             self.leadership = Leadership(leader_id, replicas, in_sync, self.log.end_offset, now_ms)
-        elif partition_epoch > self.partition_epoch:
+        elif partition_epoch >= self.partition_epoch:
             if replicas != self.leadership.replicas:
                 self.leadership.reassigned(replicas, now_ms)
-            self.leadership.in_sync = in_sync
+            if partition_epoch > self.partition_epoch:
+                self.leadership.assume(in_sync)
+            # Else the set is known already: the controller's answer was faster, or a change is still under way.
         else:
-            return  # what is known already; a change that was proposed is still under way
+            return
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
-        self.isr = isr
+        self.isr = self.leadership.in_sync.confirmed
         self.advance()
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> None:
@@ -198,22 +201,22 @@ class Partition:
 
     def follower_fetched(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
-    ) -> None:
-        """A follower asks for what begins at an offset: it has everything before. Commits what that makes committed."""
+    ) -> FollowerProgress:
+        """A follower asks for what begins at an offset: it has everything before. `advance` commits what it may."""
         assert self.leadership is not None
         follower = self.leadership.followers[replica_id]
         follower.fetched(offset, self.log.end_offset, log_start_offset, broker_epoch, now_ms)
-        self.advance()
+        return follower
 
     def propose(self, isr: tuple[int, ...]) -> None:
         """The controller is being asked for this in-sync set."""
         assert self.leadership is not None
-        self.leadership.in_sync = self.leadership.in_sync.propose(isr)
+        self.leadership.assume(self.leadership.in_sync.propose(isr))
 
     def in_sync_set_refused(self) -> None:
         """The controller refused what was proposed: the confirmed set goes on."""
         if self.leadership is not None:
-            self.leadership.in_sync = self.leadership.in_sync.refused()
+            self.leadership.assume(self.leadership.in_sync.refused())
             self.advance()
 
     def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:
@@ -221,7 +224,7 @@ class Partition:
         if self.leadership is not None and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.isr = isr
-            self.leadership.in_sync = InSyncSet(isr, partition_epoch)
+            self.leadership.assume(InSyncSet(isr, partition_epoch))
             self.advance()
 
     # Following
@@ -243,7 +246,7 @@ class Partition:
 
     def truncated(self) -> None:
         """The log was cut to where this replica and its leader agree."""
-        self.high_watermark = min(self.high_watermark, self.log.end_offset)
+        self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.end_offset)
 
     # Waiting
 
@@ -278,9 +281,12 @@ class Partition:
         return active.size >= active.write_back_at
 
     def advance(self) -> None:
-        """Commit what everybody has who may be in sync: after an append, a fetch of a follower, a sync."""
+        """Commit what everybody has who may be in sync: after an append, a fetch of a follower, a sync.
+
+        Nothing while fewer are in sync than min.insync.replicas: what so few have may be lost with them (KIP-966).
+        """
         leadership = self.leadership
-        if leadership is None:
+        if leadership is None or len(self.isr) < self.min_insync_replicas:
             return
         log = self.log
         end_offset = log.end_offset

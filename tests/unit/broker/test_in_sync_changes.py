@@ -1,0 +1,174 @@
+"""Proposals to the controller: which answer ends one, which is asked again, and which changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.in_sync_changes import InSyncChanges
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionResult,
+    TopicResult,
+)
+from replication.partition import Partition
+from storage.log import Log
+from storage.log_config import LogConfig
+from tests.support.node import batch
+from tests.support.simulation.disk import SimulatedDisk
+
+TOPIC_ID = bytes(16)
+
+
+class Stage:
+    """A leader of t-0 with followers 2 and 3, and a controller whose answers the test gives."""
+
+    def __init__(self, isr: tuple[int, ...] = (1, 2)) -> None:
+        disk = SimulatedDisk("a seed")
+        disk.make_directories("/t-0")
+        self.partition = Partition("t", TOPIC_ID, 0, Log.open(disk, "/t-0", LogConfig(), now_ms=0), 0)
+        self.partition.become_leader(1, 5, isr, replicas=(1, 2, 3), partition_epoch=7)
+        self.asked: list[tuple[AlterPartitionRequest, Callable[[AlterPartitionResponse], None]]] = []
+        self.later: list[Callable[[], None]] = []
+        self.brokers = {each: SimpleNamespace(is_active=True, epoch=9) for each in (1, 2, 3)}
+        broker = SimpleNamespace(
+            config=SimpleNamespace(integer=lambda _: 30_000),
+            environment=SimpleNamespace(monotonic_ms=lambda: 0),
+            image=SimpleNamespace(cluster=SimpleNamespace(brokers=self.brokers)),
+            loop=SimpleNamespace(call_later=lambda _, call: self.later.append(call)),
+            quorum=SimpleNamespace(submit=lambda request, reply: self.asked.append((request, reply))),
+            registration=SimpleNamespace(epoch=4),
+            replicas=[self.partition],
+            node_id=1,
+        )
+        self.changes = InSyncChanges(cast("Any", broker))
+
+    def fetch(self, replica_id: int, offset: int, broker_epoch: int = 9) -> None:
+        self.partition.follower_fetched(replica_id, offset, 0, broker_epoch, 0)
+        self.changes.may_join(self.partition, replica_id, 0)
+        self.partition.advance()
+
+    def wishes(self) -> list[tuple[list[int], int]]:
+        """The sets asked for so far, with the partition epochs."""
+        return [
+            (each.new_isr, each.partition_epoch)
+            for request, _ in self.asked
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+
+    def answer(self, error: ErrorCode, isr: tuple[int, ...] = (), partition_epoch: int = 0) -> None:
+        result = PartitionResult(partition_index=0, error_code=error, isr=list(isr), partition_epoch=partition_epoch)
+        self.asked[-1][1](AlterPartitionResponse(topics=[TopicResult(topic_id=TOPIC_ID, partitions=[result])]))
+
+    @property
+    def proposed(self) -> tuple[int, ...] | None:
+        assert self.partition.leadership is not None
+        return self.partition.leadership.in_sync.proposed
+
+
+def test_one_that_has_caught_up_joins_when_the_controller_confirms() -> None:
+    stage = Stage()
+    stage.fetch(3, 0)
+    assert stage.wishes() == [([1, 2, 3], 7)] and len(stage.partition.isr) == 2
+    stage.answer(ErrorCode.NONE, (1, 2, 3), 8)
+    assert len(stage.partition.isr) == 3 and stage.proposed is None
+    assert stage.changes.expand_count == 1
+    assert stage.changes.shrink_count == 0
+
+
+def test_a_fenced_broker_and_a_former_incarnation_are_not_proposed() -> None:
+    stage = Stage()
+    stage.fetch(3, 0, broker_epoch=8)
+    stage.brokers[3].is_active = False
+    stage.fetch(3, 0)
+    assert stage.asked == []
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_what_the_controller_did_not_do_is_forgotten(error: ErrorCode) -> None:
+    stage = Stage()
+    stage.fetch(3, 0)
+    stage.answer(error)
+    assert stage.proposed is None and stage.later == []
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
+def test_a_newer_epoch_at_the_controller_may_be_this_very_change(error: ErrorCode) -> None:
+    """The answer was lost, and the request sent again: 3 may be a member. Commits wait for it until metadata tells."""
+    stage = Stage()
+    stage.fetch(3, 0)
+    stage.partition.append(batch("a"), 1, 0, 9)
+    stage.answer(error)
+    stage.fetch(2, 1)
+    assert stage.proposed == (1, 2, 3) and stage.partition.high_watermark == 0
+    stage.partition.become_leader(1, 5, (1, 2, 3), replicas=(1, 2, 3), partition_epoch=8)
+    assert stage.partition.high_watermark == 0
+    stage.fetch(3, 1)
+    assert stage.partition.high_watermark == 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT])
+def test_no_decision_is_asked_for_again(error: ErrorCode) -> None:
+    stage = Stage()
+    stage.fetch(3, 0)
+    stage.asked[-1][1](AlterPartitionResponse(error_code=error))
+    assert stage.proposed == (1, 2, 3)
+    stage.later.pop()()
+    assert stage.wishes() == [([1, 2, 3], 7)] * 2
+
+
+def test_what_metadata_has_overtaken_is_not_asked_again() -> None:
+    """2 was fenced and removed meanwhile: the old wish, sent with the new epoch, would bring it back unseen."""
+    stage = Stage()
+    stage.fetch(3, 0)
+    stage.partition.become_leader(1, 5, (1,), replicas=(1, 2, 3), partition_epoch=8)
+    stage.asked[-1][1](AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
+    assert stage.later == []
+    stage.fetch(3, 0)
+    assert stage.wishes()[-1] == ([1, 3], 8)
+
+
+def test_the_answer_to_an_old_proposal_does_not_end_a_new_one() -> None:
+    stage = Stage()
+    stage.fetch(3, 0)
+    stage.partition.become_leader(1, 5, (1,), replicas=(1, 2, 3), partition_epoch=8)
+    stage.fetch(3, 0)
+    assert stage.proposed == (1, 3)
+    stage.answer(ErrorCode.INELIGIBLE_REPLICA)
+    assert stage.proposed == (1, 3) and stage.wishes()[-1] == ([1, 3], 8)
+
+
+def test_a_lost_leadership_ends_a_proposal_whatever_the_answer() -> None:
+    stage = Stage()
+    stage.fetch(3, 0)
+    stage.partition.become_follower(2, 6, 8)
+    stage.answer(ErrorCode.NONE, (1, 2, 3), 8)
+    assert stage.partition.isr == () and stage.later == []
+
+
+def test_laggards_are_asked_to_leave() -> None:
+    stage = Stage()
+    stage.partition.append(batch("a"), 1, 0, 9)
+    cast("Any", stage.changes._broker.environment).monotonic_ms = lambda: 30_001
+    asyncio.run(stage.changes._shrink())
+    assert stage.wishes() == [([1], 7)]
+    stage.answer(ErrorCode.NONE, (1,), 8)
+    assert stage.partition.isr == (1,) and stage.changes.shrink_count == 1
+
+
+def test_commits_wait_for_one_about_to_join_until_it_is_fenced() -> None:
+    stage = Stage((1,))
+    stage.partition.propose((1,))  # a change is under way: nobody can be proposed now
+    stage.fetch(3, 0)
+    stage.partition.append(batch("a"), 1, 0, 9)
+    assert stage.partition.high_watermark == 0
+    stage.brokers[3].is_active = False
+    stage.changes.brokers_changed()
+    assert stage.partition.high_watermark == 1
