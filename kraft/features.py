@@ -32,7 +32,7 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     "group.version": SupportedRange(0, 0),
     "share.version": SupportedRange(0, 0),
     "streams.version": SupportedRange(0, 0),
-    ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 0),
+    ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 1),
 }
 """Level 0 is a feature that is off."""
 

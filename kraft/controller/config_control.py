@@ -8,14 +8,15 @@ from enum import IntEnum
 from typing import TypeVar
 
 from kraft.controller.decision import Decision, Refusal
-from kraft.controller.settings import ConfigRules, ControllerSettings
+from kraft.controller.settings import ConfigRules
+from kraft.controller.view import MIN_IN_SYNC, View
 from kraft.image.configs import ConfigResource, ResourceType
 from kraft.image.metadata_image import MetadataImage
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs as replacing
 from protocol.messages import incremental_alter_configs as incremental
-from protocol.records.metadata import ConfigRecord
+from protocol.records.metadata import ClearElrRecord, ConfigRecord
 
 Resource = TypeVar("Resource", incremental.AlterConfigsResource, replacing.AlterConfigsResource)
 NewValues = dict[str, str | None]
@@ -31,13 +32,13 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def incremental_alter_configs(
-    image: MetadataImage, request: incremental.IncrementalAlterConfigsRequest, settings: ControllerSettings
-) -> Decision:
+def incremental_alter_configs(view: View, request: incremental.IncrementalAlterConfigsRequest) -> Decision:
+    settings = view.settings
+
     def values_of(resource: incremental.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | Refusal:
         return changed_values(resource, existing, settings.config_rules)
 
-    outcomes, records = alter(image, request.resources, values_of, settings)
+    outcomes, records = alter(view, request.resources, values_of)
     responses = [
         incremental.AlterConfigsResourceResponse(
             error_code=refusal.error,
@@ -51,10 +52,8 @@ def incremental_alter_configs(
     return Decision(() if request.validate_only else records, reply)
 
 
-def alter_configs(
-    image: MetadataImage, request: replacing.AlterConfigsRequest, settings: ControllerSettings
-) -> Decision:
-    outcomes, records = alter(image, request.resources, replaced_values, settings)
+def alter_configs(view: View, request: replacing.AlterConfigsRequest) -> Decision:
+    outcomes, records = alter(view, request.resources, replaced_values)
     responses = [
         replacing.AlterConfigsResourceResponse(
             error_code=refusal.error,
@@ -71,10 +70,9 @@ DONE = Refusal(ErrorCode.NONE, None)
 
 
 def alter(
-    image: MetadataImage,
+    view: View,
     resources: Iterable[Resource],
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | Refusal],
-    settings: ControllerSettings,
 ) -> tuple[list[tuple[ConfigResource, Refusal]], list[object]]:
     """What became of each resource, and the records of those that were accepted."""
     pairs = [(ConfigResource(resource.resource_type, resource.resource_name), resource) for resource in resources]
@@ -87,7 +85,7 @@ def alter(
             once = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             outcomes.append((key, once))
             continue
-        made = records_of(image, key, resource, values_of, settings.config_rules)
+        made = records_of(view, key, resource, values_of)
         if isinstance(made, Refusal):
             outcomes.append((key, made))
             continue
@@ -97,28 +95,43 @@ def alter(
 
 
 def records_of(
-    image: MetadataImage,
+    view: View,
     key: ConfigResource,
     resource: Resource,
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | Refusal],
-    rules: ConfigRules,
-) -> list[ConfigRecord] | Refusal:
-    refusal = refusal_of_names([config.name for config in resource.configs]) or refusal_of_resource(image, key)
+) -> list[object] | Refusal:
+    refusal = refusal_of_names([config.name for config in resource.configs]) or refusal_of_resource(view.image, key)
     if refusal is not None:
         return refusal
-    existing = image.configs.of(*key)
+    existing = view.image.configs.of(*key)
     changes = values_of(resource, existing)
     if isinstance(changes, Refusal):
         return changes
     after = {name: value for name, value in {**existing, **changes}.items() if value is not None}
-    refusal = rules.refusal(key, after, existing)
+    refusal = view.settings.config_rules.refusal(key, after, existing) or refusal_of_min_in_sync(view, key, changes)
     if refusal is not None:
         return refusal
-    return [
+    changed = {name: value for name, value in changes.items() if existing.get(name) != value}
+    records: list[object] = [
         ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value)
-        for name, value in changes.items()
-        if existing.get(name) != value
+        for name, value in changed.items()
     ]
+    if view.has_eligible_replicas and MIN_IN_SYNC in changed:
+        records.append(ClearElrRecord(topic_name=key.name))
+    return records
+
+
+def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> Refusal | None:
+    """Eligible leader replicas rest on one number for the whole cluster, and that of a topic."""
+    if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_IN_SYNC not in changes:
+        return None
+    if key.name:
+        message = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+    elif changes[MIN_IN_SYNC] is None:
+        message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+    else:
+        return None
+    return Refusal(ErrorCode.INVALID_CONFIG, message)
 
 
 def refusal_of_names(names: Sequence[str]) -> Refusal | None:

@@ -8,8 +8,8 @@ A new leader of the quorum builds a new controller from the end of its log; one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kraft.controller.broker_lifecycle import BrokerSessions, fence, heartbeat
 from kraft.controller.broker_registration import register_broker
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
     from protocol.messages.alter_configs import AlterConfigsRequest
     from protocol.messages.alter_partition import AlterPartitionRequest
+    from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
     from protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -42,9 +43,15 @@ if TYPE_CHECKING:
     from protocol.messages.create_partitions import CreatePartitionsRequest
     from protocol.messages.create_topics import CreateTopicsRequest
     from protocol.messages.delete_topics import DeleteTopicsRequest
+    from protocol.messages.elect_leaders import ElectLeadersRequest
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+    from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+    from protocol.messages.unregister_broker import UnregisterBrokerRequest
+    from protocol.messages.update_features import UpdateFeaturesRequest
 
 BOOTSTRAP = "Bootstrap records"
+AT_ONCE_MAX: Final = 1_000
+"""Leaders that are moved back at one time."""
 
 
 class Controller:
@@ -56,6 +63,10 @@ class Controller:
         self._index = PartitionIndex(replay.image.topics)
         self._sessions = BrokerSessions(replay.image, settings.broker_session_timeout_ms, now_ms)
         self._last_append_ms = now_ms
+        self._rebalance_ms = now_ms + settings.leader_imbalance_check_interval_seconds * 1000
+        """When leadership is looked at next, to give it back to preferred replicas."""
+        self._unclean_ms = now_ms + settings.unclean_leader_election_interval_ms
+        """When partitions without a leader are looked at next."""
         self._steps = self._table()
 
     @property
@@ -98,14 +109,36 @@ class Controller:
                 self._sessions.forget(broker_id)
             else:
                 yield Decision(fence(self.view, broker), is_atomic=False)  # its replay ends the session
+        yield from self._elections(now_ms)
         idle_ms = self._settings.metadata_max_idle_interval_ms
         if idle_ms and now_ms >= self._last_append_ms + idle_ms:
             yield Decision([NoOpRecord()])
 
-    def next_deadline_ms(self) -> int | None:
+    def _elections(self, now_ms: int) -> Iterator[Decision]:
+        """Where there are many, the rest is done at the next tick."""
+        if now_ms >= self._rebalance_ms:
+            records = self._balancing()
+            if len(records) < AT_ONCE_MAX:
+                self._rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_seconds * 1000
+            if records:
+                yield Decision(records, is_atomic=False)
+        if now_ms >= self._unclean_ms:
+            self._unclean_ms = now_ms + self._settings.unclean_leader_election_interval_ms
+            if self._index.leaderless:
+                yield Decision([*changes_of_leaderless(self.view)], is_atomic=False)
+
+    def _balancing(self) -> Sequence[object]:
+        if not self._settings.auto_leader_rebalance_enable or not self._index.imbalanced:
+            return ()
+        from kraft.controller.elections import balancing
+
+        return balancing(self.view, AT_ONCE_MAX)
+
+    def next_deadline_ms(self) -> int:
         idle_ms = self._settings.metadata_max_idle_interval_ms
         deadlines = [self._sessions.next_deadline_ms(), self._last_append_ms + idle_ms if idle_ms else None]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        periodic_ms = min(self._rebalance_ms, self._unclean_ms)
+        return min((deadline for deadline in deadlines if deadline is not None), default=periodic_ms)
 
     def replay(self, records: Sequence[object], provenance: Provenance, now_ms: int) -> MetadataDelta:
         """Take what was appended into the image."""
@@ -137,6 +170,11 @@ class Controller:
             "AllocateProducerIdsRequest": self._allocate_producer_ids,
             "AssignReplicasToDirsRequest": self._assign_replicas,
             "AlterPartitionRequest": self._alter_partition,
+            "AlterPartitionReassignmentsRequest": self._alter_reassignments,
+            "ListPartitionReassignmentsRequest": self._list_reassignments,
+            "ElectLeadersRequest": self._elect_leaders,
+            "UnregisterBrokerRequest": self._unregister_broker,
+            "UpdateFeaturesRequest": self._update_features,
             "ControllerRegistrationRequest": self._register_controller,
             "CreateTopicsRequest": self._create_topics,
             "DeleteTopicsRequest": self._delete_topics,
@@ -170,6 +208,31 @@ class Controller:
 
         return alter_partition(self.view, request)
 
+    def _alter_reassignments(self, request: AlterPartitionReassignmentsRequest, now_ms: int) -> Decision:
+        from kraft.controller.reassignment import alter_reassignments
+
+        return alter_reassignments(self.view, request)
+
+    def _list_reassignments(self, request: ListPartitionReassignmentsRequest, now_ms: int) -> Decision:
+        from kraft.controller.reassignment import list_reassignments
+
+        return list_reassignments(self.view, request)
+
+    def _elect_leaders(self, request: ElectLeadersRequest, now_ms: int) -> Decision:
+        from kraft.controller.elections import elect_leaders
+
+        return elect_leaders(self.view, request)
+
+    def _unregister_broker(self, request: UnregisterBrokerRequest, now_ms: int) -> Decision:
+        from kraft.controller.unregistration import unregister_broker
+
+        return unregister_broker(self.view, request)
+
+    def _update_features(self, request: UpdateFeaturesRequest, now_ms: int) -> Decision:
+        from kraft.controller.feature_control import update_features
+
+        return update_features(self.view, request)
+
     def _register_controller(self, request: ControllerRegistrationRequest, now_ms: int) -> Decision:
         from kraft.controller.controller_registration import register_controller
 
@@ -193,9 +256,9 @@ class Controller:
     def _alter_configs(self, request: AlterConfigsRequest, now_ms: int) -> Decision:
         from kraft.controller.config_control import alter_configs
 
-        return alter_configs(self.image, request, self._settings)
+        return alter_configs(self.view, request)
 
     def _incremental_alter_configs(self, request: IncrementalAlterConfigsRequest, now_ms: int) -> Decision:
         from kraft.controller.config_control import incremental_alter_configs
 
-        return incremental_alter_configs(self.image, request, self._settings)
+        return incremental_alter_configs(self.view, request)

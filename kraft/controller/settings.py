@@ -40,10 +40,14 @@ class ControllerSettings(NamedTuple):
     """Chooses where placement begins."""
     new_uuid: Callable[[], bytes]
     """Makes topic ids."""
+    node_id: int = 0
     num_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
+    unclean_leader_election_interval_ms: int = 300_000
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     metadata_max_idle_interval_ms: int = 500

@@ -2,6 +2,7 @@
 
 > register 1 rack=a                  a broker registers (again, with another incarnation)
 > heartbeat 1 [fence|shutdown|behind]
+> live 60000                         time passes, while brokers that are not fenced report
 > wait 9000                          time passes, and the controller is asked what it brings
 > create NAME partitions=3 factor=2 [assign=1,2;2,3] [config=retention.ms:5] [validate]
 > delete NAME...   > delete-id NAME...   > grow NAME 5 [assign=1;2] [validate]
@@ -9,6 +10,10 @@
 > append|subtract topic:NAME cleanup.policy=compact   > replace topic:NAME [retention.ms=5]
 > producer-ids 1
 > in-sync BROKER TOPIC INDEX 1,2,3 [leader_epoch=] [partition_epoch=] [member_epoch=] [recovery=1]
+> elect preferred|unclean [NAME INDEX...]
+> move NAME INDEX 2,3 [keep]         replicas; `cancel` in place of them gives the move up
+> moves                              what is on the move
+> unregister 3   > feature NAME 1 [type=2] [validate]
 > failover                           a new controller takes over, with the log as it is
 > topics   > brokers                 the image
 """
@@ -25,17 +30,23 @@ from kraft.features import SUPPORTED_FEATURES
 from kraft.image.configs import ConfigResource, ResourceType
 from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
+from kraft.image.topics import Partition
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs as replacing
 from protocol.messages import alter_partition as altering
+from protocol.messages import alter_partition_reassignments as moving
 from protocol.messages import assign_replicas_to_dirs as assigning
 from protocol.messages import broker_registration
 from protocol.messages import create_partitions as growing
 from protocol.messages import create_topics as creating
 from protocol.messages import delete_topics as deleting
+from protocol.messages import elect_leaders as electing
 from protocol.messages import incremental_alter_configs as incremental
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.records.metadata import FeatureLevelRecord, RegisterControllerRecord
 from protocol.schema import fields_of
 from tests.support.transcripts import Command
@@ -44,6 +55,7 @@ DIRECTORY_OF = 1000
 """Broker n keeps its replicas in the directory with this number plus n."""
 TOPIC_IDS = 2000
 """The first topic has the id after this one."""
+HEARTBEAT_MS = 4000
 LEFT_OUT = ("end_points", "features")
 """What every registration says alike."""
 RESOURCES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
@@ -146,6 +158,7 @@ class ControllerScribe:
                     if last > 0
                 ],
                 rack=command.options.get("rack"),
+                previous_broker_epoch=command.int("previous", -1),
                 log_dirs=[number.to_bytes(16, "big") for number in directories(command, broker_id)],
             )
         )
@@ -215,6 +228,14 @@ class ControllerScribe:
         for decision in self.controller.tick(self.now_ms):
             yield from self.carry_out(decision)
 
+    def do_live(self, command: Command) -> Iterator[str]:
+        end_ms = self.now_ms + int(command.arguments[0])
+        while self.now_ms < end_ms:
+            for broker in self.controller.image.cluster.brokers.values():
+                if not broker.fenced:
+                    list(self.do_heartbeat(Command(f"heartbeat {broker.id}")))
+            yield from self.do_wait(Command(f"wait {min(HEARTBEAT_MS, end_ms - self.now_ms)}"))
+
     def do_failover(self, command: Command) -> Iterator[str]:
         self.controller = Controller(self.replay, self.settings, self.now_ms)
         return self.carried_out(self.activation())
@@ -230,6 +251,37 @@ class ControllerScribe:
         broker = self.controller.image.cluster.brokers.get(broker_id)
         epoch = command.int("epoch", -1 if broker is None else broker.epoch)
         return self.ask(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch))
+
+    def do_elect(self, command: Command) -> Iterator[str]:
+        kind, *where = command.arguments
+        topics = None
+        if where:
+            topics = [electing.TopicPartitions(topic=where[0], partitions=[int(index) for index in where[1:]])]
+        number = {"preferred": 0, "unclean": 1}.get(kind, 7)
+        return self.ask(electing.ElectLeadersRequest(election_type=number, topic_partitions=topics))
+
+    def do_move(self, command: Command) -> Iterator[str]:
+        name, index, target = command.arguments[:3]
+        replicas = None if target == "cancel" else [int(each) for each in target.split(",") if each != "none"]
+        partition = moving.ReassignablePartition(partition_index=int(index), replicas=replicas)
+        return self.ask(
+            moving.AlterPartitionReassignmentsRequest(
+                allow_replication_factor_change="keep" not in command.arguments,
+                topics=[moving.ReassignableTopic(name=name, partitions=[partition])],
+            )
+        )
+
+    def do_moves(self, command: Command) -> Iterator[str]:
+        return self.ask(ListPartitionReassignmentsRequest(topics=None))
+
+    def do_unregister(self, command: Command) -> Iterator[str]:
+        return self.ask(UnregisterBrokerRequest(broker_id=int(command.arguments[0])))
+
+    def do_feature(self, command: Command) -> Iterator[str]:
+        name, level = command.arguments[:2]
+        update = FeatureUpdateKey(feature=name, max_version_level=int(level), upgrade_type=command.int("type", 1))
+        is_validation = "validate" in command.arguments
+        return self.ask(UpdateFeaturesRequest(feature_updates=[update], validate_only=is_validation))
 
     # Topics
 
@@ -316,12 +368,22 @@ class ControllerScribe:
             yield (
                 f"{topic.name}-{partition_id} replicas={list(partition.replicas)} isr={list(partition.isr)}"
                 f" leader={partition.leader} leader_epoch={partition.leader_epoch} epoch={partition.partition_epoch}"
+                + "".join(f" {name}={list(ids)}" for name, ids in rarities(partition) if ids)
             )
 
     def do_brokers(self, command: Command) -> Iterator[str]:
         for broker in self.controller.image.cluster.brokers.values():
             shutdown = " in_controlled_shutdown" if broker.in_controlled_shutdown else ""
             yield f"{broker.id} epoch={broker.epoch} {'fenced' if broker.fenced else 'unfenced'}{shutdown}"
+
+
+def rarities(partition: Partition) -> list[tuple[str, Sequence[int]]]:
+    return [
+        ("adding", partition.adding_replicas),
+        ("removing", partition.removing_replicas),
+        ("eligible", partition.eligible_leader_replicas),
+        ("last_known", partition.last_known_elr),
+    ]
 
 
 def directories(command: Command, broker_id: int) -> list[int]:
@@ -351,7 +413,8 @@ def told(value: object) -> str:
         if (
             field.name in LEFT_OUT
             or content == field.default
-            or (content in (None, [], 0, "") and content is not False)
+            or (content in (None, 0, "") and content is not False)
+            or (content == [] and field.default is not None)
         ):
             continue
         is_error = field.name == "error_code"

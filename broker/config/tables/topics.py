@@ -15,11 +15,11 @@ min.insync.replicas  int  1  1..  honoured  cluster-wide
     Replicas that must have a record before acks=all is answered.
 unclean.leader.election.enable  boolean  false  any  honoured  cluster-wide
     Whether a replica that is not in sync may lead when no other is left.
-unclean.leader.election.interval.ms  long  300000  1..  accepted:single  read-only internal
+unclean.leader.election.interval.ms  long  300000  1..  honoured  read-only internal
     Interval of the search for partitions to elect uncleanly.
-auto.leader.rebalance.enable  boolean  true  any  accepted:single  read-only
+auto.leader.rebalance.enable  boolean  true  any  honoured  read-only
     Whether leaders move back to preferred replicas by themselves.
-leader.imbalance.check.interval.seconds  long  300  1..  accepted:single  read-only
+leader.imbalance.check.interval.seconds  long  300  1..  honoured  read-only
     Interval of that movement.
 replica.lag.time.max.ms  long  30000  any  honoured  read-only
     Lag after which a replica leaves the in-sync set.

@@ -1,0 +1,141 @@
+"""UpdateFeatures: raising or lowering the finalized level of features, all that are asked for or none.
+
+A level must be in the range of every registered broker and controller. A lower one must be asked for as a downgrade;
+metadata.version goes down only where no record of the higher one can be in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+from kraft.controller.decision import Decision
+from kraft.controller.view import MIN_IN_SYNC, View
+from kraft.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    SupportedRange,
+)
+from kraft.image.configs import ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from protocol.records.metadata import ConfigRecord, FeatureLevelRecord
+
+DISABLED: Final = SupportedRange(0, 0)
+METADATA_CHANGED: Final = frozenset({30})
+"""Versions that brought records, or fields, which an earlier one does not know."""
+FAILED: Final = "The update failed for all features since the following feature had an error: "
+
+
+class UpgradeType(IntEnum):
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def update_features(view: View, request: UpdateFeaturesRequest) -> Decision:
+    records: list[object] = []
+    for update in request.feature_updates:
+        refusal = refusal_of_update(view, update)
+        if refusal is not None:
+            error = ErrorCode.INVALID_UPDATE_VERSION
+            return Decision((), UpdateFeaturesResponse(error_code=error, error_message=FAILED + refusal))
+        records.extend(records_of_update(view, update))
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_message="NONE") for update in request.feature_updates
+    ]
+    reply = UpdateFeaturesResponse(error_message=None, results=results)
+    return Decision(() if request.validate_only else records, reply)
+
+
+def level_of(view: View, name: str) -> int:
+    features = view.image.features
+    return features.metadata_version if name == METADATA_VERSION else features.levels.get(name, 0)
+
+
+def type_of(update: FeatureUpdateKey) -> UpgradeType | None:
+    """Version 0 of the request knows a flag only, whose downgrade is a safe one."""
+    if update.allow_downgrade:
+        return UpgradeType.SAFE_DOWNGRADE
+    return UpgradeType(update.upgrade_type) if update.upgrade_type in set(UpgradeType) else None
+
+
+def refusal_of_update(view: View, update: FeatureUpdateKey) -> str | None:
+    name, level = update.feature, update.max_version_level
+    reason = reason_against(view, update)
+    if reason is not None:
+        return f"Invalid update version {level} for feature {name}. {reason}"
+    current = level_of(view, name)
+    if name == METADATA_VERSION and level < current:
+        if METADATA_CHANGED.isdisjoint(range(level + 1, current + 1)):
+            return None
+        is_unsafe = type_of(update) is UpgradeType.UNSAFE_DOWNGRADE
+        because = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if is_unsafe
+            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+        return f"Unsupported metadata.version downgrade from {current} to {level}. {because}"
+    return None
+
+
+def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
+    name, level, upgrade_type = update.feature, update.max_version_level, type_of(update)
+    if upgrade_type is None:
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    for who, supported in ranges_of(view, name):
+        if not supported.first <= level <= supported.last:
+            if supported.last == 0:
+                return f"{who} does not support this feature."
+            return f"{who} only supports versions {supported.first}-{supported.last}"
+    if name == KRAFT_VERSION:
+        return "It belongs to the quorum, whose version cannot be changed while it runs."
+    current = level_of(view, name)
+    if level < current and upgrade_type is UpgradeType.UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe"
+            " downgrade."
+        )
+    if level > current and upgrade_type is not UpgradeType.UPGRADE:
+        return "Can't downgrade to a newer version."
+    return None
+
+
+def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
+    """Which levels each node supports, this controller first."""
+    cluster, own_id = view.image.cluster, view.settings.node_id
+    yield f"Local controller {own_id}", SUPPORTED_FEATURES.get(name, DISABLED)
+    for broker in cluster.brokers.values():
+        yield f"Broker {broker.id}", broker.features.get(name, DISABLED)
+    for controller in cluster.controllers.values():
+        if controller.id != own_id:
+            yield f"Controller {controller.id}", controller.features.get(name, DISABLED)
+
+
+def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
+    yield FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
+    if update.feature == ELIGIBLE_LEADER_REPLICAS and update.max_version_level > 0:
+        yield from records_of_eligible_replicas(view)
+
+
+def records_of_eligible_replicas(view: View) -> Iterator[ConfigRecord]:
+    """Eligible replicas rest on one number for the whole cluster: brokers' own ones go."""
+    configs = view.image.configs
+    if MIN_IN_SYNC not in configs.of(ResourceType.BROKER, ""):
+        value = str(view.settings.min_insync_replicas)
+        yield ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_IN_SYNC, value=value)
+    for resource, settings in configs.by_resource.items():
+        if resource.type == ResourceType.BROKER and resource.name and MIN_IN_SYNC in settings:
+            yield ConfigRecord(
+                resource_type=ResourceType.BROKER, resource_name=resource.name, name=MIN_IN_SYNC, value=None
+            )

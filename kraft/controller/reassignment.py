@@ -1,0 +1,147 @@
+"""Moving the replicas of partitions: AlterPartitionReassignments begins a move or gives it up, AlterPartition ends it.
+
+    replicas R ── begin, target T ──▶ T, then R without T; adding T without R, removing R without T
+       ▲                                   │
+       └──── cancel: without adding        └── all of adding in sync, and somebody else than removing ──▶ replicas T
+
+A move that only takes away, or only changes the order, ends at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kraft.controller.decision import Decision, Refusal
+from kraft.controller.leadership import terms_of
+from kraft.controller.new_partitions import refusal_of_assignment
+from kraft.controller.partition_change import Election, Wanted, change_of
+from kraft.controller.view import View
+from kraft.image.topics import Partition, Topic
+from protocol.errors import ErrorCode
+from protocol.messages import list_partition_reassignments as listing
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.records.metadata import PartitionChangeRecord
+
+
+def alter_reassignments(view: View, request: AlterPartitionReassignmentsRequest) -> Decision:
+    records: list[object] = []
+    responses = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            made = reassign(view, topic.name, asked, may_change_factor=request.allow_replication_factor_change)
+            answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
+            if isinstance(made, Refusal):
+                answer.error_code, answer.error_message = made
+            elif made is not None:
+                records.append(made)
+            answers.append(answer)
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+    reply = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=responses,
+    )
+    return Decision(records, reply)
+
+
+def reassign(
+    view: View, topic_name: str, asked: ReassignablePartition, *, may_change_factor: bool
+) -> PartitionChangeRecord | Refusal | None:
+    topic = view.image.topics.by_name(topic_name)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic_name}.")
+    partition = topic.partitions.get(asked.partition_index)
+    if partition is None:
+        message = f"Unable to find partition {topic_name}:{asked.partition_index}."
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    if asked.replicas is None:
+        wanted = cancelled(view, topic, asked.partition_index, partition)
+    else:
+        wanted = begun(view, partition, asked.replicas, may_change_factor=may_change_factor)
+    if isinstance(wanted, Refusal):
+        return wanted
+    terms = terms_of(view, topic, view.may_lead(partition))
+    return change_of(topic.id, asked.partition_index, partition, wanted, terms)
+
+
+def begun(view: View, partition: Partition, target: Sequence[int], *, may_change_factor: bool) -> Wanted | Refusal:
+    """A target in place of another that is not reached yet counts from all replicas that there are now."""
+    refusal = refusal_of_assignment(view.image, target)
+    if refusal is not None:
+        return refusal
+    factor = len(set(partition.replicas) - set(partition.removing_replicas))
+    if not may_change_factor and factor != len(target):
+        message = f"The replication factor is changed from {factor} to {len(target)}"
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    removing = [replica for replica in partition.replicas if replica not in target]
+    adding = [replica for replica in target if replica not in partition.replicas]
+    return Wanted(replicas=[*target, *removing], removing=removing or None, adding=adding or None)
+
+
+def cancelled(view: View, topic: Topic, index: int, partition: Partition) -> Wanted | Refusal:
+    """Without what was being added; where nothing else is in sync, only an unclean leader can go on."""
+    if not is_under_way(partition):
+        return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+    isr = [replica for replica in partition.isr if replica not in partition.adding_replicas]
+    replicas = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
+    election = Election.ONLINE
+    if not replicas:
+        message = "Invalid replica assignment: addingReplicas contains all replicas."
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    if not isr:
+        if not view.allows_unclean(topic.name):
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean"
+                " leader election.",
+            )
+        isr, election = replicas[:1], Election.UNCLEAN
+    return Wanted(isr=isr, replicas=replicas, removing=[], adding=[], election=election)
+
+
+def is_under_way(partition: Partition) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+# Listing
+
+
+def list_reassignments(view: View, request: listing.ListPartitionReassignmentsRequest) -> Decision:
+    asked = everything(view) if request.topics is None else named(view, request.topics)
+    topics: dict[str, listing.OngoingTopicReassignment] = {}
+    for topic, index, partition in asked:
+        if is_under_way(partition):
+            ongoing = topics.setdefault(topic.name, listing.OngoingTopicReassignment(name=topic.name))
+            ongoing.partitions.append(
+                listing.OngoingPartitionReassignment(
+                    partition_index=index,
+                    replicas=list(partition.replicas),
+                    adding_replicas=list(partition.adding_replicas),
+                    removing_replicas=list(partition.removing_replicas),
+                )
+            )
+    reply = listing.ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
+    return Decision((), reply)
+
+
+def everything(view: View) -> Iterator[tuple[Topic, int, Partition]]:
+    return view.partitions(view.by_broker.reassigned)
+
+
+def named(
+    view: View, topics: Iterable[listing.ListPartitionReassignmentsTopics]
+) -> Iterator[tuple[Topic, int, Partition]]:
+    """What is not there is not answered."""
+    for asked in topics:
+        topic = view.image.topics.by_name(asked.name)
+        for index in asked.partition_indexes if topic is not None else ():
+            partition = topic.partitions.get(index) if topic is not None else None
+            if topic is not None and partition is not None:
+                yield topic, index, partition

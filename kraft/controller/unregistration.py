@@ -1,0 +1,26 @@
+"""Forgetting a broker that is gone for good."""
+
+from __future__ import annotations
+
+from kraft.controller.decision import Decision
+from kraft.controller.leadership import changes_after_loss, changes_without
+from kraft.controller.view import View
+from protocol.errors import ErrorCode
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.records.metadata import UnregisterBrokerRecord
+
+
+def unregister_broker(view: View, request: UnregisterBrokerRequest) -> Decision:
+    """What it led goes to others first. Its replicas stay written down: a reassignment takes them away."""
+    broker = view.image.cluster.brokers.get(request.broker_id)
+    if broker is None:
+        return Decision(
+            (),
+            UnregisterBrokerResponse(
+                error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+                error_message=f"Broker ID {request.broker_id} is not currently registered",
+            ),
+        )
+    leaves = changes_after_loss if view.has_eligible_replicas else changes_without
+    record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+    return Decision([*leaves(view, broker.id), record], UnregisterBrokerResponse(error_message=None), is_atomic=False)
