@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from broker.advertised import doubts, named, told
@@ -30,7 +31,7 @@ EXIT_REFUSED = 1
 """Exit status of a node that could not start."""
 
 
-def serve(config: Config, errors: Terminal, *, format_if_missing: bool) -> int:
+def serve(config: Config, errors: Terminal, *, format_if_missing: bool, until_eof: bool = False) -> int:
     """Run a node until SIGTERM or SIGINT, its log on `errors`; the exit status of the process."""
     from broker.node_directories import NotFormatted
     from broker.storage_format import FormatError
@@ -52,7 +53,7 @@ def serve(config: Config, errors: Terminal, *, format_if_missing: bool) -> int:
     try:
         if format_if_missing:
             _format_where_missing(config, environment)
-        return loop.run_until_complete(_run(config, environment, loop))
+        return loop.run_until_complete(_run(config, environment, loop, until_eof=until_eof))
     except (NotFormatted, FormatError, OSError, ValueError) as refusal:
         log.critical("the node cannot start: %s", refusal)
         return EXIT_REFUSED
@@ -88,7 +89,19 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-async def _run(config: Config, environment: LocalEnvironment, loop: asyncio.AbstractEventLoop) -> int:
+class InputEnd(asyncio.Protocol):
+    """Whoever started this process holds the other end of its standard input, and may die."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended()
+
+
+async def _run(
+    config: Config, environment: LocalEnvironment, loop: asyncio.AbstractEventLoop, *, until_eof: bool
+) -> int:
     from broker.node import Broker
     from broker.registration import RegistrationRefused
     from storage.recovery import CorruptLog
@@ -101,6 +114,8 @@ async def _run(config: Config, environment: LocalEnvironment, loop: asyncio.Abst
 
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop, each.name)
+    if until_eof:
+        await loop.connect_read_pipe(lambda: InputEnd(lambda: stop("the end of its input")), sys.stdin)
     broker = Broker(config, environment, loop)
     this = asyncio.current_task()
     assert this is not None

@@ -22,6 +22,10 @@ log = logging.getLogger("moldau.registration")
 Response = TypeVar("Response")
 
 UNREGISTERED: Final = -1
+FENCED_PAUSE_FIRST_MS: Final = 25
+"""A broker that has just registered may be caught up at once; each pause after that is twice as long."""
+SHUTDOWN_SILENCE_MS: Final = 3_000
+"""The last nodes of a quorum that stop find no controller to release them; another leads sooner than that."""
 SHUTDOWN_RETRY_MS: Final = 50
 """How often the controller is asked whether this broker may go."""
 
@@ -85,10 +89,12 @@ class Registration:
                 f"the controller refused broker {identity.node_id}: {ErrorCode(response.error_code).name}"
             )
         self.epoch = response.broker_epoch
+        pause_ms = FENCED_PAUSE_FIRST_MS
         while self.is_fenced:
             await self._beat()
             if self.is_fenced:
-                await asyncio.sleep(self._heartbeat_ms / 1000)
+                await asyncio.sleep(min(pause_ms, self._heartbeat_ms) / 1000)
+                pause_ms *= 2
 
     async def keep_alive(self) -> None:
         """Send heartbeats until cancelled."""
@@ -112,7 +118,12 @@ class Registration:
 
     async def _be_released(self) -> None:
         while True:
-            response = await self._beat(want_shut_down=True)
+            try:
+                async with asyncio.timeout(SHUTDOWN_SILENCE_MS / 1000):
+                    response = await self._beat(want_shut_down=True)
+            except TimeoutError:
+                log.info("no controller answers: stopping without being released")
+                return
             if response.should_shut_down or response.error_code != ErrorCode.NONE:
                 return
             await asyncio.sleep(SHUTDOWN_RETRY_MS / 1000)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.cli import dump_log, format_storage, serve, spark, version
+from broker.cli import cluster, dump_log, format_storage, serve, spark, version
 from broker.cli.invocation import CommandError, Invocation
 from broker.cli.terminal import Terminal
 
@@ -22,6 +22,7 @@ _EPILOG: Final = """\
 examples:
   moldau serve                                      a ready node on 127.0.0.1:9092, its data in ./data
   moldau serve --data /var/lib/moldau               the same, its data elsewhere
+  moldau cluster --nodes 3                          three nodes on ports 9092 to 9094, under one terminal
   moldau format -c server.properties --standalone   prepare the directories that a file names
   moldau serve server.properties                    run the node that a file describes
   moldau dump-log --deep data/orders-0/*.log        what is in these files, as JSON lines
@@ -78,6 +79,7 @@ def parser(terminal: Terminal | None = None) -> argparse.ArgumentParser:
     subcommands = command.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary, module in (
         ("serve", "run a node", serve),
+        ("cluster", "run several nodes on this machine", cluster),
         ("format", "prepare the directories of a new node", format_storage),
         ("dump-log", "show log files, indexes and checkpoints as JSON lines", dump_log),
         ("spark", "run a job over the segments of a topic", spark),

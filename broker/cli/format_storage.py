@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     cluster_id = (
         arguments.cluster_id
         or invocation.variables.get("CLUSTER_ID")
-        or _cluster_id_of_a_formatted_directory(files, config)
+        or cluster_id_of_a_formatted_directory(files, config)
         or fresh_cluster_id(token_bytes)
     )
     _check_cluster_id(cluster_id)
@@ -127,7 +127,7 @@ def _check_cluster_id(cluster_id: str) -> None:
         )
 
 
-def _cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> str | None:
+def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> str | None:
     """Further directories of a node join the cluster of those that it has."""
     from storage.meta_properties import InvalidMetaProperties, read_meta_properties
 

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE", help="a setting that wins; may be repeated"
     )
+    parser.add_argument("--until-eof", action="store_true", help="stop also when the standard input ends")
     parser.add_argument("--log-format", choices=("text", "json"), help="how to write the log; moldau.log.format")
 
 
@@ -42,4 +43,4 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     config = load_config(arguments.file, arguments.data, overrides, invocation.variables)
     from broker.main import serve
 
-    return serve(config, invocation.errors, format_if_missing=arguments.file is None)
+    return serve(config, invocation.errors, format_if_missing=arguments.file is None, until_eof=arguments.until_eof)

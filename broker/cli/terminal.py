@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TextIO
 
-_CODES: Final = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}
+_CODES: Final = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
 
 
 class Terminal:
@@ -13,11 +22,11 @@ class Terminal:
 
     def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
         self._stream = stream
-        self._is_coloured = stream.isatty() and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
+        self.is_coloured = stream.isatty() and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
     def painted(self, text: str, *styles: str) -> str:
         """The text in these styles, where the stream shows them."""
-        if not self._is_coloured:
+        if not self.is_coloured or not styles:
             return text
         return f"\033[{';'.join(_CODES[style] for style in styles)}m{text}\033[0m"
 
@@ -27,4 +36,4 @@ class Terminal:
 
     def say(self, text: str, *styles: str) -> None:
         """Write a line."""
-        print(self.painted(text, *styles), file=self._stream)
+        print(self.painted(text, *styles), file=self._stream, flush=True)

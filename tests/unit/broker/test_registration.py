@@ -67,7 +67,7 @@ def test_registering_waits_until_the_broker_is_unfenced() -> None:
         controller.beats_until_unfenced = 3
         began = now_s()
         await registration.register()
-        assert 4 <= now_s() - began < 5
+        assert 0.05 < now_s() - began < 0.1, "sooner than a heartbeat interval"
         assert registration.epoch == 42 and not registration.is_fenced
         (request,) = controller.registered
         assert (request.broker_id, request.incarnation_id, request.previous_broker_epoch) == (3, b"i" * 16, 9)
@@ -119,6 +119,7 @@ def test_a_controller_that_does_not_release_it_is_not_waited_for_longer_than_tha
         controller.beats_until_released = 1_000_000
         began = now_s()
         await registration.shut_down(10_000)
-        assert 10 <= now_s() - began < 10.1
+        patience_s = 3 if is_silent else 10
+        assert patience_s <= now_s() - began < patience_s + 0.1
 
     live(story)

@@ -1,0 +1,148 @@
+"""`moldau cluster`: several nodes on this machine, each a process of its own, under one terminal."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.cli.invocation import CommandError, Invocation
+
+if TYPE_CHECKING:
+    from broker.cli.local_cluster.layout import Layout
+
+DESCRIPTION: Final = """\
+Run a cluster on this machine: so many processes, formatted on the first start, their logs merged into one output.
+
+The first three nodes are brokers and controllers, further ones brokers only. Topics have three replicas, of which two
+must have a record before it is acknowledged. Ctrl-C stops the nodes one after the other, twice kills them. The same
+directory starts the same cluster again. A node is one process on one core: --nodes $(nproc) uses a whole machine."""
+EPILOG: Final = """\
+examples:
+  moldau cluster --nodes 3                               on ports 9092 to 9094, data in ./data-cluster
+  moldau cluster --nodes 5 --data /tmp/five --port 19092
+  moldau cluster --rack a,b,c --override num.partitions=6
+  moldau cluster --host 192.0.2.7 --rack machine-7       reachable from other machines
+
+The exit status is 0 after a clean stop, 1 where a node failed. KAFKA_ variables are not read: use --override."""
+DEFAULT_NODES: Final = 3
+NODES_MAX: Final = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the subcommand takes."""
+    parser.add_argument(
+        "--nodes", type=int, metavar="COUNT", help="how many nodes (default: 3, or as many as there are)"
+    )
+    parser.add_argument("--data", default="./data-cluster", metavar="DIR", help="where the data of all nodes lies")
+    parser.add_argument("--port", type=int, default=9092, help="of node 1; those of the others follow (default: 9092)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients")
+    parser.add_argument("--rack", metavar="NAMES", help="broker.rack: one name, or several given to the nodes in turn")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="NAME=VALUE", help="a setting of every node; may be repeated"
+    )
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Run until told to stop."""
+    layout = _layout(arguments)
+    _write(layout)
+    import asyncio
+
+    from broker.cli.local_cluster.merged_output import MergedOutput
+    from broker.cli.local_cluster.processes import Processes
+
+    output = MergedOutput(invocation.out, layout.node_count)
+    for line in _format(layout):
+        output.own(line)
+
+    def serving() -> None:
+        for line in _what_to_try(layout):
+            output.own(line, "bold")
+
+    async def cluster() -> int:
+        return await Processes(layout, output, invocation.variables).run(serving)
+
+    return asyncio.run(cluster())
+
+
+def _layout(arguments: argparse.Namespace) -> Layout:
+    from broker.cli.local_cluster.layout import Layout
+    from broker.config.sources import MalformedOverride, read_overrides
+
+    directory = str(Path(arguments.data).absolute())
+    found = len([path for path in Path(directory).glob("node-*") if path.is_dir()])
+    count = arguments.nodes if arguments.nodes is not None else found or DEFAULT_NODES
+    if not 1 <= count <= NODES_MAX:
+        raise CommandError(f"--nodes takes 1 to {NODES_MAX}")
+    if found and found != count:
+        raise CommandError(f"{directory} holds a cluster of {found}: give --nodes {found}, or another --data")
+    try:
+        overrides = read_overrides(arguments.override)
+    except MalformedOverride as problem:
+        raise CommandError(str(problem)) from None
+    racks = tuple(filter(None, (arguments.rack or "").split(",")))
+    layout = Layout(directory, count, arguments.host, arguments.port, racks, overrides)
+    if layout.ports[0] < 1 or layout.ports[-1] > 65535:
+        raise CommandError(f"--port {arguments.port}: {count} nodes need {len(layout.ports)} ports from there on")
+    return layout
+
+
+def _write(layout: Layout) -> None:
+    """Each node's settings, once they are known to be good."""
+    from broker.cli.local_cluster.layout import properties_text
+    from broker.config import Config, ConfigError
+
+    for node_id in layout.node_ids:
+        properties = layout.properties(node_id)
+        try:
+            Config.load(properties)
+        except ConfigError as refusal:
+            raise CommandError(f"the settings of node {node_id} cannot be used", *refusal.problems) from None
+        try:
+            Path(layout.directory_of(node_id)).mkdir(parents=True, exist_ok=True)
+            Path(layout.file_of(node_id)).write_text(properties_text(properties), "utf-8")
+        except OSError as problem:
+            raise CommandError(f"{layout.file_of(node_id)} cannot be written: {problem.strerror}") from None
+
+
+def _format(layout: Layout) -> list[str]:
+    """Prepare what is not: nodes that are new belong to the cluster of those that were there."""
+    from secrets import token_bytes
+    from time import time_ns
+
+    from broker.cli.format_storage import cluster_id_of_a_formatted_directory, fresh_cluster_id
+    from broker.config import Config
+    from broker.storage_format import FormatError, format_directories
+    from storage.local_files import LocalFiles
+
+    files = LocalFiles()
+    configs = [Config.load(layout.properties(node_id)) for node_id in layout.node_ids]
+    known = [found for each in configs if (found := cluster_id_of_a_formatted_directory(files, each)) is not None]
+    if len(known) == len(configs):
+        return []
+    cluster_id = known[0] if known else fresh_cluster_id(token_bytes)
+    for each in configs:
+        try:
+            format_directories(
+                files,
+                each,
+                cluster_id=cluster_id,
+                features={},
+                ignore_formatted=True,
+                standalone=False,
+                entropy=token_bytes,
+                now_ms=time_ns() // 1_000_000,
+            )
+        except (FormatError, OSError) as refusal:
+            raise CommandError(str(refusal)) from None
+    return [f"formatted {len(configs) - len(known)} nodes of cluster {cluster_id} in {layout.directory}"]
+
+
+def _what_to_try(layout: Layout) -> list[str]:
+    return [
+        f"{layout.node_count} nodes serve; bootstrap.servers={layout.bootstrap}",
+        f"try:  echo hello | kcat -b {layout.address(1)} -P -t greetings -X acks=all",
+        f"      kcat -b {layout.address(layout.node_count)} -C -t greetings -e",
+        "      kill -9 one of the nodes while a client writes. Ctrl-C stops all.",
+    ]

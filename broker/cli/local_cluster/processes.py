@@ -1,0 +1,136 @@
+"""The nodes of a local cluster as processes: started together, watched, stopped in order.
+
+    starting ──all answer──▶ serving ──signal, or no node left──▶ stopping ──second signal──▶ killed
+       └──one ends─────────────────────────────────────────────────▲
+
+Every node holds the reading end of a pipe from here: should this process be killed, the nodes see its end and stop too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Final
+
+from broker.cli.local_cluster.layout import Layout
+from broker.cli.local_cluster.merged_output import MergedOutput
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PROBE_S: Final = 0.1
+STOP_PATIENCE_S: Final = 40.0
+"""After that a node is killed: it has its own limits, which are shorter."""
+
+
+class Phase(Enum):
+    STARTING = auto()
+    SERVING = auto()
+    STOPPING = auto()
+
+
+class Processes:
+    """`run` once; the exit status: 0 after a clean stop that somebody asked for."""
+
+    def __init__(self, layout: Layout, output: MergedOutput, variables: Mapping[str, str]) -> None:
+        self._layout = layout
+        self._output = output
+        self._variables = {name: value for name, value in variables.items() if not name.startswith("KAFKA_")}
+        """Without settings in Apache Kafka's variables: one value cannot be right for every node."""
+        self._nodes: dict[int, Process] = {}
+        self._phase = Phase.STARTING
+        self._stop = asyncio.Event()
+        self._has_failed = False
+
+    async def run(self, serving: Callable[[], None]) -> int:
+        """`serving` is called when every node answers."""
+        loop = asyncio.get_running_loop()
+        for each in SIGNALS:
+            loop.add_signal_handler(each, self._signalled)
+        for node_id in self._layout.node_ids:
+            self._nodes[node_id] = await self._started(node_id)
+        watching = [asyncio.create_task(self._watch(node_id)) for node_id in self._nodes]
+        answering = asyncio.create_task(self._announce(serving))
+        await self._stop.wait()
+        self._phase = Phase.STOPPING
+        answering.cancel()
+        await self._stop_in_order()
+        await asyncio.gather(*watching)
+        return 1 if self._has_failed else 0
+
+    async def _started(self, node_id: int) -> Process:
+        command = ("-m", "broker.cli", "serve", "--until-eof", self._layout.file_of(node_id))
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *command,
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            env=self._variables,
+            start_new_session=True,  # Ctrl-C is for this process, which stops the nodes in order
+        )
+
+    async def _watch(self, node_id: int) -> None:
+        """Pass on what the node says until it ends."""
+        node = self._nodes[node_id]
+        assert node.stderr is not None
+        await self._output.follow(node_id, node.stderr)
+        status = await node.wait()
+        if status:
+            self._has_failed = True
+        if self._phase is Phase.STOPPING:
+            if status:
+                self._output.own(f"node {node_id} {ended(status)}", "red")
+            return
+        file = self._layout.file_of(node_id)
+        self._output.own(f"node {node_id} {ended(status)}; to bring it back: moldau serve {file}", "red")
+        if self._phase is Phase.STARTING or all(each.returncode is not None for each in self._nodes.values()):
+            self._has_failed = True
+            self._stop.set()
+
+    async def _announce(self, serving: Callable[[], None]) -> None:
+        for node_id in self._layout.node_ids:
+            while not await answers(self._layout.host, self._layout.port_of(node_id)):
+                await asyncio.sleep(PROBE_S)
+        self._phase = Phase.SERVING
+        serving()
+
+    def _signalled(self) -> None:
+        if not self._stop.is_set():
+            self._output.own("stopping; once more to kill", "bold")
+            self._stop.set()
+            return
+        self._output.own("killing", "red")
+        for node in self._nodes.values():
+            if node.returncode is None:
+                node.kill()
+
+    async def _stop_in_order(self) -> None:
+        """Brokers before controllers, one after the other: each hands its partitions to those that stay."""
+        for node_id in sorted(self._nodes, reverse=True):
+            node = self._nodes[node_id]
+            if node.returncode is None:
+                node.terminate()
+                try:
+                    await asyncio.wait_for(node.wait(), STOP_PATIENCE_S)
+                except TimeoutError:
+                    node.kill()
+
+
+async def answers(host: str, port: int) -> bool:
+    """Whether somebody takes connections there."""
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def ended(status: int) -> str:
+    """How, in words."""
+    if status >= 0:
+        return f"has ended with status {status}"
+    return f"was ended by {signal.Signals(-status).name}"

@@ -1,0 +1,202 @@
+"""`moldau cluster`: what each node is told, what the output looks like, and three processes from start to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.cli import cluster, main
+from broker.cli.local_cluster.layout import Layout, properties_text
+from broker.cli.local_cluster.merged_output import MergedOutput
+from broker.cli.local_cluster.processes import ended
+from broker.cli.terminal import Terminal
+from broker.config import Config
+from storage.java_properties import read_properties
+
+ROOT = Path(__file__).parents[4]
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_three_nodes_are_voters_and_brokers_further_ones_brokers_only() -> None:
+    layout = Layout("/d", 5, port=9000)
+    configs = [Config.load(layout.properties(node_id)) for node_id in layout.node_ids]
+    assert [config.is_controller for config in configs] == [True, True, True, False, False]
+    assert all(config.is_broker for config in configs)
+    assert {config.controller_quorum_voters for config in configs} == {configs[0].controller_quorum_voters}
+    assert [voter.port for voter in configs[0].controller_quorum_voters] == [9005, 9006, 9007]
+    assert layout.bootstrap == "127.0.0.1:9000,127.0.0.1:9001,127.0.0.1:9002,127.0.0.1:9003,127.0.0.1:9004"
+    bound = [each.port for config in configs for each in config.listeners]
+    assert sorted(bound) == list(layout.ports)
+
+
+@pytest.mark.parametrize(("count", "voters", "replicas", "in_sync"), [(1, 1, 1, 1), (2, 1, 2, 1), (3, 3, 3, 2)])
+def test_replicas_and_voters_follow_the_number_of_nodes(count: int, voters: int, replicas: int, in_sync: int) -> None:
+    config = Config.load(Layout("/d", count).properties(1))
+    assert len(config.controller_quorum_voters) == voters
+    assert (
+        config.integer("default.replication.factor") == config.integer("offsets.topic.replication.factor") == replicas
+    )
+    assert config.integer("min.insync.replicas") == in_sync
+
+
+def test_racks_go_round_and_overrides_win() -> None:
+    layout = Layout("/d", 3, racks=("a", "b"), overrides={"num.partitions": "6"})
+    configs = [Config.load(layout.properties(node_id)) for node_id in layout.node_ids]
+    assert [config.text("broker.rack") for config in configs] == ["a", "b", "a"]
+    assert {config.integer("num.partitions") for config in configs} == {6}
+
+
+def test_the_file_of_a_node_says_what_the_node_was_given() -> None:
+    properties = Layout("/a\\b", 1, "::1").properties(1)
+    assert read_properties(properties_text(properties)) == properties
+
+
+def test_lines_carry_their_node_and_are_coloured_on_a_terminal_only() -> None:
+    line = "2026-01-02T03:04:05.678Z WARN  moldau.logs: a text"
+    plain = io.StringIO()
+    MergedOutput(Terminal(plain, {}), 3).line(2, line)
+    assert plain.getvalue() == f"node-2  | {line}\n"
+    shown = Tty()
+    MergedOutput(Terminal(shown, {}), 3).line(2, line)
+    assert shown.getvalue() == (
+        "\033[32mnode-2  |\033[0m \033[2m03:04:05.678\033[0m \033[33mWARN \033[0m moldau.logs: a text\n"
+    )
+
+
+def test_a_line_that_never_ends_is_shown_in_parts() -> None:
+    async def follow() -> str:
+        stream = asyncio.StreamReader()
+        stream.feed_data(b"one\ntw")
+        stream.feed_data(b"o\n" + b"x" * 200_000)
+        stream.feed_eof()
+        shown = io.StringIO()
+        await MergedOutput(Terminal(shown, {}), 3).follow(1, stream)
+        return shown.getvalue()
+
+    first, second, *parts = asyncio.run(follow()).splitlines()
+    assert (first, second) == ("node-1  | one", "node-1  | two")
+    assert len(parts) > 1 and sum(part.count("x") for part in parts) == 200_000
+
+
+def test_how_a_node_ended_is_said_in_words() -> None:
+    assert ended(-9) == "was ended by SIGKILL"
+    assert ended(1) == "has ended with status 1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nodes", "0"], "--nodes takes 1 to 100"),
+        (["--port", "65533"], "3 nodes need 6 ports from there on"),
+        (["--override", "num.partitions"], "--override takes name=value"),
+        (["--override", "num.partitions=0"], "the settings of node 1 cannot be used"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cluster", "--data", str(tmp_path / "data"), *arguments]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_directory_keeps_its_number_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for node_id in (1, 2):
+        (tmp_path / f"node-{node_id}").mkdir()
+    assert main(["cluster", "--data", str(tmp_path), "--nodes", "3"]) == 1
+    assert "holds a cluster of 2: give --nodes 2" in capsys.readouterr().err
+    parser = argparse.ArgumentParser()
+    cluster.add_arguments(parser)
+    assert parser.parse_args(["--data", str(tmp_path)]).nodes is None
+
+
+class Running:
+    """A cluster of three in processes."""
+
+    def __init__(self, data: Path, port: int) -> None:
+        command = [sys.executable, "-m", "broker.cli", "cluster", "--data", str(data), "--port", str(port)]
+        self.data = data
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ
+        )
+
+    def lines(self) -> Iterator[str]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def read_until(self, word: str) -> list[str]:
+        read = []
+        for line in self.lines():
+            read.append(line)
+            if word in line:
+                return read
+        raise AssertionError("".join(read))
+
+
+def free_ports(count: int) -> int:
+    """The first of so many that nobody uses, one after the other."""
+    for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
+        probes = [socket.socket() for _ in range(count)]
+        try:
+            for port, probe in enumerate(probes, first):
+                probe.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+        finally:
+            for probe in probes:
+                probe.close()
+    raise AssertionError("no free ports")
+
+
+def test_three_processes_serve_and_stop_in_order_and_start_again(tmp_path: Path) -> None:
+    port = free_ports(6)
+    running = Running(tmp_path / "data", port)
+    try:
+        assert any("formatted 3 nodes" in line for line in running.read_until("Ctrl-C stops all"))
+        running.process.send_signal(signal.SIGINT)
+        rest = list(running.lines())
+        assert running.process.wait(10) == 0, "".join(rest)
+    finally:
+        running.process.kill()
+    stopped = [line.split()[0] for line in rest if line.rstrip().endswith("moldau: stopped")]
+    assert stopped == ["node-3", "node-2", "node-1"]
+    assert len(list((tmp_path / "data").glob("node-*/data/.kafka_cleanshutdown"))) == 3
+
+    running = Running(tmp_path / "data", port)
+    try:
+        assert not any("formatted" in line for line in running.read_until("Ctrl-C stops all"))
+        running.process.send_signal(signal.SIGTERM)
+        running.read_until("stopping; once more to kill")
+        running.process.send_signal(signal.SIGTERM)
+        running.read_until("was ended by SIGKILL")
+        assert running.process.wait(5) == 1
+    finally:
+        running.process.kill()
+
+
+def test_a_node_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
+    port = free_ports(6)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port + 1))
+        taken.listen()
+        running = Running(tmp_path / "data", port)
+        try:
+            output, _ = running.process.communicate(timeout=30)
+        finally:
+            running.process.kill()
+    assert running.process.returncode == 1
+    assert "node 2 has ended with status 1" in output
