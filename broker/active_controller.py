@@ -14,6 +14,8 @@ from kraft.controller.decision import Decision
 from kraft.image.metadata_image import Provenance
 
 REFUSED_RETRY_MS: Final = 1_000
+STALL_MS_MIN: Final = 100
+"""A timer that comes later than that says that this node was stopped, or its loop held up."""
 BATCH_RECORDS_MAX: Final = 10_000
 """Of a decision that need not be atomic."""
 
@@ -44,6 +46,7 @@ class ActiveController:
         self._append = append
         self._end_offset = controller.image.provenance.end_offset
         self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0
         self._is_over = False
         self._is_refused = False
         """The disk had no room for what time asked for: it is asked again after a while."""
@@ -59,6 +62,14 @@ class ActiveController:
         decision = self._controller.step(request, self._environment.monotonic_ms())
         _, answer = self._carry_out(decision)
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
+        self._arm()
+
+    def disconnected(self, broker_id: int) -> None:
+        """The broker may be gone."""
+        self._controller.disconnected(broker_id, self._environment.monotonic_ms())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._arm()
 
     def resign(self) -> None:
@@ -99,10 +110,14 @@ class ActiveController:
         delay_ms = max(0, deadline_ms - self._environment.monotonic_ms())
         if self._is_refused:
             delay_ms = max(delay_ms, REFUSED_RETRY_MS)
+        self._due_ms = self._environment.monotonic_ms() + delay_ms
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
+        late_ms = self._environment.monotonic_ms() - self._due_ms
+        if late_ms > STALL_MS_MIN:
+            self._controller.stalled(late_ms)
         decisions = self._controller.tick(self._environment.monotonic_ms())
         self._is_refused = not all(self._carry_out(decision)[0] for decision in decisions)
         self._arm()

@@ -99,6 +99,8 @@ class Connection(asyncio.BufferedProtocol):
         """Set by each request, cleared by the listener's sweep for idle connections."""
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.beats_for = -1
+        """The broker whose heartbeats come this way, -1 for none."""
         self.was_malformed = False
         """Its last request could not be parsed."""
         self._transport: asyncio.Transport | None = None

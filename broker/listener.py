@@ -149,6 +149,8 @@ class Listener:
         self.connections[connection] = None
 
     def closed(self, connection: Connection) -> None:
+        if connection.beats_for >= 0:
+            self.broker.quorum.disconnected(connection.beats_for)
         self.malformed_count += connection.was_malformed
         self._received_bytes += connection.received_bytes
         self._sent_bytes += connection.sent_bytes

@@ -16,10 +16,12 @@ from kraft.features import SUPPORTED_FEATURES
 from protocol.messages import broker_registration
 
 if TYPE_CHECKING:
+    from broker.config.config import Config
     from broker.node import Broker
     from kraft.image.metadata_image import MetadataDelta, MetadataImage
 
 SHUTDOWN_PATIENCE_MS: Final = 10_000
+BEATS_OF_SILENCE: Final = 10
 
 
 class NodeRole(Protocol):
@@ -38,6 +40,13 @@ class NodeRole(Protocol):
 
     def directory_failed(self, directory_id: bytes) -> None:
         """One of the node's log directories is offline."""
+
+
+def heartbeat_ms(config: Config) -> int:
+    """So often that a stall shorter than the silence that fences a broker does not fence it."""
+    interval_ms = config.integer("broker.heartbeat.interval.ms")
+    silence_ms = config.integer("moldau.broker.silence.fence.ms")
+    return min(interval_ms, max(1, silence_ms // BEATS_OF_SILENCE)) if silence_ms else interval_ms
 
 
 def role_of(broker: Broker) -> NodeRole:
@@ -59,11 +68,11 @@ class BrokerRole:
         registration = broker.registration = Registration(
             self._identity(),
             broker.quorum,
-            broker.config.integer("broker.heartbeat.interval.ms"),
+            heartbeat_ms(broker.config),
             lambda: broker.image.provenance.end_offset - 1,
         )
         broker.producer_ids = ProducerIds(broker.quorum.submit, broker.node_id, lambda: registration.epoch)
-        await registration.register()
+        await registration.register(broker.config.integer("initial.broker.registration.timeout.ms"))
         broker.follower.begin()
         broker.assignments.begin()
         broker.fetchers.begin()

@@ -100,6 +100,7 @@ class Quorum:
         self.on_shortage: Callable[[OSError], None] = lambda error: None
         """Told when the disk of the metadata log has no room."""
         self._active: ActiveController | None = None
+        self._former_leader_id = -1
         self._raft: Raft
         self._history: QuorumHistory
         self._log: MetadataLog
@@ -169,6 +170,11 @@ class Quorum:
     def incarnation_id(self) -> bytes:
         """Of this node as a controller, since its start."""
         return self._incarnation_id
+
+    def disconnected(self, broker_id: int) -> None:
+        """A connection of this node broke, or nobody listens there: the controller looks whether it lives."""
+        if self._active is not None:
+            self._active.disconnected(broker_id)
 
     def subscribe(self, listener: Listener) -> None:
         """Call the listener with every image from the next one on, and with what made it."""
@@ -312,6 +318,8 @@ class Quorum:
         channel = self._channels.to("quorum fetch" if is_fetch else "quorum", send.to.host, send.to.port)
 
         def answered(response: object) -> None:
+            if response is NoAnswer.GONE:
+                self.disconnected(send.to.node_id)
             if isinstance(response, NoAnswer):
                 self._feed(events.Answered(send.to, send.request, None, is_refused=response is NoAnswer.GONE))
             else:
@@ -415,6 +423,9 @@ class Quorum:
         registration = controller_registration(self._config, self._incarnation_id)
         if not self._active.begin(controller.activate(bootstrap, registration)):
             self._cannot_lead(NoRoom("the disk of the metadata log is full"))
+        if self._former_leader_id >= 0:
+            # Whoever led before was silent for long enough to be replaced.
+            self._active.disconnected(self._former_leader_id)
 
     def _follow(self, epoch: int, leader_id: int) -> None:
         if self._active is not None:
@@ -423,6 +434,7 @@ class Quorum:
             self._active = None
             self._committed.end_term()
         elif leader_id >= 0:
+            self._former_leader_id = leader_id
             log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch)
         self._controllers.leader_changed()
 
@@ -443,6 +455,7 @@ class Quorum:
             unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
             delete_topic_enable=config.flag("delete.topic.enable"),
             broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
+            broker_silence_fence_ms=config.integer("moldau.broker.silence.fence.ms"),
             metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
         )
 

@@ -26,6 +26,7 @@ FENCED_PAUSE_FIRST_MS: Final = 25
 """A broker that has just registered may be caught up at once; each pause after that is twice as long."""
 SHUTDOWN_SILENCE_MS: Final = 3_000
 """The last nodes of a quorum that stop find no controller to release them; another leads sooner than that."""
+REGISTRATION_RETRY_MS: Final = 100
 SHUTDOWN_RETRY_MS: Final = 50
 """How often the controller is asked whether this broker may go."""
 
@@ -70,8 +71,9 @@ class Registration:
         self._metadata_offset = metadata_offset
         self._failed_directories: list[bytes] = []
 
-    async def register(self) -> None:
-        """Obtain a broker epoch and be unfenced. Raises `RegistrationRefused`."""
+    async def register(self, patience_ms: int) -> None:
+        """Obtain a broker epoch and be unfenced. Raises `RegistrationRefused`, of a node id that is taken after
+        `patience_ms`."""
         identity = self._identity
         request = BrokerRegistrationRequest(
             broker_id=identity.node_id,
@@ -84,6 +86,11 @@ class Registration:
             previous_broker_epoch=identity.previous_epoch,
         )
         response = await self._ask(request, BrokerRegistrationResponse)
+        while response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION and patience_ms > 0:
+            # An incarnation that was killed is still taken to be alive.
+            await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
+            patience_ms -= REGISTRATION_RETRY_MS
+            response = await self._ask(request, BrokerRegistrationResponse)
         if response.error_code != ErrorCode.NONE:
             raise RegistrationRefused(
                 f"the controller refused broker {identity.node_id}: {ErrorCode(response.error_code).name}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.pending import Pending
 from broker.refused import refused
 from protocol.errors import ErrorCode
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, context: RequestContext, request: object) -> object | Pending[object]:
     """NOT_CONTROLLER sends the asker on to whoever leads now; it may also hide a decision of a term that ended."""
+    if isinstance(request, BrokerHeartbeatRequest):
+        context.connection.beats_for = request.broker_id
     active = broker.quorum.active_controller
     if active is None:
         return refused(request, ErrorCode.NOT_CONTROLLER)

@@ -17,6 +17,7 @@ from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_of_leaderless
 from kraft.controller.partition_index import PartitionIndex
 from kraft.controller.settings import ControllerSettings
+from kraft.controller.silence import Silences
 from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from kraft.image.replay import Replay
@@ -62,6 +63,7 @@ class Controller:
         self._settings = settings
         self._index = PartitionIndex(replay.image.topics)
         self._sessions = BrokerSessions(replay.image, settings.broker_session_timeout_ms, now_ms)
+        self._silences = Silences(settings.broker_silence_fence_ms)
         self._last_append_ms = now_ms
         self._rebalance_ms = now_ms + settings.leader_imbalance_check_interval_seconds * 1000
         """When leadership is looked at next, to give it back to preferred replicas."""
@@ -103,10 +105,10 @@ class Controller:
 
     def tick(self, now_ms: int) -> Iterable[Decision]:
         """What time brings: brokers that were not heard from are fenced, and a silent log gets a NoOpRecord."""
-        for broker_id in self._sessions.expired(now_ms):
+        for broker_id in sorted({*self._sessions.expired(now_ms), *self._silences.expired(now_ms)}):
             broker = self.image.cluster.brokers.get(broker_id)
             if broker is None or broker.fenced:
-                self._sessions.forget(broker_id)
+                self._forget(broker_id)
             else:
                 yield Decision(fence(self.view, broker), is_atomic=False)  # its replay ends the session
         yield from self._elections(now_ms)
@@ -134,9 +136,22 @@ class Controller:
 
         return balancing(self.view, AT_ONCE_MAX)
 
+    def disconnected(self, broker_id: int, now_ms: int) -> None:
+        """The broker may be gone: it is fenced unless it is heard from soon."""
+        self._silences.lost(broker_id, now_ms)
+
+    def stalled(self, stall_ms: int) -> None:
+        """Nothing was done here for so long."""
+        self._silences.stalled(stall_ms)
+
+    def _forget(self, broker_id: int) -> None:
+        self._sessions.forget(broker_id)
+        self._silences.forget(broker_id)
+
     def next_deadline_ms(self) -> int:
         idle_ms = self._settings.metadata_max_idle_interval_ms
-        deadlines = [self._sessions.next_deadline_ms(), self._last_append_ms + idle_ms if idle_ms else None]
+        deadlines = [self._sessions.next_deadline_ms(), self._silences.next_deadline_ms()]
+        deadlines += [self._last_append_ms + idle_ms if idle_ms else None]
         periodic_ms = min(self._rebalance_ms, self._unclean_ms)
         return min((deadline for deadline in deadlines if deadline is not None), default=periodic_ms)
 
@@ -152,12 +167,13 @@ class Controller:
     def _replay_session(self, record: object, now_ms: int) -> None:
         match record:
             case RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch):
+                self._forget(broker_id)
                 self._sessions.touch(broker_id, epoch, now_ms)
             case (
                 UnregisterBrokerRecord(broker_id=broker_id)
                 | BrokerRegistrationChangeRecord(broker_id=broker_id, fenced=1)
             ):
-                self._sessions.forget(broker_id)
+                self._forget(broker_id)
             case BrokerRegistrationChangeRecord(broker_id=broker_id, in_controlled_shutdown=1):
                 self._sessions.shuts_down(broker_id, self.image.provenance.end_offset)
 
@@ -191,6 +207,7 @@ class Controller:
         broker = self.image.cluster.brokers.get(request.broker_id)
         if broker is not None and broker.epoch == request.broker_epoch:
             self._sessions.touch(broker.id, broker.epoch, now_ms, request.current_metadata_offset)
+            self._silences.heard(broker.id, now_ms)
         return heartbeat(self.view, self._sessions, request)
 
     def _allocate_producer_ids(self, request: AllocateProducerIdsRequest, now_ms: int) -> Decision:

@@ -50,5 +50,7 @@ class ControllerSettings(NamedTuple):
     leader_imbalance_check_interval_seconds: int = 300
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
+    broker_silence_fence_ms: int = 0
+    """A broker that beats often is fenced after so much silence, 0 for not before its session ends."""
     metadata_max_idle_interval_ms: int = 500
     """A NoOpRecord follows a silence of this length, 0 for never."""

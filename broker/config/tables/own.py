@@ -5,6 +5,8 @@ from __future__ import annotations
 ROWS = """
 moldau.batch.expanded.bytes.max  int  104857600  1..  honoured  read-only
     What the records of a compressed batch may expand to; a batch beyond is refused as too large. See docs/limits.md.
+moldau.broker.silence.fence.ms  int  2500  0..  honoured  read-only
+    A broker that beats ten times as often is fenced after so much silence, 0: after broker.session.timeout.ms alone.
 moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only

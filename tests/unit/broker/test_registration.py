@@ -66,7 +66,7 @@ def test_registering_waits_until_the_broker_is_unfenced() -> None:
     async def story(registration: Registration, controller: Controller) -> None:
         controller.beats_until_unfenced = 3
         began = now_s()
-        await registration.register()
+        await registration.register(60_000)
         assert 0.05 < now_s() - began < 0.1, "sooner than a heartbeat interval"
         assert registration.epoch == 42 and not registration.is_fenced
         (request,) = controller.registered
@@ -80,14 +80,35 @@ def test_a_broker_that_is_refused_does_not_start() -> None:
     async def story(registration: Registration, controller: Controller) -> None:
         controller.error = ErrorCode.INCONSISTENT_CLUSTER_ID
         with pytest.raises(RegistrationRefused, match="INCONSISTENT_CLUSTER_ID"):
-            await registration.register()
+            await registration.register(60_000)
+
+    live(story)
+
+
+def test_an_incarnation_before_that_counts_as_alive_is_waited_for() -> None:
+    async def story(registration: Registration, controller: Controller) -> None:
+        controller.error = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        asyncio.get_running_loop().call_later(1, setattr, controller, "error", ErrorCode.NONE)
+        began = now_s()
+        await registration.register(60_000)
+        assert 1 <= now_s() - began < 1.2
+
+    live(story)
+
+
+def test_a_node_id_that_stays_taken_is_refused() -> None:
+    async def story(registration: Registration, controller: Controller) -> None:
+        controller.error = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        with pytest.raises(RegistrationRefused, match="DUPLICATE_BROKER_REGISTRATION"):
+            await registration.register(5_000)
+        assert 5 <= now_s() < 6
 
     live(story)
 
 
 def test_it_says_that_it_is_alive_and_survives_a_refusal_of_that() -> None:
     async def story(registration: Registration, controller: Controller) -> None:
-        await registration.register()
+        await registration.register(60_000)
         alive = asyncio.ensure_future(registration.keep_alive())
         await asyncio.sleep(5)
         controller.error = ErrorCode.STALE_BROKER_EPOCH
@@ -101,7 +122,7 @@ def test_it_says_that_it_is_alive_and_survives_a_refusal_of_that() -> None:
 
 def test_it_asks_until_it_is_released() -> None:
     async def story(registration: Registration, controller: Controller) -> None:
-        await registration.register()
+        await registration.register(60_000)
         controller.beats_until_released = 4
         began = now_s()
         await registration.shut_down(10_000)
@@ -114,7 +135,7 @@ def test_it_asks_until_it_is_released() -> None:
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_a_controller_that_does_not_release_it_is_not_waited_for_longer_than_that(is_silent: bool) -> None:
     async def story(registration: Registration, controller: Controller) -> None:
-        await registration.register()
+        await registration.register(60_000)
         controller.is_silent = is_silent
         controller.beats_until_released = 1_000_000
         began = now_s()

@@ -31,6 +31,7 @@ CATALOGUES = {
 }
 OWN = {
     "moldau.batch.expanded.bytes.max",
+    "moldau.broker.silence.fence.ms",
     "moldau.http.listener",
     "moldau.log.format",
     "moldau.metrics.series.max",
