@@ -22,6 +22,7 @@ PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator",
 HOT_PATH: Final = (
     "broker/connection.py",
     "broker/handlers/produce.py",
+    "broker/repeated_produce.py",
     "protocol/record_validation.py",
     "replication/partition.py",
     "storage/append_result.py",

@@ -14,10 +14,13 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.apis import API_VERSIONS, Route
+from broker.apis import API_VERSIONS, PRODUCE, Route
+from broker.handlers.produce import learn, parked_repeat, repeat
 from broker.pending import Pending
+from broker.repeated_produce import Place, RepeatedProduce, place_of
 from broker.reply_memory import held_size
 from broker.request_memory import SMALL_SIZE
+from protocol.messages.produce import ProduceRequest
 from protocol.primitives import BytesLike, Chunk, MalformedMessage
 from protocol.tagged_section import skip_tags
 
@@ -131,6 +134,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = False
         """Its requests wait until one of them has been examined beside the loop."""
         self._is_flush_scheduled = False
+        self._repeated: RepeatedProduce | None = None
+        """What the last produce requests had in common."""
+        self._last_place: Place | None = None
 
     # The transport's calls
 
@@ -346,6 +352,9 @@ class Connection(asyncio.BufferedProtocol):
             self._partial = own
 
     def _handle(self, frame: memoryview) -> None:
+        repeated = self._repeated
+        if repeated is not None and self._repeat(repeated, frame):
+            return
         try:
             key, version, correlation_id, client_id_size = _HEADER(frame)
         except struct.error as error:
@@ -376,13 +385,60 @@ class Connection(asyncio.BufferedProtocol):
         if response is None:
             return
         if type(response) is Pending:
-            reply = _Reply(context, response)
-            self._replies.append(reply)
-            response.listen(lambda response: self._complete(reply, response))
+            self._park(context, response)
         else:
             self._answer(context, response)
+        if key == PRODUCE:
+            self._learn(context, frame, request)
         if len(self._replies) >= WAITING_REPLIES_MAX or self._waiting_size > WAITING_SIZE_MAX:
             self._stop_reading()
+
+    def _park(self, context: RequestContext, response: Pending[object]) -> None:
+        reply = _Reply(context, response)
+        self._replies.append(reply)
+        response.listen(lambda response: self._complete(reply, response))
+
+    def _learn(self, context: RequestContext, frame: memoryview, request: object) -> None:
+        """The second produce in a row to the same partition is worth remembering: there will be more."""
+        assert isinstance(request, ProduceRequest)
+        place = place_of(request)
+        is_second = place is not None and place == self._last_place
+        self._last_place = place
+        self._repeated = learn(self.listener.broker, context, frame, request) if is_second else None
+
+    def _repeat(self, repeated: RepeatedProduce, frame: memoryview) -> bool:
+        """Handle a produce that is as the ones before it; False where it is not, or is the one to be measured."""
+        records = repeated.records_in(frame)
+        if records is None:
+            return False
+        broker = self.listener.broker
+        route = self.listener.routes[PRODUCE]
+        if route.requests + 1 >= route.sample_at:
+            return False
+        result = repeat(broker, repeated, records)
+        if result is None:
+            self._repeated = None
+            return False
+        route.requests += 1
+        if repeated.partition.high_watermark < repeated.partition.log.end_offset:
+            correlation_id = _SIZE(frame, 4)[0]
+            context = RequestContext(self, route, repeated.version, correlation_id, None)
+            parked = parked_repeat(broker, context, repeated, result)
+            if parked is not None:
+                self._park(context, cast("Pending[object]", parked))
+                if len(self._replies) >= WAITING_REPLIES_MAX:
+                    self._stop_reading()
+                return True
+        answer = repeated.reply(frame, result)
+        if self._replies:
+            reply = _Reply(RequestContext(self, route, repeated.version, 0, None))
+            reply.pieces = [answer]
+            self._waiting_size += len(answer)
+            self._replies.append(reply)
+        else:
+            self._out.append(answer)
+            self._out_size += len(answer)
+        return True
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> None:
         """ApiVersions answers an unknown version in version 0 with its own range; nothing else can be answered."""

@@ -36,6 +36,8 @@ class Replicas:
         """By topic id, the partitions that are ours and in no log directory that is online."""
         self._expected: dict[bytes, dict[int, None]] = {}
         """By topic id, the partitions whose logs are being made."""
+        self.generation = 0
+        """Changes whenever a partition comes or goes: what was looked up before may be stale."""
         self.gone = Traffic()
         """What deleted partitions had counted: sums over all never go back."""
 
@@ -47,6 +49,7 @@ class Replicas:
         return self.get(partition.topic, partition.index) is partition
 
     def add(self, partition: Partition) -> None:
+        self.generation += 1
         indexed = self.by_name.setdefault(partition.topic, {})
         indexed[partition.index] = partition
         self.by_id[partition.topic_id] = indexed
@@ -89,6 +92,7 @@ class Replicas:
 
     def take_offline(self, partition: Partition) -> None:
         """The partition's log directory failed; whoever waits for it is told."""
+        self.generation += 1
         self.by_name[partition.topic].pop(partition.index)
         self.add_offline(partition.topic, partition.topic_id, partition.index)
         self.gone.add(partition)
@@ -113,6 +117,7 @@ class Replicas:
 
     def remove_topic(self, topic: str) -> list[Partition]:
         """Forget a topic; whoever waits for its partitions looks again and finds them gone."""
+        self.generation += 1
         topic_id = self._ids.pop(topic, b"")
         self.by_id.pop(topic_id, None)
         self._offline.pop(topic_id, None)
@@ -125,6 +130,7 @@ class Replicas:
 
     def remove(self, topic: str, index: int) -> Partition | None:
         """Forget one replica, and the topic with its last one."""
+        self.generation += 1
         indexed = self.by_name.get(topic, {})
         partition = indexed.pop(index, None)
         if partition is not None:

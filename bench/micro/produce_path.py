@@ -73,6 +73,13 @@ class Silent(Replies):
         pass
 
 
+class Untouched:
+    """What is appended stays in the page cache."""
+
+    def write_back(self, log: Log) -> None:
+        pass
+
+
 def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
     """As much of a broker as a produce needs."""
     now_ms = time.time_ns() // 1_000_000
@@ -81,7 +88,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
     partition.become_leader(1, 0, (1,))
     replicas = Replicas()
     replicas.add(partition)
-    broker = SimpleNamespace(replicas=replicas, environment=LocalEnvironment(loop), loop=loop, flusher=None)
+    broker = SimpleNamespace(replicas=replicas, environment=LocalEnvironment(loop), loop=loop, flusher=Untouched())
     listener = SimpleNamespace(
         broker=broker,
         routes=routes(Role.BROKER),

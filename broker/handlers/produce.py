@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from broker.delayed_produce import DelayedProduce
 from broker.large_batches import LargeBatch
 from broker.pending import Pending
+from broker.repeated_produce import RepeatedProduce, answered, learned
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -92,6 +93,46 @@ def handle(
     if large:
         return _examine(broker, context, request, responses, parked, large)
     return _finish(broker, context, request, responses, parked, has_failed)
+
+
+def repeat(broker: Broker, repeated: RepeatedProduce, records: memoryview) -> AppendResult | None:
+    """Append what a producer sends in the way it did before; None where the whole of `handle` must look at it."""
+    if broker.replicas.generation != repeated.generation:
+        return None
+    partition = repeated.partition
+    result = partition.append(records, repeated.request.acks, broker.environment.wall_ms(), repeated.version)
+    if result.error is not NONE:
+        return None  # nothing was appended
+    if partition.awaits_write_back:
+        broker.flusher.write_back(partition.log)
+    return result
+
+
+def parked_repeat(
+    broker: Broker, context: RequestContext, repeated: RepeatedProduce, result: AppendResult
+) -> Pending[ProduceResponse] | None:
+    """The reply that waits for followers, or a flush; None where it need not."""
+    partition = repeated.partition
+    request = repeated.request
+    if not _must_wait(partition, request.acks):
+        return None
+    topic = answered(request, (result.base_offset, result.log_append_time_ms, result.log_start_offset))
+    parked = [Parked(partition, partition.log.end_offset, topic.partition_responses[0])]
+    reply = _finish(broker, context, request, [topic], parked, False)
+    assert isinstance(reply, Pending)
+    return reply
+
+
+def learn(
+    broker: Broker, context: RequestContext, frame: memoryview, request: ProduceRequest
+) -> RepeatedProduce | None:
+    """What more requests like this one, which was handled and has a place, would have in common."""
+    topic = request.topic_data[0]
+    by_id = context.version >= TOPIC_ID_VERSION
+    partition = broker.replicas.find((topic.topic_id if by_id else topic.name, topic.partition_data[0].index))
+    if partition is None or partition.is_internal:
+        return None
+    return learned(frame, context.version, request, partition, broker.replicas.generation)
 
 
 def _examine(
