@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -25,10 +25,20 @@ class DelayedProduce:
     """Each answer turns into a refusal where its records are not known to be committed."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, timeout_ms: int, response: ProduceResponse, waits: Sequence[Wait]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        timeout_ms: int,
+        response: ProduceResponse,
+        waits: Sequence[Wait],
+        hint: Callable[[], None],
+        *,
+        has_failed: bool,
     ) -> None:
+        """`hint` says in a response with refusals who leads instead."""
         self.reply: Pending[ProduceResponse] = Pending()
         self._response = response
+        self._hint = hint
+        self._has_failed = has_failed
         self._open = [each.answer for each in waits]
         self._timer = loop.call_later(max(0, timeout_ms) / 1000, self._time_is_up)
         for each in waits:
@@ -40,13 +50,18 @@ class DelayedProduce:
         self._open = [each for each in self._open if each is not answer]
         if error is not ErrorCode.NONE:
             refuse(answer, error)
+            self._has_failed = True
         if not self._open:
             self._timer.cancel()
+            if self._has_failed:
+                self._hint()
             self.reply.complete(self._response)
 
     def _time_is_up(self) -> None:
         for answer in self._open:
             refuse(answer, ErrorCode.REQUEST_TIMED_OUT)
+        if self._has_failed:
+            self._hint()
         self.reply.complete(self._response)
 
 

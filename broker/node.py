@@ -29,6 +29,7 @@ from broker.listener import Listener
 from broker.local_logs import LocalLogs
 from broker.log_jobs import LogJobs
 from broker.metadata_follower import MetadataFollower
+from broker.nearest_replica import RACK_AWARE
 from broker.node_directories import look_into
 from broker.node_role import role_of
 from broker.partition_work import PartitionWork
@@ -97,6 +98,8 @@ class Broker:
             lambda: environment.random.randint(1, 0x7FFFFFFF),
         )
         self.fetch_size_max = config.integer("fetch.max.bytes")
+        self.reads_near = config.text_or_none("replica.selector.class") == RACK_AWARE
+        """Whether consumers are sent to a follower in their own rack."""
         self.described_partitions_max = config.integer("max.request.partition.size.limit")
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)

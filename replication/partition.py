@@ -95,6 +95,11 @@ class Partition:
     def is_leader(self) -> bool:
         return self.leadership is not None
 
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where this leader's term began; 0 where it does not lead."""
+        return self.leadership.epoch_start_offset if self.leadership is not None else 0
+
     # Roles
 
     def become_leader(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from broker.config.config import Config
 from broker.config.http_address import read_address
+from broker.nearest_replica import LEADER, RACK_AWARE
 
 
 def broken_rules(config: Config) -> Iterator[str]:
@@ -184,6 +185,9 @@ def _groups(config: Config) -> Iterator[str]:
 
 
 def _beyond_this_version(config: Config) -> Iterator[str]:
+    selector = config.text_or_none("replica.selector.class")
+    if selector not in (None, RACK_AWARE, LEADER):
+        yield f"replica.selector.class {selector} is refused: there are {RACK_AWARE} and {LEADER}, and none is loaded."
     for listener in config.listeners:
         if listener.security_protocol != "PLAINTEXT":
             yield (

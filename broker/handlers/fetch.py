@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.connection import SLICE_SIZE_MIN
 from broker.delayed_fetch import DelayedFetch
 from broker.follower_fetch import NO_EPOCH, divergence, note_positions, refusal_of, replica_of
+from broker.leader_hints import FIRST_FETCH_VERSION, hint_fetch
+from broker.nearest_replica import FIRST_VERSION, nearest_replica
 from broker.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
@@ -50,8 +52,9 @@ class Answer(NamedTuple):
 
     @property
     def is_urgent(self) -> bool:
-        """Errors and diverging logs are told at once."""
-        return self.data.error_code != ErrorCode.NONE or self.data.diverging_epoch is not None
+        """Errors, diverging logs and better replicas are told at once."""
+        data = self.data
+        return data.error_code != ErrorCode.NONE or data.diverging_epoch is not None or data.preferred_read_replica >= 0
 
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
@@ -175,6 +178,7 @@ def _plan(
     left = min(request.max_bytes, broker.fetch_size_max)
     room = broker.reply_memory.room()
     found_data = False
+    prefers_near = broker.reads_near and replica is None and request.rack_id and context.version >= FIRST_VERSION
     answers = []
     for key, wish in fetch.wanted:
         partition = broker.replicas.find(key)
@@ -185,6 +189,13 @@ def _plan(
         if refusal is not ErrorCode.NONE:
             answers.append(Answer(key, _failed(_empty(partition, wish), refusal), partition, None))
             continue
+        if prefers_near and partition.is_leader:
+            nearest = nearest_replica(broker, partition, wish, request.rack_id)
+            if nearest >= 0:
+                data = _empty(partition, wish)
+                data.preferred_read_replica = nearest
+                answers.append(Answer(key, data, partition, None))
+                continue
         end = _end_offset(request, partition, replica)
         answer = _plan_partition(request, key, wish, partition, end, left, not found_data, waits)
         if _copied_size(context, answer) > room:
@@ -318,7 +329,7 @@ def _respond(
             else:
                 answer.data.records = records
     if not cold:
-        return _assemble(fetch, is_incremental, answers)
+        return _assemble(broker, context, fetch, is_incremental, answers)
     reply: Pending[FetchResponse] = Pending()
     memory, borrowed_size = broker.reply_memory, sum(_copied_size(context, answer) for answer in answers)
     memory.borrow(borrowed_size)
@@ -336,7 +347,7 @@ def _respond(
                     _unreadable(read_log, data, error)
         finally:
             memory.give_back(borrowed_size)
-        reply.complete(_assemble(fetch, is_incremental, answers))
+        reply.complete(_assemble(broker, context, fetch, is_incremental, answers))
 
     broker.spawn(read_cold())
     return reply
@@ -353,11 +364,15 @@ def _is_sent_as_it_lies(context: RequestContext, place: FileSlice) -> bool:
     return place.size >= SLICE_SIZE_MIN and place.file.fileno() is not None and context.connection.sends_files()
 
 
-def _assemble(fetch: FetchContext, is_incremental: bool, answers: list[Answer]) -> FetchResponse:
+def _assemble(
+    broker: Broker, context: RequestContext, fetch: FetchContext, is_incremental: bool, answers: list[Answer]
+) -> FetchResponse:
     session = fetch.session
     topics: dict[str | bytes, FetchableTopicResponse] = {}
+    has_failed = False
     for answer in answers:
         topic, _ = answer.key
+        has_failed = has_failed or answer.data.error_code != ErrorCode.NONE
         if session is not None:
             cached = session.partitions.get(answer.key)
             has_news = cached is None or cached.has_news(answer.data)
@@ -373,4 +388,7 @@ def _assemble(fetch: FetchContext, is_incremental: bool, answers: list[Answer]) 
                 else FetchableTopicResponse(topic_id=topic)
             )
         response.partitions.append(answer.data)
-    return FetchResponse(session_id=session.id if session is not None else 0, responses=list(topics.values()))
+    reply = FetchResponse(session_id=session.id if session is not None else 0, responses=list(topics.values()))
+    if has_failed and context.version >= FIRST_FETCH_VERSION:
+        hint_fetch(broker, context, reply)
+    return reply

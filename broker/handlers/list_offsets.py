@@ -40,6 +40,8 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER_REPLICA_ID: Final = -1
 NO_EPOCH: Final = -1
+NOT_AVAILABLE_VERSION: Final = 5
+"""From this version on clients know OFFSET_NOT_AVAILABLE."""
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -66,6 +68,11 @@ def _refused(wish: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartiti
     return ListOffsetsPartitionResponse(partition_index=wish.partition_index, error_code=error)
 
 
+def _not_available(version: int) -> ErrorCode:
+    """A new leader does not know yet how much of what it took over is committed: an end told now could go back."""
+    return ErrorCode.OFFSET_NOT_AVAILABLE if version >= NOT_AVAILABLE_VERSION else ErrorCode.LEADER_NOT_AVAILABLE
+
+
 def _answer(
     request: ListOffsetsRequest, version: int, wish: ListOffsetsPartition, partition: Partition
 ) -> ListOffsetsPartitionResponse:
@@ -84,6 +91,9 @@ def _answer(
         is_committed = request.isolation_level == READ_COMMITTED
         end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
     answer = ListOffsetsPartitionResponse(partition_index=wish.partition_index)
+    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+    if is_consumer and wish.timestamp == LATEST and end_offset < partition.epoch_start_offset:
+        return _refused(wish, _not_available(version))
     if wish.timestamp == LATEST:
         answer.offset = end_offset
         answer.leader_epoch = partition.leader_epoch
@@ -105,4 +115,6 @@ def _answer(
             answer.timestamp = found.timestamp
             answer.offset = found.offset
             answer.leader_epoch = found.leader_epoch
+        elif is_consumer and end_offset < partition.epoch_start_offset:
+            return _refused(wish, _not_available(version))
     return answer

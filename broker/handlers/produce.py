@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.delayed_produce import DelayedProduce
 from broker.large_batches import LargeBatch
+from broker.leader_hints import hint_produce
 from broker.pending import Pending
 from broker.repeated_produce import RepeatedProduce, answered, learned
 from protocol.errors import ErrorCode
@@ -181,9 +182,12 @@ def _finish(
         return None
     response = ProduceResponse(responses=responses)
     if not parked:
+        if has_failed:
+            hint_produce(broker, context, response)
         return response
+    hint = partial(hint_produce, broker, context, response)
     if acks == ACKS_ALL:
-        return DelayedProduce(broker.loop, request.timeout_ms, response, parked).reply
+        return DelayedProduce(broker.loop, request.timeout_ms, response, parked, hint, has_failed=has_failed).reply
     reply: Pending[ProduceResponse] = Pending()
 
     def flushed() -> None:
@@ -191,6 +195,8 @@ def _finish(
             failure = each.partition.log.failure
             if failure is not None:
                 _refuse(each.answer, str(failure))
+        if has_failed:
+            hint()
         reply.complete(response)
 
     broker.flusher.when_durable([each.partition.log for each in parked], flushed)

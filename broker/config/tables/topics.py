@@ -39,8 +39,8 @@ replica.fetch.backoff.ms  int  1000  0..  honoured  read-only
     Pause of a replica after a failed fetch.
 replica.high.watermark.checkpoint.interval.ms  long  5000  any  honoured  read-only
     Interval between writes of the high watermark checkpoint.
-replica.selector.class  string  null  any  refused:plugin  read-only
-    Class that picks the replica a consumer reads from.
+replica.selector.class  string  null  any  honoured  read-only
+    What picks the replica a consumer reads from: Apache Kafka's RackAwareReplicaSelector or LeaderSelector, no other.
 num.replica.fetchers  int  1  1..  accepted:single  cluster-wide
     Fetching threads for each source broker.
 follower.fetch.last.tiered.offset.enable  boolean  false  any  accepted:tiered  cluster-wide

@@ -141,7 +141,7 @@ def test_zookeeper_settings_are_refused_with_what_to_do(change: str, words: list
         "client.quota.callback.class=a.B",
         "create.topic.policy.class.name=a.B",
         "principal.builder.class=a.B",
-        "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "replica.selector.class=com.example.Selector",
         "delegation.token.secret.key=abc",
         "config.providers=file",
         "cordoned.log.dirs=/data",
