@@ -17,8 +17,8 @@ from typing import Final, Protocol
 log = logging.getLogger("moldau.listener")
 
 BACKLOG: Final = 512
-ACCEPTS_MAX: Final = 64
-"""So many connections are accepted before others get their turn."""
+ACCEPTS_MAX: Final = 16
+"""So many connections are accepted before others get their turn: each takes 50 us."""
 RETRY_S: Final = 1.0
 """How long nobody is accepted where there are no descriptors, or no memory."""
 FILES_SHARE: Final = 8

@@ -216,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
         """End the connection: replies that are ready leave, those that wait for something are given up."""
         transport = self._transport
         if transport is not None:
-            log.log(level, "closing connection from %s: %s", self.client_host, reason)
+            self.listener.closing_log.say(level, self.client_host, reason)
             self._flush()
             self._stop_reading()
             self._forget()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.apis import Role, routes
+from broker.closing_log import ClosingLog
 from broker.connection import Connection
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Listener:
         self.receive_buffer = receive_buffer
         self.request_memory = broker.request_memory
         self.reply_memory = broker.reply_memory
+        self.closing_log = ClosingLog(broker.loop)
         self.request_size_max = request_size_max
         self.routes = routes(role)
         self.connections: dict[Connection, None] = {}

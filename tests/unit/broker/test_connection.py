@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from broker.apis import Api, Route
+from broker.closing_log import ClosingLog
 from broker.connection import (
     TURN_REQUESTS_MAX,
     UNSENT_SIZE_MAX,
@@ -95,7 +96,7 @@ class Wire:
         memory: RequestMemory | None = None,
     ) -> None:
         self.scheduled: list[Callable[[], None]] = []
-        loop = SimpleNamespace(call_soon=self.scheduled.append)
+        loop = SimpleNamespace(call_soon=self.scheduled.append, time=lambda: 0.0)
         route = Route(Api(HEARTBEAT, "Heartbeat", 0, 4))
         route.load(0)
         route.handle = lambda broker, context, request: handler(cast("HeartbeatRequest", request))
@@ -106,6 +107,7 @@ class Wire:
             broker=SimpleNamespace(loop=loop),
             reply_memory=ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
             request_memory=memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
+            closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,
             closed=lambda connection: None,
         )

@@ -18,6 +18,7 @@ import uvloop
 
 from broker import direct_output
 from broker.apis import Api, Route
+from broker.closing_log import ClosingLog
 from broker.connection import SLICE_SIZE_MIN, Connection, RequestContext
 from broker.environment import LocalEnvironment
 from broker.listener import Listener
@@ -83,6 +84,7 @@ class Served:
         route.handle = lambda broker, context, request: self.answer(context, cast("FetchRequest", request))
         broker = SimpleNamespace(loop=loop, environment=self.environment, spawn=self.spawn)
         self.listener = SimpleNamespace(
+            closing_log=ClosingLog(loop),
             receive_buffer=memoryview(bytearray(1 << 16)),
             request_size_max=1 << 20,
             reply_memory=ReplyMemory(-1, loop),
