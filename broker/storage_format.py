@@ -1,12 +1,15 @@
 """Preparing the directories of a new node, as kafka-storage format does.
 
-Every directory gets meta.properties and bootstrap.checkpoint, the first records of the metadata log. With --standalone
-(kraft.version 1) the metadata directory also gets the snapshot 0-0, which holds the voters.
+Every directory gets meta.properties and bootstrap.checkpoint, the first records of the metadata log. Where the
+configuration names no voters the log does (kraft.version 1): the metadata directory of the first ones also gets the
+snapshot 0-0, which holds them. A node without it learns of the voters when it follows their leader.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.config.config import Config
 from broker.metadata_log import DIRECTORY, write_batches
@@ -32,8 +35,10 @@ from storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from storage.partition_metadata import parse_uuid
 
 Entropy = Callable[[int], bytes]
+EXAMPLE_DIRECTORY_ID: Final = "8wTLVMuVS7ebtRfBsi2mWg"
 
 
 class FormatError(Exception):
@@ -49,9 +54,13 @@ def format_directories(
     standalone: bool,
     entropy: Entropy,
     now_ms: int = 0,
+    initial_voters: Voters | None = None,
 ) -> list[str]:
-    """Format what is not formatted yet; what was done, line by line. Raises `FormatError` and OSError. Blocks."""
-    levels = levels_of(features, standalone)
+    """Format what is not formatted yet; what was done, line by line. Raises `FormatError` and OSError. Blocks.
+
+    `standalone`: this controller is the only voter. `initial_voters`: the voters, where they are several.
+    """
+    levels = levels_of(features, is_dynamic=standalone or not config.controller_quorum_voters)
     directories = list(dict.fromkeys((config.metadata_log_dir, *config.log_dirs)))
     formatted = [path for path in directories if is_formatted(fs, path, cluster_id, config.node_id)]
     if formatted and not ignore_formatted:
@@ -69,9 +78,12 @@ def format_directories(
         write_bootstrap(fs, path, levels, now_ms)
         kind = "data directory"
         if path == config.metadata_log_dir:
-            kind = "dynamic metadata voter directory" if levels[KRAFT_VERSION] else "metadata directory"
-            if levels[KRAFT_VERSION]:
-                write_voters(fs, config, directory_id, levels, now_ms)
+            voters = Voters.of([own_voter(config, directory_id)]) if standalone else initial_voters
+            kind = kind_of_metadata_directory(config, voters)
+            if voters is not None:
+                if config.node_id in voters.by_id:
+                    directory_id = voters.by_id[config.node_id].directory_id
+                write_voters(fs, config, voters, levels, now_ms)
         # Last, because it is what makes a directory a formatted one.
         write_meta_properties(fs, path, MetaProperties(cluster_id, config.node_id, directory_id))
         version = METADATA_VERSION_NAMES[levels[METADATA_VERSION]]
@@ -79,18 +91,48 @@ def format_directories(
     return lines
 
 
-def levels_of(features: Mapping[str, int], standalone: bool) -> dict[str, int]:
+def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int]:
     """Every feature that is not asked for is off."""
-    levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(standalone), **features}
+    levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
     for name, level in levels.items():
         refusal = refusal_of_feature(name, level)
         if refusal is not None:
             raise FormatError(f"--feature {name}={level}: {refusal}")
-    if standalone and levels[KRAFT_VERSION] == 0:
-        raise FormatError("--standalone needs kraft.version 1: the voters of a quorum of one stand in its log")
-    if not standalone and levels[KRAFT_VERSION] == 1:
-        raise FormatError("kraft.version 1 needs --standalone; without it controller.quorum.voters names the voters")
+    if is_dynamic and levels[KRAFT_VERSION] == 0:
+        raise FormatError("kraft.version 0 needs controller.quorum.voters: without them the log names the voters")
+    if not is_dynamic and levels[KRAFT_VERSION] == 1:
+        raise FormatError(
+            "kraft.version 1 and controller.quorum.voters exclude one another: the log names the voters then"
+        )
     return levels
+
+
+def kind_of_metadata_directory(config: Config, voters: Voters | None) -> str:
+    """In Apache Kafka's words."""
+    if voters is None:
+        return "metadata directory"
+    return "dynamic metadata voter directory" if config.node_id in voters.by_id else "dynamic metadata directory"
+
+
+def own_voter(config: Config, directory_id: bytes) -> Voter:
+    listeners = tuple((each.name, (each.host, each.port)) for each in config.advertised_controller_listeners)
+    return Voter(config.node_id, directory_id, listeners)
+
+
+def read_initial_voters(text: str, listener: str) -> Voters:
+    """`id@host:port:directory id`, separated by commas; the id is 22 characters of base64. Raises `FormatError`."""
+    voters = []
+    for entry in filter(None, text.split(",")):
+        match = re.fullmatch(r"\s*(\d+)@(\[[^\]]+\]|[^:\[\]]+):(\d+):([A-Za-z0-9_-]{22})\s*", entry)
+        if match is None:
+            raise FormatError(f"{entry!r} is not id@host:port:directory-id, as in 1@host:9093:{EXAMPLE_DIRECTORY_ID}")
+        address = (match[2].strip("[]"), int(match[3]))
+        voters.append(Voter(int(match[1]), parse_uuid(match[4]), ((listener, address),)))
+    if len({voter.id for voter in voters}) < len(voters) or len({voter.directory_id for voter in voters}) < len(voters):
+        raise FormatError("each of the initial controllers has an id and a directory id of its own")
+    if not voters:
+        raise FormatError("there are no initial controllers in the list")
+    return Voters.of(voters)
 
 
 def is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> bool:
@@ -128,9 +170,7 @@ def write_bootstrap(fs: FileSystem, path: str, levels: Mapping[str, int], now_ms
     write_batches(fs, f"{path}/{BOOTSTRAP_CHECKPOINT}", batches)
 
 
-def write_voters(fs: FileSystem, config: Config, directory_id: bytes, levels: Mapping[str, int], now_ms: int) -> None:
-    listeners = tuple((each.name, (each.host, each.port)) for each in config.advertised_controller_listeners)
-    voters = Voters.of([Voter(config.node_id, directory_id, listeners)])
+def write_voters(fs: FileSystem, config: Config, voters: Voters, levels: Mapping[str, int], now_ms: int) -> None:
     directory = f"{config.metadata_log_dir}/{DIRECTORY}"
     make_durable_directory(fs, directory)
     batches = snapshot_batches(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.cli import cluster, dump_log, format_storage, serve, spark, version
+from broker.cli import cluster, container, dump_log, format_storage, health, random_uuid, serve, spark, version
 from broker.cli.invocation import CommandError, Invocation
 from broker.cli.terminal import Terminal
 
@@ -81,6 +81,9 @@ def parser(terminal: Terminal | None = None) -> argparse.ArgumentParser:
         ("serve", "run a node", serve),
         ("cluster", "run several nodes on this machine", cluster),
         ("format", "prepare the directories of a new node", format_storage),
+        ("health", "ask a node whether it is ready", health),
+        ("container", "run a node as the image does, from variables", container),
+        ("random-uuid", "make an id for a cluster or a directory", random_uuid),
         ("dump-log", "show log files, indexes and checkpoints as JSON lines", dump_log),
         ("spark", "run a job over the segments of a topic", spark),
         ("version", "say which version this is", version),

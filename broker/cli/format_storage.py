@@ -15,12 +15,21 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Prepare the directories of a new node: the id of its cluster, its own ids, and the first records of its metadata log.
 
+A controller is told who the first controllers are: by controller.quorum.voters in its file, or else by one of
+--standalone (it alone), --initial-controllers (these) and --no-initial-controllers (others; it joins them later).
+Brokers need none of these. All nodes of a cluster are given the same --cluster-id.
+
 A directory that has been prepared before is refused, or passed over with --ignore-formatted."""
 EPILOG: Final = """\
 examples:
   moldau format -c server.properties --standalone
   moldau format -c server.properties --standalone -t MkU3OEVBNTcwNTJENDM2Qk
-  moldau format -c server.properties --standalone --feature metadata.version=30 --ignore-formatted
+  moldau format -c server.properties --standalone --release-version 4.2 --ignore-formatted
+  moldau format -c controller.properties -t MkU3OEVBNTcwNTJENDM2Qk --no-initial-controllers
+  moldau format -c controller.properties -t MkU3OEVBNTcwNTJENDM2Qk \\
+    --initial-controllers 1@a:9093:8wTLVMuVS7ebtRfBsi2mWg,2@b:9093:gyw8wFj5RpeNNSyHzwJbeg
+
+`moldau random-uuid` makes ids for clusters and directories.
 
 Without --cluster-id: the variable CLUSTER_ID, else the id in a directory that is formatted, else a new one."""
 
@@ -33,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--feature", action="append", default=[], metavar="NAME=LEVEL", help="level of a feature; may be repeated"
     )
-    parser.add_argument("-r", "--release-version", metavar="VERSION", help="only 4.3 and 4.3-IV0 are taken")
+    parser.add_argument("-r", "--release-version", metavar="VERSION", help="that of its metadata.version: 4.0 to 4.3")
     parser.add_argument("-S", "--add-scram", action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--data", metavar="DIR", help="log.dirs")
     parser.add_argument(
@@ -41,22 +50,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     quorum = parser.add_mutually_exclusive_group()
     quorum.add_argument("-s", "--standalone", action="store_true", help="this controller is a quorum of one")
-    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="refused: for several nodes")
-    quorum.add_argument("-I", "--initial-controllers", metavar="LIST", help="refused: for several nodes")
+    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="this controller joins others")
+    quorum.add_argument(
+        "-I", "--initial-controllers", metavar="LIST", help="the first controllers: id@host:port:directory-id, ..."
+    )
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format, and say what was done."""
-    _refuse_what_needs_more(arguments)
-    features = _features(arguments.feature)
+    if arguments.add_scram:
+        raise CommandError("--add-scram: SASL is not part of this version")
+    features = _features(arguments.feature) | _release_level(arguments)
     config = load_config(arguments.config, arguments.data, arguments.override, invocation.variables)
-    is_standalone = bool(arguments.standalone) or arguments.config is None
-    _check_quorum(config, is_standalone=is_standalone)
+    is_several = arguments.initial_controllers is not None or arguments.no_initial_controllers
+    is_standalone = bool(arguments.standalone) or (arguments.config is None and not is_several)
+    _check_quorum(config, arguments, is_standalone=is_standalone)
     # Entropy and the clock come in here because no environment runs yet: formatting needs no event loop.
     from secrets import token_bytes
     from time import time_ns
 
-    from broker.storage_format import FormatError, format_directories
+    from broker.storage_format import FormatError, format_directories, read_initial_voters
     from storage.local_files import LocalFiles
 
     files = LocalFiles()
@@ -66,7 +79,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         or cluster_id_of_a_formatted_directory(files, config)
         or fresh_cluster_id(token_bytes)
     )
-    _check_cluster_id(cluster_id)
+    check_cluster_id(cluster_id)
+    listed = arguments.initial_controllers
     try:
         messages = format_directories(
             files,
@@ -77,6 +91,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
             standalone=is_standalone,
             entropy=token_bytes,
             now_ms=time_ns() // 1_000_000,
+            initial_voters=None if listed is None else read_initial_voters(listed, config.controller_listener_names[0]),
         )
     except (FormatError, OSError) as refusal:
         raise CommandError(str(refusal)) from None
@@ -85,13 +100,20 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     return 0
 
 
-def _refuse_what_needs_more(arguments: argparse.Namespace) -> None:
-    if arguments.no_initial_controllers or arguments.initial_controllers:
-        raise CommandError("a quorum of several controllers is not part of this version; use --standalone")
-    if arguments.add_scram:
-        raise CommandError("--add-scram: SASL is not part of this version")
-    if arguments.release_version not in (None, "4.3", "4.3-IV0"):
-        raise CommandError(f"--release-version {arguments.release_version}: this version writes 4.3-IV0 only")
+def _release_level(arguments: argparse.Namespace) -> dict[str, int]:
+    """The metadata version of a release: that of its last step, where it is named without one."""
+    from kraft.features import METADATA_VERSION, METADATA_VERSION_NAMES
+
+    release = arguments.release_version
+    if release is None:
+        return {}
+    if any(each.partition("=")[0].strip() == METADATA_VERSION for each in arguments.feature):
+        raise CommandError(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")
+    levels = [level for level, name in METADATA_VERSION_NAMES.items() if release in (name, name.partition("-")[0])]
+    if not levels:
+        known = ", ".join(METADATA_VERSION_NAMES.values())
+        raise CommandError(f"--release-version {release}: this version knows {known}")
+    return {METADATA_VERSION: max(levels)}
 
 
 def _features(features: list[str]) -> dict[str, int]:
@@ -106,14 +128,23 @@ def _features(features: list[str]) -> dict[str, int]:
     return levels
 
 
-def _check_quorum(config: Config, *, is_standalone: bool) -> None:
-    if is_standalone and config.controller_quorum_voters:
-        raise CommandError("with --standalone, controller.quorum.voters must not be set")
-    if not is_standalone and not config.controller_quorum_voters:
-        raise CommandError("controller.quorum.voters is not set on this controller: give --standalone")
+def _check_quorum(config: Config, arguments: argparse.Namespace, *, is_standalone: bool) -> None:
+    is_told = is_standalone or arguments.initial_controllers is not None
+    if is_told and config.controller_quorum_voters:
+        flag = "--standalone" if is_standalone else "--initial-controllers"
+        raise CommandError(f"with {flag}, controller.quorum.voters must not be set: the log names the voters then")
+    if not config.is_controller and is_standalone:
+        raise CommandError("--standalone is for a node with the controller role")
+    if config.controller_quorum_voters or not config.is_controller:
+        return
+    if not is_told and not arguments.no_initial_controllers:
+        raise CommandError(
+            "controller.quorum.voters is not set on this controller: give --standalone, --initial-controllers or"
+            " --no-initial-controllers"
+        )
 
 
-def _check_cluster_id(cluster_id: str) -> None:
+def check_cluster_id(cluster_id: str) -> None:
     import base64
     import binascii
 

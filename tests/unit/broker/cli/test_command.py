@@ -94,9 +94,6 @@ def test_a_file_that_is_not_there_is_named() -> None:
         (["-f", "metadata.version"], "--feature takes name=level"),
         (["-f", "metadata.version=x"], "--feature takes name=level"),
         (["-f", "a=1", "-f", "a=2"], "--feature a is given twice"),
-        (["--no-initial-controllers"], "a quorum of several controllers is not part of this version"),
-        (["--initial-controllers", "1@h:1:x"], "a quorum of several controllers is not part of this version"),
-        (["--release-version", "3.9"], "this version writes 4.3-IV0 only"),
         (["--add-scram", "x"], "SASL is not part of this version"),
     ],
 )
@@ -126,6 +123,54 @@ def test_format_prepares_a_directory_once(tmp_path: Path, capsys: pytest.Capture
     assert main(["format", "--standalone", "--data", second, "--ignore-formatted"]) == 0
     for name in ("a", "b"):
         assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qk" in (tmp_path / name / "meta.properties").read_text()
+
+
+CONTROLLER = (
+    "process.roles=controller\nnode.id={}\ncontroller.listener.names=CONTROLLER\n"
+    "listeners=CONTROLLER://:9093\ncontroller.quorum.bootstrap.servers=a:9093\nlog.dirs={}\n"
+)
+FIRST = "1@a:9093:8wTLVMuVS7ebtRfBsi2mWg,2@b:9093:gyw8wFj5RpeNNSyHzwJbeg"
+
+
+def test_the_first_controllers_know_one_another_and_later_ones_nobody(tmp_path: Path) -> None:
+    for node_id, flags in ((1, ["--initial-controllers", FIRST]), (3, ["--no-initial-controllers"])):
+        file = tmp_path / f"{node_id}.properties"
+        file.write_text(CONTROLLER.format(node_id, tmp_path / str(node_id)))
+        assert main(["format", "-c", str(file), "-t", "MkU3OEVBNTcwNTJENDM2Qk", *flags]) == 0
+    assert "directory.id=8wTLVMuVS7ebtRfBsi2mWg" in (tmp_path / "1" / "meta.properties").read_text()
+    assert len(list(tmp_path.glob("1/__cluster_metadata-0/*.checkpoint"))) == 1
+    assert not (tmp_path / "3" / "__cluster_metadata-0").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--initial-controllers", "1@a:9093"], "is not id@host:port:directory-id"),
+        (["--initial-controllers", FIRST.replace("2@", "1@")], "has an id and a directory id of its own"),
+        (["--initial-controllers", ","], "there are no initial controllers"),
+        (["-s", "-r", "3.9"], "--release-version 3.9: this version knows 4.0-IV3"),
+        (["-s", "-r", "4.2", "-f", "metadata.version=29"], "say the same"),
+        (["-s", "--override", "controller.quorum.voters=1@a:9093"], "must not be set"),
+    ],
+)
+def test_a_quorum_that_makes_no_sense_is_refused(
+    flags: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(CONTROLLER.format(1, tmp_path / "data"))
+    assert main(["format", "-c", str(file), *flags]) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_release_stands_for_its_last_metadata_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["format", "--data", str(tmp_path / "data"), "--release-version", "4.1"]) == 0
+    assert "metadata.version 4.1-IV1" in capsys.readouterr().out
+
+
+def test_an_id_is_as_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["random-uuid"]) == 0
+    assert len(capsys.readouterr().out.strip()) == 22
 
 
 def test_standalone_excludes_the_other_quorums(capsys: pytest.CaptureFixture[str]) -> None:

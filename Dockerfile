@@ -1,0 +1,43 @@
+# An image that takes the variables of apache/kafka's: change the image line of a compose file, and it runs.
+#   docker build -t moldau . && docker run -p 9092:9092 moldau
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS build
+# The hot path is compiled; a base with Debian's own Python has its headers in a package of their own.
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev \
+ && { python3 -c "import sys, sysconfig, os.path as p; sys.exit(not p.exists(p.join(sysconfig.get_path('include'), 'Python.h')))" \
+   || apt-get install -y --no-install-recommends python3-dev; }
+RUN python3 -m venv /opt/moldau
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY broker broker
+COPY protocol protocol
+COPY storage storage
+COPY replication replication
+COPY kraft kraft
+COPY coordinator coordinator
+COPY spark_jobs spark_jobs
+COPY pyspark_moldau pyspark_moldau
+RUN /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check -c requirements.lock . \
+ && cd / \
+ && /opt/moldau/bin/python -m protocol.compile_kernel \
+ && /opt/moldau/bin/python -m broker.compile_hot_path \
+ && /opt/moldau/bin/python -m pip uninstall --yes --quiet setuptools pip \
+ && find /opt/moldau -name __pycache__ -prune -exec rm -r {} + \
+ && /opt/moldau/bin/python -m compileall -q /opt/moldau/lib
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="moldau" \
+      org.opencontainers.image.description="A broker that Apache Kafka's clients and tools take for Apache Kafka 4.3.1" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN useradd --uid 1000 --no-create-home --shell /usr/sbin/nologin moldau \
+ && for each in /var/lib/kafka/data /tmp/kafka-logs /tmp/kraft-combined-logs /mnt/shared/config; do \
+      install -d -o moldau -g moldau "$each"; done
+COPY --from=build /opt/moldau /opt/moldau
+ENV PATH=/opt/moldau/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER moldau
+WORKDIR /var/lib/kafka
+VOLUME /var/lib/kafka/data
+EXPOSE 9092 9464
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["moldau", "health"]
+CMD ["moldau", "container"]

@@ -1,0 +1,106 @@
+"""`moldau container`: what the image runs, so that it takes the variables that Apache Kafka's image takes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.cli.invocation import CommandError, Invocation, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.config import Config
+
+DESCRIPTION: Final = """\
+Format the node's directories where that is missing, and run it, as Apache Kafka's image does.
+
+Settings: /mnt/shared/config/server.properties where it is mounted, then the KAFKA_ variables (KAFKA_NODE_ID is node.id:
+after KAFKA_, _ is a dot, __ an underscore, ___ a dash). With neither: a node of one on 9092. CLUSTER_ID is the id of
+the cluster. What is for the JVM (KAFKA_HEAP_OPTS, KAFKA_JMX_PORT ...) is passed over."""
+EPILOG: Final = """\
+examples:
+  docker run -p 9092:9092 moldau
+  docker run -p 9092:9092 -e KAFKA_NODE_ID=1 -e KAFKA_PROCESS_ROLES=broker,controller ... moldau"""
+MOUNTED: Final = "/mnt/shared/config/server.properties"
+CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
+"""That of Apache Kafka's image, where CLUSTER_ID says none: nodes that were told nothing are of one cluster."""
+HTTP_LISTENER: Final = "moldau.http.listener"
+HTTP_ADDRESS: Final = "http://0.0.0.0:9464"
+DATA: Final = "/var/lib/kafka/data"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the subcommand takes."""
+    parser.add_argument("--config", default=MOUNTED, metavar="FILE", help=f"settings, where it exists ({MOUNTED})")
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Format, serve until told to stop."""
+    properties = read_file(arguments.config) if Path(arguments.config).exists() else {}
+    config = load(container_settings(properties, invocation.variables))
+    _format(config, invocation)
+    from broker.main import serve
+
+    return serve(config, invocation.errors, format_if_missing=False)
+
+
+def container_settings(properties: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """A file and variables as far as there are any: either of them takes the place of the image's own settings."""
+    from broker.config.sources import from_environment
+
+    own = {HTTP_LISTENER: HTTP_ADDRESS}
+    said = dict(properties) | from_environment(variables)
+    return own | (said if said.keys() - own.keys() else single_node() | said)
+
+
+def single_node() -> dict[str, str]:
+    """For a client on the same machine as the container, through a published port 9092."""
+    from broker.config.sources import single_node_defaults
+
+    return single_node_defaults(DATA) | {
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    }
+
+
+def load(settings: Mapping[str, str]) -> Config:
+    from broker.config import Config, ConfigError
+
+    try:
+        return Config.load(settings)
+    except ConfigError as refusal:
+        raise CommandError("the settings of this container cannot be used", *refusal.problems) from None
+
+
+def _format(config: Config, invocation: Invocation) -> None:
+    from secrets import token_bytes
+    from time import time_ns
+
+    from broker.cli.format_storage import check_cluster_id, cluster_id_of_a_formatted_directory
+    from broker.storage_format import FormatError, format_directories
+    from storage.local_files import LocalFiles
+
+    files = LocalFiles()
+    said = invocation.variables.get("CLUSTER_ID")
+    cluster_id = said or cluster_id_of_a_formatted_directory(files, config) or CLUSTER_ID
+    check_cluster_id(cluster_id)
+    try:
+        lines = format_directories(
+            files,
+            config,
+            cluster_id=cluster_id,
+            features={},
+            ignore_formatted=True,
+            standalone=config.is_controller and not config.controller_quorum_voters,
+            entropy=token_bytes,
+            now_ms=time_ns() // 1_000_000,
+        )
+    except PermissionError as refusal:
+        hint = f"give it to user 1000, or use a named volume at {DATA}"
+        raise CommandError(f"{refusal.filename or config.log_dirs[0]} cannot be written: {hint}") from None
+    except (FormatError, OSError) as refusal:
+        raise CommandError(str(refusal)) from None
+    for line in lines:
+        invocation.errors.say(line)

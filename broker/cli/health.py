@@ -1,0 +1,49 @@
+"""`moldau health`: whether a node of this machine is ready, by its exit status."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from broker.cli.invocation import CommandError, Invocation
+
+DESCRIPTION: Final = """\
+Ask a node whether it serves clients: exit status 0 where it does, 1 where it does not or nobody answers.
+
+The node must have moldau.http.listener set, as the image has."""
+EPILOG: Final = """\
+examples:
+  moldau health
+  moldau health http://127.0.0.1:9464"""
+PATIENCE_S: Final = 5
+DEFAULT: Final = "http://127.0.0.1:9464"
+VARIABLE: Final = "KAFKA_MOLDAU_HTTP_LISTENER"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the subcommand takes."""
+    parser.add_argument("address", nargs="?", metavar="URL", help=f"moldau.http.listener (default: {DEFAULT})")
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Ask once."""
+    from http.client import HTTPConnection, HTTPException
+
+    from broker.config.http_address import read_address
+
+    text = arguments.address or invocation.variables.get(VARIABLE) or DEFAULT
+    address = read_address(text)
+    if address is None:
+        raise CommandError(f"{text} is no http://host:port")
+    host = "127.0.0.1" if address.host in ("", "0.0.0.0", "::") else address.host
+    connection = HTTPConnection(host, address.port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", "/readyz")
+        response = connection.getresponse()
+        said = response.read().decode("utf-8", "replace").strip()
+    except (OSError, HTTPException) as problem:
+        raise CommandError(f"nobody answers on {text}: {problem}") from None
+    finally:
+        connection.close()
+    invocation.out.say(said)
+    return 0 if response.status == 200 else 1

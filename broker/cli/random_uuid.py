@@ -1,0 +1,27 @@
+"""`moldau random-uuid`: an id for a cluster or a directory, as kafka-storage random-uuid gives it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from broker.cli.invocation import Invocation
+
+DESCRIPTION: Final = "Print a new id, of a cluster or of a directory: 16 random bytes as 22 characters of base64."
+EPILOG: Final = """\
+examples:
+  moldau format -c server.properties -t $(moldau random-uuid)"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommand takes nothing."""
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """One line on standard output."""
+    from secrets import token_bytes
+
+    from broker.cli.format_storage import fresh_cluster_id
+
+    invocation.out.say(fresh_cluster_id(token_bytes))
+    return 0

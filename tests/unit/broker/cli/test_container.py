@@ -1,0 +1,80 @@
+"""The image: which settings a container has, as Apache Kafka's image decides it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from broker.cli import main
+from broker.cli.container import HTTP_LISTENER, container_settings, load
+
+COMBINED = {
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+    "KAFKA_LISTENERS": "PLAINTEXT_HOST://0.0.0.0:9092,PLAINTEXT://:19092,CONTROLLER://:29093",
+    "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT_HOST://localhost:9092,PLAINTEXT://broker:19092",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
+    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@broker:29093",
+    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+    "KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs",
+}
+"""As in the examples of apache/kafka."""
+PASSED_OVER = {
+    "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    "KAFKA_HEAP_OPTS": "-Xmx1G",
+    "KAFKA_OPTS": "-Da=b",
+    "KAFKA_JMX_PORT": "9999",
+    "KAFKA_LOG4J_LOGGERS": "kafka=INFO",
+    "PATH": "/bin",
+}
+
+
+def test_a_container_that_is_told_nothing_is_a_node_of_one_for_this_machine() -> None:
+    config = load(container_settings({}, PASSED_OVER))
+    assert (config.node_id, config.is_broker, config.is_controller) == (1, True, True)
+    assert [(each.host, each.port) for each in config.advertised_listeners] == [("localhost", 9092)]
+    assert [each.host for each in config.listeners] == ["", ""]
+    assert config.warnings == ()
+
+
+def test_variables_take_the_place_of_all_that() -> None:
+    config = load(container_settings({}, COMBINED | PASSED_OVER))
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert {each.name: each.port for each in config.advertised_listeners} == {
+        "PLAINTEXT_HOST": 9092,
+        "PLAINTEXT": 19092,
+    }
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.controller_quorum_voters[0].port == 29093
+    assert config.text(HTTP_LISTENER) == "http://0.0.0.0:9464"
+    assert config.warnings == ()
+
+
+def test_variables_win_over_a_mounted_file() -> None:
+    file = {"node.id": "1", "num.partitions": "5", "log.retention.hours": "7"}
+    settings = container_settings(file, {"KAFKA_NUM_PARTITIONS": "6"})
+    assert settings == {HTTP_LISTENER: "http://0.0.0.0:9464"} | file | {"num.partitions": "6"}
+
+
+def test_where_health_listens_is_no_reason_to_forget_the_rest() -> None:
+    settings = container_settings({}, {"KAFKA_MOLDAU_HTTP_LISTENER": "http://127.0.0.1:1"})
+    assert settings[HTTP_LISTENER] == "http://127.0.0.1:1" and settings["node.id"] == "1"
+
+
+def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("node.id=1\n")
+    assert main(["container", "--config", str(file)]) == 1
+    assert 'Missing required configuration "process.roles"' in capsys.readouterr().err
+
+
+def test_nobody_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert main(["health", f"http://127.0.0.1:{port}"]) == 1
+    assert "nobody answers" in capsys.readouterr().err
