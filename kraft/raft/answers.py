@@ -134,12 +134,10 @@ def refusal(member: Member, request: QuorumRequest, listener: str, error: ErrorC
             return fetch_response(member, listener, error)
         case fetch_snapshot.FetchSnapshotRequest():
             return fetch_snapshot_response(member, listener, error, request.topics[0].partitions[0].snapshot_id)
-        case update.UpdateRaftVoterRequest():
-            return update_voter_response(member, listener, error)
-    return whole_refusal(request, error)
+    return whole_refusal(member, request, listener, error)
 
 
-def whole_refusal(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
+def whole_refusal(member: Member, request: QuorumRequest, listener: str, error: ErrorCode) -> QuorumResponse:
     """The answer to a request that is not of this cluster, or not about its one partition."""
     match request:
         case vote.VoteRequest():
@@ -155,11 +153,19 @@ def whole_refusal(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
         case describe_quorum.DescribeQuorumRequest():
             return describe_quorum.DescribeQuorumResponse(error_code=error)
         case add_raft_voter.AddRaftVoterRequest():
-            return add_raft_voter.AddRaftVoterResponse(error_code=error, error_message=None)
+            text = _told(member, request.cluster_id, error)
+            return add_raft_voter.AddRaftVoterResponse(error_code=error, error_message=text)
         case remove_raft_voter.RemoveRaftVoterRequest():
-            return remove_raft_voter.RemoveRaftVoterResponse(error_code=error, error_message=None)
+            text = _told(member, request.cluster_id, error)
+            return remove_raft_voter.RemoveRaftVoterResponse(error_code=error, error_message=text)
         case update.UpdateRaftVoterRequest():
-            return update.UpdateRaftVoterResponse(error_code=error)
+            return update_voter_response(member, listener, error)
+
+
+def _told(member: Member, cluster_id: str | None, error: ErrorCode) -> str | None:
+    if error is not ErrorCode.INCONSISTENT_CLUSTER_ID:
+        return None
+    return f'The given id "{cluster_id}" doesn\'t match the cluster id "{member.identity.cluster_id}"'
 
 
 def named(member: Member, listener: str) -> list[Endpoint]:

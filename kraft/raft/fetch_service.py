@@ -75,6 +75,7 @@ class FetchService:
         self._parked.clear()
 
     def fetch_snapshot(self, event: Received, partition: PartitionSnapshot) -> None:
+        """DIVERGES: Apache Kafka 4.3.1 cannot write what is refused here, and answers UNKNOWN_SERVER_ERROR instead."""
         member, request = self._member, event.request
         assert isinstance(request, FetchSnapshotRequest)
         snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)

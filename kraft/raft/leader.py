@@ -13,7 +13,7 @@ from kraft.raft.hearsay import heard_in, turn_to_leader
 from kraft.raft.log_view import OffsetAndEpoch
 from kraft.raft.member import Member
 from kraft.raft.questions import begin_request
-from kraft.raft.replicas import Replicas
+from kraft.raft.replicas import Replicas, replica_id_of
 from kraft.raft.role import Role
 from kraft.raft.turns import StepDown, Turn
 from kraft.raft.voter_changes import VoterChanges
@@ -170,7 +170,7 @@ class Leader(Role):
         elif isinstance(place, OffsetAndEpoch):
             self._service.refuse_diverging(event, place)
         else:
-            if key.id >= 0 and key.id != self.member.node_id:
+            if key.id >= 0:
                 self._replicas.fetched(key, partition.fetch_offset)
             turn = self._commit()
             if turn is not None:
@@ -188,7 +188,3 @@ class Leader(Role):
         self._replicas.heard_from(key)
         if self.member.voters.has(key):
             self._heard_ms[key.id] = self.member.now_ms
-
-
-def replica_id_of(request: FetchRequest) -> int:
-    return request.replica_state.replica_id if request.replica_state is not None else request.replica_id

@@ -7,9 +7,14 @@ from typing import Final
 
 from kraft.raft.member import Member
 from kraft.raft.voters import ReplicaKey, Voter
+from protocol.messages.fetch import FetchRequest
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
 """An observer that has not fetched for so long is not described any more."""
+
+
+def replica_id_of(request: FetchRequest) -> int:
+    return request.replica_state.replica_id if request.replica_state is not None else request.replica_id
 
 
 class Progress:

@@ -12,6 +12,7 @@ from kraft.raft.describe import describe_nothing
 from kraft.raft.events import Received, Reply
 from kraft.raft.hearsay import turn_to
 from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Machine, Member
+from kraft.raft.replicas import replica_id_of
 from kraft.raft.role import Ballot
 from kraft.raft.turns import CastVote, EnterEpoch
 from kraft.raft.voters import ReplicaKey
@@ -25,8 +26,6 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.messages.vote import VoteRequest
 from protocol.schema import ZERO_UUID
 
-FETCH_VERSION_WITH_TOPIC_ID = 13
-
 
 def receive(machine: Machine, event: Received) -> None:
     """Answer, or have the leader keep it until there is an answer."""
@@ -36,7 +35,7 @@ def receive(machine: Machine, event: Received) -> None:
         return
     error = _error_of_whole(member, event)
     if error is not ErrorCode.NONE:
-        member.put(Reply(event.token, whole_refusal(request, error)))
+        member.put(Reply(event.token, whole_refusal(member, request, event.listener, error)))
         return
     match request:
         case VoteRequest():
@@ -57,12 +56,11 @@ def _error_of_whole(member: Member, event: Received) -> ErrorCode:
 
 
 def _is_about_the_partition(event: Received) -> bool:
-    """About partition 0 of the metadata log, and nothing else."""
+    """About partition 0 of the metadata log, and nothing else; a fetch names it by its id."""
     match event.request:
         case FetchRequest() as request:
-            by_id = event.version >= FETCH_VERSION_WITH_TOPIC_ID
             named = [
-                (topic.topic_id == METADATA_TOPIC_ID if by_id else topic.topic == METADATA_TOPIC, each.partition)
+                (topic.topic_id == METADATA_TOPIC_ID, each.partition)
                 for topic in request.topics
                 for each in topic.partitions
             ]
@@ -90,10 +88,10 @@ def _vote(machine: Machine, event: Received, request: VoteRequest) -> None:
     candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
     ballot = Ballot(candidate, partition.last_offset_epoch, partition.last_offset, partition.pre_vote)
     error, is_granted = ErrorCode.NONE, False
-    if partition.replica_epoch < member.epoch:
-        error = ErrorCode.FENCED_LEADER_EPOCH
-    elif not _is_possible(ballot, partition.replica_epoch):
+    if not _is_possible(ballot, partition.replica_epoch):
         error = ErrorCode.INVALID_REQUEST
+    elif partition.replica_epoch < member.epoch:
+        error = ErrorCode.FENCED_LEADER_EPOCH
     else:
         if partition.replica_epoch > member.epoch:
             machine.turn(EnterEpoch(partition.replica_epoch))
@@ -157,11 +155,17 @@ def _position(member: Member, version: int, partition: PartitionData) -> tuple[i
 
 
 def _error_of_leader(member: Member, epoch: int, leader_id: int) -> ErrorCode:
-    """Of somebody who says that it leads, or led, an epoch."""
+    """Of somebody who says that it leads, or led, an epoch. A leader that hears of itself hears nothing new.
+
+    DIVERGES: where another than its leader is said to lead this very epoch, Apache Kafka's
+    process ends; the request is refused.
+    """
     if epoch < member.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    is_another = epoch == member.epoch and member.election.leader_id not in (-1, leader_id)
-    return ErrorCode.INVALID_REQUEST if leader_id < 0 or leader_id == member.node_id or is_another else ErrorCode.NONE
+    known_id = member.election.leader_id if epoch == member.epoch else -1
+    is_itself = leader_id == member.node_id != known_id
+    is_another = known_id not in (-1, leader_id)
+    return ErrorCode.INVALID_REQUEST if leader_id < 0 or is_itself or is_another else ErrorCode.NONE
 
 
 def _is_meant(member: Member, voter_id: int, directory_id: bytes) -> bool:
@@ -178,7 +182,7 @@ def _ask_leader(machine: Machine, event: Received) -> None:
         case FetchRequest():
             (fetch_partition,) = request.topics[0].partitions
             epoch = fetch_partition.current_leader_epoch
-            is_possible = _is_possible_fetch(fetch_partition)
+            is_possible = _is_possible_fetch(request, fetch_partition)
         case FetchSnapshotRequest():
             (snapshot_partition,) = request.topics[0].partitions
             epoch, is_possible = snapshot_partition.current_leader_epoch, True
@@ -187,6 +191,8 @@ def _ask_leader(machine: Machine, event: Received) -> None:
         case _:
             epoch, is_possible = member.epoch, True
     error = _error_for_leader(machine, epoch) if is_possible else ErrorCode.INVALID_REQUEST
+    if error is ErrorCode.NONE and isinstance(request, FetchRequest) and replica_id_of(request) == member.node_id:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # the leader does not fetch from itself
     if error is not ErrorCode.NONE:
         member.put(Reply(event.token, refusal(member, request, event.listener, error)))
         return
@@ -195,9 +201,9 @@ def _ask_leader(machine: Machine, event: Received) -> None:
         machine.turn(turn)
 
 
-def _is_possible_fetch(partition: FetchPartition) -> bool:
-    epochs = (partition.last_fetched_epoch, partition.current_leader_epoch)
-    return partition.fetch_offset >= 0 and min(epochs) >= 0
+def _is_possible_fetch(request: FetchRequest, partition: FetchPartition) -> bool:
+    is_within = 0 <= partition.last_fetched_epoch <= partition.current_leader_epoch
+    return is_within and partition.fetch_offset >= 0 and request.max_wait_ms >= 0
 
 
 def _error_for_leader(machine: Machine, epoch: int) -> ErrorCode:

@@ -93,13 +93,8 @@ class VoterChanges:
         voter = member.voters.by_id.get(key.id)
         if key.id < 0 or key.directory_id == ZERO_UUID:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter")
-        elif refusal is None and (voter is None or voter.key != key):
-            refusal = Refusal(
-                ErrorCode.VOTER_NOT_FOUND,
-                f"Cannot remove voter {told(key)} from the set of voters {told_voters(member.voters)}",
-            )
-        elif refusal is None and member.voters.is_only(key.id):
-            refusal = Refusal(ErrorCode.INVALID_REQUEST, f"Cannot remove {told(key)}: it is the only voter")
+        elif refusal is None and (voter is None or voter.key != key or member.voters.is_only(key.id)):
+            refusal = _not_found(key, member.voters)
         if refusal is not None or voter is None:
             self._answer(event, refusal or Refusal(ErrorCode.VOTER_NOT_FOUND))
             return
@@ -113,10 +108,14 @@ class VoterChanges:
         feature = request.k_raft_version_feature
         versions = SupportedRange(feature.min_supported_version, feature.max_supported_version)
         voter = member.voters.by_id.get(key.id)
-        refusal = self._refusal_now(high_watermark, "updating")
-        is_incomplete = member.identity.listener not in dict(endpoints)
+        is_static = member.history.kraft_version == 0
+        refusal = self._refusal_now(high_watermark, None)
+        is_incomplete = member.identity.listener not in dict(endpoints) or key.id < 0 or key.directory_id == ZERO_UUID
         if is_incomplete or not versions.first <= member.history.kraft_version <= versions.last:
             refusal = Refusal(ErrorCode.INVALID_REQUEST)
+        elif refusal is None and is_static:
+            # A static voter is known by its id; what else it says counts once kraft.version is raised.
+            refusal = Refusal(ErrorCode.VOTER_NOT_FOUND if voter is None else ErrorCode.NONE)
         elif refusal is None and (voter is None or voter.key != key):
             refusal = Refusal(ErrorCode.VOTER_NOT_FOUND)
         new = Voter(key.id, key.directory_id, endpoints, versions)
@@ -173,14 +172,14 @@ class VoterChanges:
 
     # Rules
 
-    def _refusal_now(self, high_watermark: int, doing: str) -> Refusal | None:
-        """Why no change may begin at the moment."""
+    def _refusal_now(self, high_watermark: int, doing: str | None) -> Refusal | None:
+        """Why no change may begin at the moment. `doing`: what only a quorum with dynamic voters can do."""
         history = self._member.history
         if self._change is not None:
             return Refusal(ErrorCode.REQUEST_TIMED_OUT, IN_HAND)
         if high_watermark < 0:
             return Refusal(ErrorCode.REQUEST_TIMED_OUT, NO_COMMIT)
-        if history.kraft_version == 0:
+        if history.kraft_version == 0 and doing is not None:
             text = f"Cluster doesn't support {doing} voter because the {KRAFT_VERSION} feature is 0"
             return Refusal(ErrorCode.UNSUPPORTED_VERSION, text)
         if history.last_offset >= high_watermark:
@@ -193,10 +192,12 @@ class VoterChanges:
 
     def _refusal_of_new_voter(self, voter: Voter, response: object) -> Refusal | None:
         begin = f"Aborted add voter operation for {told(voter.key)} since"
-        if not isinstance(response, ApiVersionsResponse):
-            return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{begin} it could not be asked for its versions")
-        if response.error_code != ErrorCode.NONE:
-            return Refusal(ErrorCode.INVALID_REQUEST, f"{begin} API_VERSIONS returned an error {response.error_code}")
+        error = ErrorCode.BROKER_NOT_AVAILABLE
+        if isinstance(response, ApiVersionsResponse):
+            error = ErrorCode(response.error_code)
+        if not isinstance(response, ApiVersionsResponse) or error is not ErrorCode.NONE:
+            text = f"Aborted add voter operation for since API_VERSIONS returned an error {error.name}"
+            return Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
         versions, version = kraft_versions_of(response), self._member.history.kraft_version
         if not versions.first <= version <= versions.last:
             text = (
@@ -255,4 +256,11 @@ def told_voters(voters: Voters) -> str:
 
 
 def told_endpoints(endpoints: tuple[tuple[str, tuple[str, int]], ...]) -> str:
-    return ", ".join(f"{name}://{host}:{port}" for name, (host, port) in endpoints)
+    """As Java writes a map of addresses that were not looked up."""
+    told = (f"ListenerName({name})={host}/<unresolved>:{port}" for name, (host, port) in endpoints)
+    return f"Endpoints(endpoints={{{', '.join(told)}}})"
+
+
+def _not_found(key: ReplicaKey, voters: Voters) -> Refusal:
+    text = f"Cannot remove voter {told(key)} from the set of voters {told_voters(voters)}"
+    return Refusal(ErrorCode.VOTER_NOT_FOUND, text)
