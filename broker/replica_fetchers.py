@@ -67,6 +67,10 @@ class ReplicaFetchers:
         for fetcher in self._fetchers.values():
             fetcher.unfollow(partition)
 
+    def leaders_of(self, partition: Partition) -> list[int]:
+        """The brokers that it is fetched from: one, or none."""
+        return [leader_id for leader_id, fetcher in self._fetchers.items() if fetcher.follows(partition)]
+
     def brokers_changed(self) -> None:
         """Leaders may have moved to other addresses."""
         for fetcher in self._fetchers.values():
@@ -98,6 +102,9 @@ class RunningFetcher:
 
     def unfollow(self, partition: Partition) -> None:
         self._machine.unfollow(partition)
+
+    def follows(self, partition: Partition) -> bool:
+        return partition in self._machine.partitions
 
     def go_on(self) -> None:
         """Ask for what is to be fetched now, unless an answer is still awaited."""

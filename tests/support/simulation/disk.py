@@ -450,6 +450,17 @@ class SimulatedDisk:
         """What the platter holds of a file: for checks."""
         return bytes(self._inode(path).durable)
 
+    def peek(self, path: str) -> BytesLike:
+        """What a process would read, without a call that counts, costs or fails: for checks."""
+        return self._inode(path).cache
+
+    def peek_durable(self, path: str) -> BytesLike:
+        """What the platter holds under the names that are on it: what is left after the worst loss of power."""
+        node: Inode | _Directory | None = self._root
+        for name in _names(path):
+            node = node.durable.get(name) if isinstance(node, _Directory) else None
+        return node.durable if isinstance(node, Inode) else b""
+
     def rename(self, old: str, new: str) -> None:
         source, old_name = self._place(old)
         target, new_name = self._place(new)

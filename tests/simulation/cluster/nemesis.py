@@ -1,0 +1,320 @@
+"""Strikes a cluster with the faults of a plan, and brings back what went down.
+
+Rules that keep it honest: where acknowledgements are not flushed, the power of one node is cut only while every
+partition has all its replicas in sync and the others live on, for of an acknowledged record that lies in page caches
+alone one in-sync replica must survive. Kills, pauses and partitions need no such rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulation.cluster.plan import Fault, Plan
+from tests.support.simulation.disk import DiskFaults, Operation
+
+if TYPE_CHECKING:
+    from tests.support.cluster import Cluster, ClusterNode
+
+STOP_S = 20.0
+SECOND_NS = 1_000_000_000
+
+
+class Nemesis:
+    """`strike` until told otherwise; `heal` at the end."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, random: Random) -> None:
+        self.struck: dict[str, int] = {}
+        self._cluster = cluster
+        self._plan = plan
+        self._random = random
+        self._is_over = False
+        self._rebooting: dict[int, None] = {}
+        self._table: dict[Fault, Callable[[], Awaitable[None]]] = {
+            Fault.POWER_CUT: self.power_cut,
+            Fault.POWER_CUT_ALL: self.power_cut_all,
+            Fault.CUT_AT_STEP: self.cut_at_step,
+            Fault.KILL: lambda: self._kill(self._any()),
+            Fault.KILL_LEADER: lambda: self._kill(self._leader()),
+            Fault.KILL_CONTROLLER: lambda: self._kill(cluster.leader_of_quorum()),
+            Fault.KILL_COORDINATOR: lambda: self._kill(self._leader("__consumer_offsets")),
+            Fault.KILL_ALL: self.kill_all,
+            Fault.STOP: lambda: self._stop(self._any()),
+            Fault.ROLL: self.roll,
+            Fault.PAUSE: self.pause,
+            Fault.ISOLATE: lambda: self._isolate(self._any()),
+            Fault.ISOLATE_LEADER: lambda: self._isolate(self._leader()),
+            Fault.ISOLATE_CONTROLLER: lambda: self._isolate(cluster.leader_of_quorum()),
+            Fault.CUT_ONE_WAY: self.cut_one_way,
+            Fault.SLOW_LINK: self.slow_link,
+            Fault.RESET: self.reset,
+            Fault.STALL_LINK: self.stall_link,
+            Fault.SLOW_DISK: self.slow_disk,
+            Fault.STALL_DISK: self.stall_disk,
+            Fault.DISK_ERROR: self.disk_error,
+            Fault.FULL_DISK: self.full_disk,
+            Fault.WALL_JUMP: self.wall_jump,
+        }
+
+    async def work(self) -> None:
+        """Rotating subsets, the empty one among them: now and then the cluster comes to itself."""
+        loop = asyncio.get_running_loop()
+        operator = loop.create_task(self._operate())
+        while not self._is_over:
+            await asyncio.sleep(self._random.random() * 2 * self._plan.strike_every_s)
+            if self._is_over:
+                break
+            fault = self._random.choice(self._plan.faults)
+            self.struck[fault.value] = self.struck.get(fault.value, 0) + 1
+            self._cluster.world.event("strike", fault.value)
+            await self._table[fault]()
+            if self._random.random() < 0.1:
+                self._mend()
+        operator.cancel()
+
+    def end(self) -> None:
+        self._is_over = True
+
+    async def heal(self) -> None:
+        """Everything works again, everybody is up."""
+        self.end()
+        self._cluster.world.event("heal")
+        self._mend()
+        for node in self._cluster.nodes.values():
+            node.host.resume()
+            node.host.disk.crash_at_step = None
+            node.host.disk.faults = DiskFaults()
+        await asyncio.sleep(1)
+        for node in self._cluster.nodes.values():
+            if node.is_up and self._is_impaired(node):
+                node.kill()  # an operator starts a broker again that lost its log directory
+            if not node.is_up:
+                self._boot(node)
+
+    @staticmethod
+    def _is_impaired(node: ClusterNode) -> bool:
+        return node.broker is not None and bool(node.broker.logs.offline)
+
+    def _mend(self) -> None:
+        network = self._cluster.world.network
+        network.heal()
+        for one in network.nodes:
+            for other in network.nodes:
+                network.slow(one, other, 1)
+
+    async def _operate(self) -> None:
+        """Brings back whoever halted or was left dark."""
+        down: dict[int, float] = {}
+        while True:
+            await asyncio.sleep(0.5)
+            for node in self._cluster.nodes.values():
+                if self._is_impaired(node) and self._random.random() < 0.2:
+                    node.host.disk.faults = DiskFaults()
+                    node.kill()
+                if node.is_up or node.id in self._rebooting:
+                    down.pop(node.id, None)
+                elif down.setdefault(node.id, self._cluster.world.now_s) < self._cluster.world.now_s - 2:
+                    self._boot(node)
+
+    # Whom
+
+    def _up(self) -> list[ClusterNode]:
+        return [node for node in self._cluster.nodes.values() if node.is_up]
+
+    def _any(self) -> ClusterNode | None:
+        up = self._up()
+        return self._random.choice(up) if up else None
+
+    def _leader(self, topic: str | None = None) -> ClusterNode | None:
+        """Of some partition, as its broker sees it."""
+        leading = [
+            node
+            for node in self._up()
+            if node.broker is not None
+            and any(each.is_leader and topic in (None, each.topic) for each in node.broker.replicas)
+        ]
+        return self._random.choice(leading) if leading else self._any()
+
+    def _may_lose_cache(self, victim: ClusterNode) -> bool:
+        """Whether this one may lose what is not durable, all others keeping it."""
+        if self._plan.flushes:
+            return True
+        up = [node for node in self._cluster.nodes.values() if node.broker is not None and node.is_up]
+        if len(up) < len(self._cluster.nodes):
+            return False
+        newest = max((node.broker.image for node in up if node.broker), key=lambda image: image.provenance.end_offset)
+        return all(
+            len(assigned.isr) == len(assigned.replicas) > 1 for _, _, assigned in newest.topics.partitions()
+        ) and all(self._is_current(node, newest.cluster.brokers) for node in up)
+
+    @staticmethod
+    def _is_current(node: ClusterNode, brokers: object) -> bool:
+        broker = node.broker
+        assert broker is not None
+        known = broker.image.cluster.brokers.get(node.id)
+        registration = getattr(broker, "registration", None)
+        return known is not None and registration is not None and known.epoch == registration.epoch
+
+    # Processes
+
+    def _boot(self, node: ClusterNode) -> None:
+        random, plan, host = self._random, self._plan, node.host
+        host.may_halt = True
+        if plan.rate_ppm_max:
+            host.clock_rate_ppm = random.randint(-plan.rate_ppm_max, plan.rate_ppm_max)
+        node.boot()
+
+    async def _kill(self, node: ClusterNode | None) -> None:
+        if node is not None and node.is_up:
+            node.kill()
+            await self._bring_back(node)
+
+    async def _bring_back(self, node: ClusterNode) -> None:
+        self._rebooting[node.id] = None
+        delay_s = self._random.choice((0.0, 0.05, 0.5, 3.0, 8.0))
+
+        def boot() -> None:
+            self._rebooting.pop(node.id, None)
+            if not node.is_up and not self._is_over:
+                self._boot(node)
+
+        asyncio.get_running_loop().call_later(delay_s, boot)
+
+    async def power_cut(self) -> None:
+        node = self._any()
+        if node is None:
+            return
+        if self._may_lose_cache(node):
+            node.crash()
+        else:
+            node.kill()
+        await self._bring_back(node)
+
+    async def power_cut_all(self) -> None:
+        assert self._plan.flushes, "nobody promises that"
+        for node in self._cluster.nodes.values():
+            node.crash()
+            await self._bring_back(node)
+
+    async def cut_at_step(self) -> None:
+        node = self._any()
+        if node is None or not self._may_lose_cache(node):
+            return
+        node.host.disk.crash_at_step = node.host.disk.steps + self._random.randint(1, 40)
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+            if not node.is_up:
+                node.broker = None
+                node.host.crash()  # the disk loses what was not durable
+                await self._bring_back(node)
+                return
+            if not self._may_lose_cache(node):
+                break
+        node.host.disk.crash_at_step = None
+
+    async def kill_all(self) -> None:
+        for node in self._up():
+            await self._kill(node)
+
+    async def _stop(self, node: ClusterNode | None) -> None:
+        if node is None:
+            return
+        node.stop()
+        for _ in range(int(STOP_S / 0.1)):
+            await asyncio.sleep(0.1)
+            if not node.is_up:
+                break
+        else:
+            node.kill()
+        await self._bring_back(node)
+
+    async def roll(self) -> None:
+        for node in list(self._cluster.nodes.values()):
+            if node.is_up and not self._is_over:
+                await self._stop(node)
+                await asyncio.sleep(3)
+
+    async def pause(self) -> None:
+        node = self._any()
+        if node is not None:
+            node.host.pause()
+            life = node.host.life
+
+            def resume() -> None:
+                if node.host.life is life:
+                    node.host.resume()
+
+            asyncio.get_running_loop().call_later(self._random.choice((0.2, 1.5, 5.0, 12.0)), resume)
+
+    # The network
+
+    def _later_heal(self, *directions: tuple[str, str]) -> None:
+        network = self._cluster.world.network
+
+        def heal() -> None:
+            for one, other in directions:
+                network.heal(one, other)
+
+        asyncio.get_running_loop().call_later(self._random.choice((0.3, 2.0, 6.0, 12.0)), heal)
+
+    async def _isolate(self, node: ClusterNode | None) -> None:
+        """From the other brokers; from the clients too, or not: then a deposed leader goes on hearing from them."""
+        if node is None:
+            return
+        network, name = self._cluster.world.network, node.host.name
+        others = [each for each in network.nodes if each != name and (each != "driver" or self._random.random() < 0.5)]
+        network.partition([name], others)
+        self._later_heal(*((name, other) for other in others), *((other, name) for other in others))
+
+    async def cut_one_way(self) -> None:
+        one, other = self._random.sample([node.host.name for node in self._cluster.nodes.values()], 2)
+        self._cluster.world.network.cut(one, other)
+        self._later_heal((one, other))
+
+    async def slow_link(self) -> None:
+        one, other = self._random.sample(list(self._cluster.world.network.nodes), 2)
+        self._cluster.world.network.slow(one, other, self._random.choice((1, 10, 300)))
+
+    async def reset(self) -> None:
+        one, other = self._random.sample(list(self._cluster.world.network.nodes), 2)
+        self._cluster.world.network.reset(one, other)
+
+    async def stall_link(self) -> None:
+        one, other = self._random.sample(list(self._cluster.world.network.nodes), 2)
+        self._cluster.world.network.stall(one, other, int(self._random.random() * 4 * SECOND_NS))
+
+    # Disks and clocks
+
+    async def slow_disk(self) -> None:
+        node = self._any()
+        if node is not None:
+            node.host.disk.faults.slow_factor = self._random.choice((1, 10, 100))
+
+    async def stall_disk(self) -> None:
+        node = self._any()
+        if node is not None:
+            node.host.disk.faults.stall_ns = 2 * SECOND_NS
+            await asyncio.sleep(0.2 + self._random.random())
+            node.host.disk.faults.stall_ns = 0
+
+    async def disk_error(self) -> None:
+        node = self._any()
+        if node is not None:
+            disk = node.host.disk
+            operation = self._random.choice((Operation.SYNC, Operation.WRITE, Operation.NAME))
+            disk.fail(operation, disk.counts[operation] + self._random.randint(1, 20))
+
+    async def full_disk(self) -> None:
+        node = self._any()
+        if node is not None:
+            disk = node.host.disk
+            disk.faults.capacity_bytes = disk.used_bytes + self._random.randint(0, 2000)
+            await asyncio.sleep(self._random.random() * 4)
+            disk.faults.capacity_bytes = DiskFaults().capacity_bytes
+
+    async def wall_jump(self) -> None:
+        node = self._any()
+        if node is not None and self._plan.skew_ms_max:
+            node.host.wall_skew_ms = self._random.randint(-self._plan.skew_ms_max, self._plan.skew_ms_max)

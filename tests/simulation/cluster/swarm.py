@@ -1,0 +1,279 @@
+"""One seed of the swarm: three whole nodes, clients, faults; then everything heals, and the cluster owes full service.
+
+During the faults the invariants are looked at again and again. In the liveness phase every partition must have a leader
+and all its replicas in sync, everything acknowledged must be readable, and new records must be acknowledged. At last
+the history that the clients recorded is checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from kraft.image.topics import NO_LEADER
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from tests.simulation.cluster.nemesis import Nemesis
+from tests.simulation.cluster.plan import Plan
+from tests.simulation.invariants import ALL, Invariant
+from tests.simulation.invariants.observation import Observer, Violation
+from tests.support.cluster import Cluster
+from tests.support.cluster_clients import Bootstrap, Committer, Producer, Reader
+from tests.support.history import History, Key
+from tests.support.history_check import anomalies, told
+from tests.support.node import Client, Closed
+from tests.support.simulation.loop import SimulationFailed
+
+TOPIC: Final = "numbers"
+LIMIT_S: Final = 400.0
+LIVENESS_S: Final = 60.0
+"""How long a healed cluster may take until it serves fully."""
+DRAIN_S: Final = 60.0
+NODES: Final = 3
+
+Story = Callable[["Swarm"], Awaitable[None]]
+"""What happens instead of random faults: a scripted scenario."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What one seed came to."""
+
+    seed: int
+    plan: Plan
+    history: History = field(default_factory=History)
+    complaints: list[str] = field(default_factory=list)
+    struck: dict[str, int] = field(default_factory=dict)
+    simulated_s: float = 0.0
+    looks: int = 0
+    digest: str = ""
+    lines: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        return [*self.complaints, *told(anomalies(self.history)), *vanished(self.history)]
+
+
+def vanished(history: History) -> list[str]:
+    """What anybody read, and a complete reading at the end does not have at that offset."""
+    complete = {reading.key: dict(reading.records) for reading in history.readings if reading.is_complete}
+    return [
+        f"{reading.reader} read {value!r} at {offset} of {reading.key}: at the end not there"
+        for reading in history.readings
+        if reading.key in complete
+        for offset, value in reading.records
+        if complete[reading.key].get(offset) != value
+    ][:5]
+
+
+class Swarm:
+    """One cluster in its world, its clients and its watch."""
+
+    def __init__(self, seed: int, plan: Plan, *, keep_trace: bool = False) -> None:
+        self.run = Run(seed, plan)
+        self.plan = plan
+        self.random = Random(f"{seed}/swarm")
+        self.cluster = Cluster(seed, nodes=NODES, keep_trace=keep_trace, **plan.broker_properties())
+        self.nemesis = Nemesis(self.cluster, plan, Random(f"{seed}/nemesis"))
+        self.observer = Observer(self.cluster, flushes=plan.flushes)
+        self.invariants: list[Invariant] = [make() for make in ALL]
+        self.keys: list[Key] = [(TOPIC, index) for index in range(plan.partitions)]
+        self.producers: list[Producer] = []
+        self._is_ended = False
+
+    # What clients need of the cluster
+
+    @property
+    def node_ids(self) -> list[int]:
+        return list(self.cluster.nodes)
+
+    async def connect(self, node_id: int) -> Client:
+        return await self.cluster.connect(node_id)
+
+    def bootstrap(self, name: str) -> Bootstrap:
+        return Bootstrap(self, Random(f"{self.run.seed}/{name}"))
+
+    # The watch
+
+    def look(self) -> None:
+        """Raises `Violation`."""
+        seen = self.observer.look()
+        if seen is not None:
+            self.run.looks += 1
+            for invariant in self.invariants:
+                invariant.check(seen)
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(self.plan.look_every_s)
+            try:
+                self.look()
+            except Violation as error:
+                name = str(error.__traceback__.tb_frame.f_code.co_name) if error.__traceback__ else ""
+                failed = SimulationFailed(f"{error}")
+                failed.__cause__ = error
+                self.cluster.world.event("violation", name)
+                self.cluster.world.loop.fail(failed)
+                return
+
+    # The story
+
+    async def live(self, story: Story | None) -> None:
+        loop = asyncio.get_running_loop()
+        watch = loop.create_task(self.watch())
+        await self.cluster.settled()
+        await self.cluster.create(TOPIC, self.plan.partitions, NODES, **self.plan.topic_configs())
+        working = self._begin()
+        if story is None:
+            striking = loop.create_task(self.nemesis.work())
+            await asyncio.sleep(self.plan.fault_s)
+            self.nemesis.end()
+            await striking
+        else:
+            await story(self)
+        await self.nemesis.heal()
+        await self.full_service()
+        await self._end(working)
+        watch.cancel()
+        self.look()
+
+    def _begin(self) -> list[asyncio.Task[None]]:
+        loop, run, plan = asyncio.get_running_loop(), self.run, self.plan
+        shape = {
+            "in_flight": plan.in_flight,
+            "batch_records_max": plan.batch_records_max,
+            "pause_s": plan.pause_s,
+            "timeout_ms": plan.timeout_ms,
+        }
+        for number in range(plan.producers):
+            for key in self.keys:
+                name = f"p{number}-{key[1]}"
+                made = Producer(name, key, self.bootstrap(name), run.history, run.complaints, **shape)
+                made.on_acknowledged = self._acknowledged
+                self.producers.append(made)
+        working = [loop.create_task(producer.work()) for producer in self.producers]
+        for key in self.keys:
+            for from_followers in (False, True):
+                name = f"{'any' if from_followers else 'tail'}-{key[1]}"
+                reading = run.history.reading(name, key)
+                reader = Reader(self.bootstrap(name), reading, run.complaints, from_followers=from_followers)
+                working.append(loop.create_task(reader.work(lambda: self._is_ended)))
+        self._committers = [
+            Committer(f"group-{number}", self.keys[0], self.bootstrap(f"group-{number}"), run.complaints)
+            for number in range(2)
+        ]
+        working += [loop.create_task(committer.work()) for committer in self._committers]
+        if plan.churns_topics:
+            working.append(loop.create_task(self._churn()))
+        return working
+
+    def _acknowledged(self, key: Key, offset: int) -> None:
+        self.cluster.world.event("ack", *key, offset)
+
+    async def _churn(self) -> None:
+        """Topics come and go meanwhile."""
+        bootstrap, number = self.bootstrap("churn"), 0
+        while not self._is_ended:
+            number += 1
+            configs = [CreatableTopicConfig(name="retention.ms", value="-1")]
+            topic = CreatableTopic(name=f"churn-{number}", num_partitions=2, replication_factor=3, configs=configs)
+            for request, version in (
+                (CreateTopicsRequest(topics=[topic], timeout_ms=3000), 7),
+                (DeleteTopicsRequest(topic_names=[f"churn-{number}"], timeout_ms=3000), 5),
+            ):
+                try:
+                    await bootstrap.ask_any(request, version)
+                except Closed:
+                    await bootstrap.back_off()
+                await asyncio.sleep(bootstrap.random.random() * 2)
+
+    # Liveness
+
+    async def full_service(self) -> None:
+        """Everybody serves, and every partition has a leader and all its replicas in sync."""
+        try:
+            await self.cluster.until(self._is_whole, "full service", LIVENESS_S)
+        except AssertionError as error:
+            raise Violation(f"not live: {LIVENESS_S:.0f} s after everything healed {self._state()}") from error
+
+    def _is_whole(self) -> bool:
+        brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
+        if len(brokers) < NODES or any(broker.not_ready() for broker in brokers):
+            return False
+        image = max((broker.image for broker in brokers), key=lambda each: each.provenance.end_offset)
+        return image.topics.by_name(TOPIC) is not None and all(
+            assigned.leader != NO_LEADER and set(assigned.isr) == set(assigned.replicas)
+            for _, _, assigned in image.topics.partitions()
+        )
+
+    def _state(self) -> str:
+        lines = []
+        for node in self.cluster.nodes.values():
+            broker = node.broker
+            if broker is None or not node.is_up:
+                lines.append(f"node {node.id} is down")
+                continue
+            why = broker.not_ready()
+            bad = [
+                f"{topic.name}-{index} {assigned.leader} {assigned.isr}"
+                for topic, index, assigned in broker.image.topics.partitions()
+                if assigned.leader == NO_LEADER or set(assigned.isr) != set(assigned.replicas)
+            ]
+            lines.append(f"node {node.id}: {why} {broker.image.provenance} {bad}")
+        return "; ".join(lines)
+
+    async def _end(self, working: Sequence[asyncio.Task[None]]) -> None:
+        counts = [producer.acknowledged_count for producer in self.producers]
+        try:
+            await self.cluster.until(
+                lambda: all(
+                    each.acknowledged_count > before for each, before in zip(self.producers, counts, strict=True)
+                ),
+                "new acknowledgements for every producer",
+                DRAIN_S,
+            )
+            for producer in self.producers:
+                producer.is_ending = True
+            for committer in self._committers:
+                committer.is_ending = True
+            waiting = working[: len(self.producers)]
+            await asyncio.wait_for(asyncio.gather(*waiting), DRAIN_S)
+            self._is_ended = True
+            await asyncio.wait_for(asyncio.gather(*working), DRAIN_S)
+            for key in self.keys:
+                reading = self.run.history.reading("final", key, is_complete=True)
+                await asyncio.wait_for(
+                    Reader(self.bootstrap(f"final-{key[1]}"), reading, self.run.complaints).work(lambda: True), DRAIN_S
+                )
+            for committer in self._committers:
+                await asyncio.wait_for(committer.verify(), DRAIN_S)
+        except (TimeoutError, AssertionError) as error:
+            raise Violation(f"not live: clients are not done: {error}; {self._state()}") from error
+
+
+def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None, keep_trace: bool = False) -> Run:
+    """Raises what broke: `SimulationFailed`, `Violation`; what clients saw is in the run's `problems`."""
+    plan = plan or Plan.drawn(Random(f"{seed}/plan"))
+    swarm = Swarm(seed, plan, keep_trace=keep_trace)
+    world = swarm.cluster.world
+    random = Random(f"{seed}/clocks")
+    for node in swarm.cluster.nodes.values():
+        node.host.may_halt = True
+        node.host.clock_rate_ppm = random.randint(-plan.rate_ppm_max, plan.rate_ppm_max)
+        node.host.clock_offset_ns = random.randrange(10**12)
+        node.host.wall_skew_ms = random.randint(-plan.skew_ms_max, plan.skew_ms_max)
+
+    async def main(_: Cluster) -> None:
+        await swarm.live(story)
+
+    with swarm.cluster:
+        try:
+            swarm.cluster.live(main, limit_s=LIMIT_S)
+        finally:
+            swarm.run.simulated_s = world.now_s
+            swarm.run.digest = world.digest()
+            swarm.run.struck = swarm.nemesis.struck
+            swarm.run.lines = [] if world.trace.lines is None else world.trace.lines
+    return swarm.run

@@ -1,0 +1,49 @@
+"""What must hold at every moment of a simulated cluster: one invariant a file, all of them in `ALL`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from tests.simulation.invariants.committed_prefix import CommittedPrefix
+from tests.simulation.invariants.confirmed_set import ConfirmedSet
+from tests.simulation.invariants.controller_state import ControllerState
+from tests.simulation.invariants.epochs_rise import EpochsRise
+from tests.simulation.invariants.equal_images import EqualImages
+from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
+from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
+from tests.simulation.invariants.in_sync_complete import InSyncComplete
+from tests.simulation.invariants.observation import Observation
+from tests.simulation.invariants.one_controller import OneController
+from tests.simulation.invariants.one_fetcher import OneFetcher
+from tests.simulation.invariants.one_leader import OneLeader
+from tests.simulation.invariants.producer_state import ProducerState
+from tests.simulation.invariants.quorum_state import QuorumState
+from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
+from tests.simulation.invariants.sound_log import SoundLog
+
+
+class Invariant(Protocol):
+    """Keeps what it must remember from one moment to the next."""
+
+    def check(self, seen: Observation) -> None:
+        """Raises `Violation`."""
+
+
+ALL: Final[tuple[Callable[[], Invariant], ...]] = (
+    CommittedPrefix,
+    ConfirmedSet,
+    ControllerState,
+    EpochsRise,
+    EqualImages,
+    HighWatermarkBound,
+    HighWatermarkRises,
+    InSyncComplete,
+    OneController,
+    OneFetcher,
+    OneLeader,
+    ProducerState,
+    QuorumState,
+    RolesFollowMetadata,
+    SoundLog,
+)

@@ -1,0 +1,31 @@
+"""I6: a leader counts by the in-sync set that the controller confirmed, and its candidates are a superset of it."""
+
+from __future__ import annotations
+
+from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
+
+Set = tuple[int, ...]
+
+
+class ConfirmedSet:
+    def __init__(self) -> None:
+        self._sets: dict[tuple[PartitionKey, int], tuple[Set, str]] = {}
+        """By partition and partition epoch: the set, and who said so first."""
+
+    def check(self, seen: Observation) -> None:
+        for node in seen.nodes:
+            for topic, index, assigned in node.broker.quorum.image.topics.partitions():
+                self._says((topic.id, index), assigned.partition_epoch, assigned.isr, f"image of node {node.id}")
+        for key, replica in seen.all_replicas():
+            partition, leadership = replica.partition, replica.partition.leadership
+            if leadership is None:
+                continue
+            self._says(key, partition.partition_epoch, partition.isr, f"leader {replica}")
+            confirmed, maximal = set(partition.isr), set(leadership.in_sync.maximal)
+            if not confirmed <= maximal:
+                raise Violation(f"{replica} counts by {sorted(maximal)} while {sorted(confirmed)} is confirmed")
+
+    def _says(self, key: PartitionKey, epoch: int, isr: Set, who: str) -> None:
+        known, first = self._sets.setdefault((key, epoch), (tuple(sorted(isr)), who))
+        if known != tuple(sorted(isr)):
+            raise Violation(f"{who} has the in-sync set {isr} at partition epoch {epoch}; {first} had {known}")

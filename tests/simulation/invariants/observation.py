@@ -1,0 +1,226 @@
+"""What the invariants look at: every living broker's own objects at one moment, and what was ever seen to be committed.
+
+The oracle learns from leaders: whatever lies below the high watermark of any leader is committed, with its bytes, for
+ever. Brokers are never asked; their files are read as they lie in the page cache, which costs no virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.node import Broker
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.topics import Partition as Assigned
+from protocol.primitives import BytesLike
+from protocol.record_batch import crc_is_valid, parse_header
+from replication.partition import Partition
+from storage.log import Log
+from tests.support.cluster import Cluster
+from tests.support.simulation.disk import SimulatedDisk
+
+PartitionKey = tuple[bytes, int]
+"""Topic id and index."""
+HEADER_SIZE = 61
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+class StoredBatch(NamedTuple):
+    """A batch as it lies in a log."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    segment_offset: int
+    position: int
+    size: int
+    head: bytes
+    is_sound: bool
+
+    @property
+    def identity(self) -> tuple[int, int, int, int]:
+        """Equal wherever the batch is the same."""
+        return self.base_offset, self.last_offset, self.leader_epoch, self.crc
+
+
+class LogContent:
+    """The batches of one log, read further at every look, and anew from where it was cut."""
+
+    def __init__(self) -> None:
+        self.batches: list[StoredBatch] = []
+        self.verified = 0
+        """So many were compared with what is committed."""
+
+    def read(self, disk: SimulatedDisk, log: Log) -> None:
+        segments = {segment.base_offset: segment for segment in log.segments}
+        files = {base: disk.peek(segment.path(".log")) for base, segment in segments.items() if segment.size}
+        while self.batches and not self._is_there(self.batches[-1], log, files):
+            self.batches.pop()
+        self.verified = min(self.verified, len(self.batches))
+        first, position = -1, 0
+        if self.batches:
+            first = self.batches[-1].segment_offset
+            position = self.batches[-1].position + self.batches[-1].size
+        for base in sorted(files):
+            if base >= first:
+                start = position if base == first else 0
+                self._read_segment(base, files[base], start, segments[base].size)
+
+    @staticmethod
+    def _is_there(batch: StoredBatch, log: Log, files: dict[int, BytesLike]) -> bool:
+        data = files.get(batch.segment_offset)
+        if data is None or batch.last_offset >= log.end_offset:
+            return False
+        return bytes(data[batch.position : batch.position + HEADER_SIZE]) == batch.head
+
+    def _read_segment(self, base: int, data: BytesLike, position: int, size: int) -> None:
+        while position < size:
+            header = parse_header(data, position)
+            self.batches.append(
+                StoredBatch(
+                    header.base_offset,
+                    header.last_offset,
+                    header.partition_leader_epoch,
+                    header.crc,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.last_sequence,
+                    base,
+                    position,
+                    header.size,
+                    bytes(data[position : position + HEADER_SIZE]),
+                    crc_is_valid(data, position, header),
+                )
+            )
+            position += header.size
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica of one living broker."""
+
+    node_id: int
+    life: int
+    broker: Broker
+    partition: Partition
+    disk: SimulatedDisk
+    content: LogContent
+    is_registered: bool
+    """Its broker is the incarnation that the controller knows: what an in-sync set says of it holds."""
+
+    def __str__(self) -> str:
+        return f"{self.partition.topic}-{self.partition.index} on node {self.node_id}"
+
+
+@dataclass(slots=True)
+class Node:
+    id: int
+    life: int
+    broker: Broker
+    disk: SimulatedDisk
+
+
+@dataclass(slots=True)
+class Committed:
+    """All that was ever committed of one partition, by base offset."""
+
+    batches: dict[int, StoredBatch] = field(default_factory=dict)
+    end_offset: int = 0
+
+
+@dataclass(slots=True)
+class Observation:
+    """One moment. `image` is the newest committed metadata that anybody has."""
+
+    now_ns: int
+    nodes: list[Node]
+    replicas: dict[PartitionKey, list[Replica]]
+    image: MetadataImage
+    committed: dict[PartitionKey, Committed]
+    flushes: bool
+    """Whether every topic is flushed before an acknowledgement."""
+
+    def all_replicas(self) -> Iterator[tuple[PartitionKey, Replica]]:
+        for key, replicas in self.replicas.items():
+            for replica in replicas:
+                yield key, replica
+
+    def assigned(self, key: PartitionKey) -> Assigned | None:
+        topic = self.image.topics.by_id.get(key[0])
+        return None if topic is None else topic.partitions.get(key[1])
+
+
+class Observer:
+    """Looks again and again at one cluster."""
+
+    def __init__(self, cluster: Cluster, *, flushes: bool) -> None:
+        self._cluster = cluster
+        self._flushes = flushes
+        self._contents: dict[tuple[int, int, PartitionKey], LogContent] = {}
+        self._committed: dict[PartitionKey, Committed] = {}
+        self._image: MetadataImage | None = None
+
+    def look(self) -> Observation | None:
+        """None as long as nobody serves."""
+        nodes = [
+            Node(node.id, node.host.lives, node.broker, node.host.disk)
+            for node in self._cluster.nodes.values()
+            if node.is_up and node.broker is not None and is_started(node.broker)
+        ]
+        for node in nodes:
+            image = node.broker.quorum.image
+            if self._image is None or image.provenance.end_offset > self._image.provenance.end_offset:
+                self._image = image
+        if self._image is None:
+            return None
+        replicas: dict[PartitionKey, list[Replica]] = {}
+        for node in nodes:
+            known = self._image.cluster.brokers.get(node.id)
+            is_registered = known is not None and known.epoch == node.broker.registration.epoch
+            for partition in node.broker.replicas:
+                key = (partition.topic_id, partition.index)
+                content = self._content(node, key, partition.log)
+                replica = Replica(node.id, node.life, node.broker, partition, node.disk, content, is_registered)
+                replicas.setdefault(key, []).append(replica)
+        observation = Observation(
+            self._cluster.world.loop.now_ns, nodes, replicas, self._image, self._committed, self._flushes
+        )
+        for key, replica in observation.all_replicas():
+            if replica.partition.leadership is not None:
+                self._learn(self._committed.setdefault(key, Committed()), replica)
+        return observation
+
+    def _content(self, node: Node, key: PartitionKey, log: Log) -> LogContent:
+        content = self._contents.get((node.id, node.life, key))
+        if content is None:
+            content = self._contents[node.id, node.life, key] = LogContent()
+        if log.failure is None:
+            content.read(node.disk, log)
+        return content
+
+    @staticmethod
+    def _learn(committed: Committed, leader: Replica) -> None:
+        high_watermark = leader.partition.high_watermark
+        if high_watermark <= committed.end_offset:
+            return
+        for batch in reversed(leader.content.batches):
+            if batch.last_offset < committed.end_offset:
+                break
+            if batch.last_offset < high_watermark:
+                committed.batches.setdefault(batch.base_offset, batch)
+        committed.end_offset = high_watermark
+
+
+def is_started(broker: Broker) -> bool:
+    """Whether the parts that are looked at are there."""
+    return hasattr(broker, "registration") and hasattr(broker.quorum, "_raft")

@@ -1,0 +1,16 @@
+"""I11: a leader fetches its partition from nobody; a follower from one at most, the leader that it knows."""
+
+from __future__ import annotations
+
+from tests.simulation.invariants.observation import Observation, Violation
+
+
+class OneFetcher:
+    def check(self, seen: Observation) -> None:
+        for _, replica in seen.all_replicas():
+            partition = replica.partition
+            leaders = replica.broker.fetchers.leaders_of(partition)
+            if partition.leadership is not None and leaders:
+                raise Violation(f"{replica} leads, and fetches from {leaders}")
+            if any(leader != partition.leader_id for leader in leaders) or len(leaders) > 1:
+                raise Violation(f"{replica} follows {partition.leader_id}, and fetches from {leaders}")

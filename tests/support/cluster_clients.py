@@ -1,0 +1,397 @@
+"""Small honest clients of a simulated cluster: an idempotent producer, a tailing reader, a committer of group offsets.
+
+They know what a client library knows: leaders from Metadata, refreshed after a refusal or a broken connection; a
+producer id; the sequence of each batch. What is unacknowledged is sent again, in order, on a new connection, while the
+old connection may still deliver what was sent before. What they were told goes into a `History`, and what no client
+should ever be told into `complaints`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
+from typing import Any, Final, Protocol, cast
+
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.record_batch import crc_is_valid, iterate_batches
+from protocol.record_builder import Record, build_batch
+from protocol.record_reader import records_of
+from tests.support.history import History, Key, Reading, Send
+from tests.support.node import Client, Closed, fetch_request, produce_request
+
+PATIENCE_S: Final = 5.0
+CONNECT_S: Final = 2.0
+IN_FLIGHT_MAX: Final = 5
+BACKOFF_S: Final = 0.05
+TRANSIENT: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+
+
+class Brokers(Protocol):
+    """How a client reaches the cluster."""
+
+    @property
+    def node_ids(self) -> list[int]: ...
+
+    async def connect(self, node_id: int) -> Client: ...
+
+
+async def within(answer: Awaitable[Any], patience_s: float = PATIENCE_S) -> Any:
+    return await asyncio.wait_for(answer, patience_s)
+
+
+class Bootstrap:
+    """What every client begins with: any broker that answers, and who leads what."""
+
+    def __init__(self, brokers: Brokers, random: Random) -> None:
+        self._brokers = brokers
+        self.random = random
+
+    async def ask_any(self, request: object, version: int) -> Any:
+        """Of any broker; raises `Closed` where the one that was tried does not answer."""
+        return await self.ask(self.random.choice(self._brokers.node_ids), request, version)
+
+    async def ask(self, node_id: int, request: object, version: int) -> Any:
+        client = await self.connect(node_id)
+        try:
+            return await within(client.ask(request, version))
+        except TimeoutError as error:
+            raise Closed from error
+        finally:
+            client.close()
+
+    async def connect(self, node_id: int) -> Client:
+        """Raises `Closed`."""
+        try:
+            client: Client = await within(self._brokers.connect(node_id), CONNECT_S)
+            return client
+        except (OSError, TimeoutError) as error:
+            raise Closed from error
+
+    async def replicas(self, key: Key) -> tuple[int, list[int]]:
+        """The leader, -1 for nobody, and all replicas. Raises `Closed`."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=key[0])], allow_auto_topic_creation=False)
+        reply = await self.ask_any(request, 9)
+        for partition in reply.topics[0].partitions:
+            if partition.partition_index == key[1]:
+                return partition.leader_id, list(partition.replica_nodes)
+        return -1, []
+
+    async def leader(self, key: Key) -> int:
+        """Until there is one."""
+        while True:
+            try:
+                leader_id, _ = await self.replicas(key)
+                if leader_id > 0:
+                    return leader_id
+            except Closed:
+                pass
+            await self.back_off()
+
+    async def back_off(self) -> None:
+        await asyncio.sleep(BACKOFF_S * (1 + self.random.random()))
+
+
+class Batch:
+    """What was sent, and waits for an acknowledgement."""
+
+    __slots__ = ("base_sequence", "data", "sends")
+
+    def __init__(self, base_sequence: int, data: bytes, sends: list[Send]) -> None:
+        self.base_sequence = base_sequence
+        self.data = data
+        self.sends = sends
+
+
+class Producer:
+    """An idempotent producer for one partition under acks=all."""
+
+    def __init__(
+        self, name: str, key: Key, bootstrap: Bootstrap, history: History, complaints: list[str], **shape: Any
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.is_ending = False
+        self.acknowledged_count = 0
+        self.on_acknowledged: Callable[[Key, int], None] = lambda key, offset: None
+        """Told of the last offset of every acknowledged batch."""
+        self._bootstrap = bootstrap
+        self._random = bootstrap.random
+        self._history = history
+        self._complaints = complaints
+        self._in_flight_max: int = shape.get("in_flight", IN_FLIGHT_MAX)
+        self._batch_records_max: int = shape.get("batch_records_max", 3)
+        self._pause_s: float = shape.get("pause_s", 0.05)
+        self._timeout_ms: int = shape.get("timeout_ms", 1000)
+        self._gives_up: float = shape.get("gives_up", 0.002)
+        self._incarnation = 0
+        self._count = 0
+        self._id: tuple[int, int] | None = None
+        self._sequence = 0
+        self._unacknowledged: deque[Batch] = deque()
+
+    async def work(self) -> None:
+        """Until it is asked to end and everything is acknowledged."""
+        while not (self.is_ending and not self._unacknowledged):
+            try:
+                if self._id is None:
+                    await self._begin()
+                client = await self._bootstrap.connect(await self._bootstrap.leader(self.key))
+                try:
+                    await self._converse(client)
+                finally:
+                    client.close()
+            except Closed:
+                await self._bootstrap.back_off()
+
+    async def _begin(self) -> None:
+        """A new incarnation: an id that nobody else has."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        answer = await self._bootstrap.ask_any(request, 4)
+        if answer.error_code != 0:
+            self._judge(ErrorCode(answer.error_code), "a producer id")
+            raise Closed
+        self._id = answer.producer_id, answer.producer_epoch
+        self._incarnation += 1
+        self._sequence = 0
+
+    async def _converse(self, client: Client) -> None:
+        """On one connection, until it breaks, something is refused, or all is done."""
+        in_flight: deque[Batch] = deque()
+        unsent = deque(self._unacknowledged)
+        while True:
+            while len(in_flight) < self._in_flight_max and (batch := self._next(unsent)) is not None:
+                in_flight.append(batch)
+                request = produce_request(self.key[0], batch.data, partition=self.key[1])
+                request.timeout_ms = self._timeout_ms
+                client.send(request, 9)
+                if self._random.random() < 0.3:
+                    break
+            if not in_flight:
+                if self.is_ending:
+                    return
+                await asyncio.sleep(self._pause_s)
+                continue
+            try:
+                reply = await within(client.reply())
+            except TimeoutError as error:
+                raise Closed from error
+            answer = reply.responses[0].partition_responses[0]
+            self._take(in_flight.popleft(), ErrorCode(answer.error_code), answer.base_offset)
+            if self._random.random() < self._gives_up:
+                self._give_up()
+                return
+            await asyncio.sleep(self._random.random() * 2 * self._pause_s)
+
+    def _next(self, unsent: deque[Batch]) -> Batch | None:
+        if unsent:
+            return unsent.popleft()
+        if self.is_ending:
+            return None
+        assert self._id is not None
+        producer = f"{self.name}.{self._incarnation}"
+        values = [f"{producer}/{self._count + i}" for i in range(self._random.randint(1, self._batch_records_max))]
+        self._count += len(values)
+        sequence = self._sequence
+        self._sequence += len(values)
+        data = build_batch(
+            [Record(value=value.encode(), timestamp=1_767_225_600_000) for value in values],
+            producer_id=self._id[0],
+            producer_epoch=self._id[1],
+            base_sequence=sequence,
+        )
+        batch = Batch(sequence, data, [self._history.send(producer, self.key, value) for value in values])
+        self._unacknowledged.append(batch)
+        return batch
+
+    def _take(self, batch: Batch, error: ErrorCode, base_offset: int) -> None:
+        if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._unacknowledged.remove(batch)
+            self.acknowledged_count += len(batch.sends)
+            for i, sent in enumerate(batch.sends):
+                sent.acknowledge(base_offset + i if base_offset >= 0 else -1)
+            if base_offset >= 0:
+                self.on_acknowledged(self.key, base_offset + len(batch.sends) - 1)
+            return
+        is_first = batch is self._unacknowledged[0]
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first:
+            raise Closed  # one before it was refused: all are sent again, from that one on
+        self._judge(error, f"sequence {batch.base_sequence} of {self.key[0]}-{self.key[1]}")
+        raise Closed
+
+    def _judge(self, error: ErrorCode, what: str) -> None:
+        if error not in TRANSIENT:
+            self._complaints.append(f"{self.name}.{self._incarnation} was refused {what}: {error.name}")
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """What is in flight stays in doubt; the next incarnation goes on."""
+        self._id = None
+        self._unacknowledged.clear()
+
+
+class Reader:
+    """Follows one partition from its beginning, from the leader or from any replica."""
+
+    def __init__(
+        self, bootstrap: Bootstrap, reading: Reading, complaints: list[str], *, from_followers: bool = False
+    ) -> None:
+        self.reading = reading
+        self.offset = 0
+        self._bootstrap = bootstrap
+        self._complaints = complaints
+        self._from_followers = from_followers
+
+    async def work(self, is_ended: Callable[[], bool]) -> None:
+        """Until nothing more will come and the high watermark is reached."""
+        while True:
+            try:
+                if await self._converse(is_ended):
+                    return
+            except Closed:
+                pass
+            await self._bootstrap.back_off()
+
+    async def _converse(self, is_ended: Callable[[], bool]) -> bool:
+        leader_id, replicas = await self._bootstrap.replicas(self.reading.key)
+        may_finish = True
+        if self._from_followers and replicas and not is_ended():
+            leader_id, may_finish = self._bootstrap.random.choice(replicas), False
+        if leader_id <= 0:
+            return False
+        client = await self._bootstrap.connect(leader_id)
+        try:
+            for _ in range(self._bootstrap.random.randint(1, 20) if self._from_followers else 1000):
+                ends = is_ended()
+                request = fetch_request([(*self.reading.key, self.offset)], max_wait_ms=200, partition_max_bytes=8000)
+                data = (await within(client.ask(request, 11))).responses[0].partitions[0]
+                if data.error_code != 0:
+                    return False  # OFFSET_OUT_OF_RANGE too: of a replica that is behind, or was deposed
+                self._take(cast("bytes", data.records or b""), data.high_watermark)
+                if ends and may_finish and self.offset >= data.high_watermark:
+                    return True
+        except TimeoutError as error:
+            raise Closed from error
+        finally:
+            client.close()
+        return False
+
+    def _take(self, stored: bytes, high_watermark: int) -> None:
+        for place, header in iterate_batches(stored):
+            if not crc_is_valid(stored, place, header):
+                self._complaints.append(f"{self.reading.reader} was served a batch with a wrong CRC")
+                raise Closed
+            for record in records_of(stored, place, header):
+                if record.offset < self.offset:
+                    continue
+                if record.offset >= high_watermark:
+                    text = f"{self.reading.reader} got offset {record.offset} past high watermark {high_watermark}"
+                    self._complaints.append(text)
+                self.reading.got(record.offset, (record.value or b"").decode())
+                self.offset = record.offset + 1
+
+
+class Committer:
+    """One group commits ever higher offsets; what was acknowledged must be there afterwards, on whichever node."""
+
+    def __init__(self, group: str, key: Key, bootstrap: Bootstrap, complaints: list[str]) -> None:
+        self.group = group
+        self.key = key
+        self.is_ending = False
+        self.acknowledged = -1
+        self._sent = -1
+        self._in_doubt: dict[int, None] = {}
+        """Sent and not answered: nothing keeps it from arriving later than what was sent after it."""
+        self._bootstrap = bootstrap
+        self._complaints = complaints
+
+    async def work(self) -> None:
+        while not self.is_ending:
+            with suppress(Closed):
+                await self._converse()
+            await self._bootstrap.back_off()
+
+    async def verify(self) -> None:
+        """At the end: the coordinator knows what was acknowledged, or what was sent after it."""
+        while True:
+            try:
+                client = await self._coordinator()
+                if client is not None and await self._check(client, is_final=True):
+                    return
+            except Closed:
+                pass
+            await self._bootstrap.back_off()
+
+    async def _coordinator(self) -> Client | None:
+        reply = await self._bootstrap.ask_any(FindCoordinatorRequest(coordinator_keys=[self.group]), 4)
+        (found,) = reply.coordinators
+        return None if found.error_code else await self._bootstrap.connect(found.node_id)
+
+    async def _converse(self) -> None:
+        client = await self._coordinator()
+        if client is None:
+            return
+        try:
+            while not self.is_ending:
+                self._sent += 1
+                partition = OffsetCommitRequestPartition(partition_index=self.key[1], committed_offset=self._sent)
+                topic = OffsetCommitRequestTopic(name=self.key[0], partitions=[partition])
+                request = OffsetCommitRequest(group_id=self.group, member_id="", topics=[topic])
+                sent = self._sent
+                self._in_doubt[sent] = None
+                error = (await within(client.ask(request, 8))).topics[0].partitions[0].error_code
+                if error:
+                    return
+                self.acknowledged = sent
+                del self._in_doubt[sent]
+                if self._bootstrap.random.random() < 0.2 and not await self._check(client, is_final=False):
+                    return
+                await asyncio.sleep(self._bootstrap.random.random() * 0.3)
+        except TimeoutError as error:
+            raise Closed from error
+        finally:
+            client.close()
+
+    async def _check(self, client: Client, *, is_final: bool) -> bool:
+        topic = OffsetFetchRequestTopic(name=self.key[0], partition_indexes=[self.key[1]])
+        request = OffsetFetchRequest(group_id=self.group, topics=[topic], require_stable=True)
+        try:
+            reply = await within(client.ask(request, 7))
+        except TimeoutError as error:
+            raise Closed from error
+        if reply.error_code or reply.topics[0].partitions[0].error_code:
+            return False
+        found = reply.topics[0].partitions[0].committed_offset
+        # Whoever was deposed and does not know it yet may answer with what was true then.
+        if found > self._sent or (is_final and found < self.acknowledged and found not in self._in_doubt):
+            text = f"group {self.group} committed {self.acknowledged} (sent {self._sent}) and finds {found}"
+            self._complaints.append(text)
+        return True
