@@ -82,3 +82,11 @@ chaos: $(VENV)/.installed-tests compiled ## kill -9 and SIGTERM on one node; kil
 chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one node, five rounds on three: under two minutes
 	$(BIN)/python -m tests.chaos --kills 2 --terms 2 --rate 1000
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 5 --rate 600
+
+.PHONY: sim sim-long
+
+sim: $(VENV)/.installed-tests ## three whole nodes under random faults, half a simulated cluster-hour; SEED=n replays one
+	$(BIN)/python -m tests.simulation.cluster $(if $(SEED),--seed $(SEED),--hours 0.5 --jobs 2)
+
+sim-long: $(VENV)/.installed-tests ## the same until stopped, from another seed each day
+	$(BIN)/python -m tests.simulation.cluster --forever --jobs 2 --first $$(date +%Y%m%d000)

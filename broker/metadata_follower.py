@@ -11,6 +11,7 @@ from broker.local_logs import Wanted
 from broker.partition_work import Delete, Make
 from kraft.image import topics
 from kraft.image.configs import ResourceType
+from kraft.image.difference import difference
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from replication.partition import Partition
 from storage.log import Log
@@ -53,6 +54,8 @@ class MetadataFollower:
             self._add(partition, assigned)
         for topic in broker.replicas.by_name:
             self._warn(image, topic)
+        if broker.image is not image:
+            self._changed(broker.image, difference(image, broker.image))  # published while the logs were opened
         broker.quorum.subscribe(self._changed)
 
     def begin(self) -> None:

@@ -27,6 +27,8 @@ FENCED_PAUSE_FIRST_MS: Final = 25
 SHUTDOWN_SILENCE_MS: Final = 3_000
 """The last nodes of a quorum that stop find no controller to release them; another leads sooner than that."""
 REGISTRATION_RETRY_MS: Final = 100
+PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
+"""An incarnation that was killed is still taken to be alive; the controller's disk is full."""
 SHUTDOWN_RETRY_MS: Final = 50
 """How often the controller is asked whether this broker may go."""
 
@@ -86,8 +88,7 @@ class Registration:
             previous_broker_epoch=identity.previous_epoch,
         )
         response = await self._ask(request, BrokerRegistrationResponse)
-        while response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION and patience_ms > 0:
-            # An incarnation that was killed is still taken to be alive.
+        while response.error_code in PASSING and patience_ms > 0:
             await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
             patience_ms -= REGISTRATION_RETRY_MS
             response = await self._ask(request, BrokerRegistrationResponse)

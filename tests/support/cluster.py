@@ -13,11 +13,13 @@ from typing import Any, Final, Self
 
 from broker.config.config import Config
 from broker.node import Broker
+from broker.registration import RegistrationRefused
 from broker.storage_format import format_directories
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from storage.meta_properties import read_meta_properties
+from storage.recovery import CorruptLog
 from tests.support.node import CONTROLLER_PORT, PORT, PROPERTIES, Client, Closed
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 
@@ -86,7 +88,13 @@ class ClusterNode:
         self._stop = asyncio.Event()
         broker = Broker(config, environment, asyncio.get_running_loop())
         self.broker = broker
-        await broker.start()
+        try:
+            await broker.start()
+        except (OSError, RegistrationRefused, CorruptLog) as refusal:
+            if not self.host.may_halt:
+                raise
+            self.host.world.event("exit", type(refusal).__name__)  # as `moldau serve` does: it says why, and ends
+            return
         await self._stop.wait()
         await broker.stop()
         self.broker = None

@@ -241,9 +241,10 @@ class Producer:
             if base_offset >= 0:
                 self.on_acknowledged(self.key, base_offset + len(batch.sends) - 1)
             return
-        is_first = batch is self._unacknowledged[0]
-        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first:
-            raise Closed  # one before it was refused: all are sent again, from that one on
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # One before it was refused, or this is a deposed leader that does not know it yet. All are sent again, from
+            # the first one on; where a leader has lost something it goes on like that, and the producer never ends.
+            raise Closed
         self._judge(error, f"sequence {batch.base_sequence} of {self.key[0]}-{self.key[1]}")
         raise Closed
 

@@ -60,8 +60,6 @@ class Nemesis:
 
     async def work(self) -> None:
         """Rotating subsets, the empty one among them: now and then the cluster comes to itself."""
-        loop = asyncio.get_running_loop()
-        operator = loop.create_task(self._operate())
         while not self._is_over:
             await asyncio.sleep(self._random.random() * 2 * self._plan.strike_every_s)
             if self._is_over:
@@ -72,7 +70,6 @@ class Nemesis:
             await self._table[fault]()
             if self._random.random() < 0.1:
                 self._mend()
-        operator.cancel()
 
     def end(self) -> None:
         self._is_over = True
@@ -104,7 +101,7 @@ class Nemesis:
             for other in network.nodes:
                 network.slow(one, other, 1)
 
-    async def _operate(self) -> None:
+    async def operate(self) -> None:
         """Brings back whoever halted or was left dark."""
         down: dict[int, float] = {}
         while True:

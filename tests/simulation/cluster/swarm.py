@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from kraft.image.topics import NO_LEADER
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -75,7 +75,8 @@ class Swarm:
         self.run = Run(seed, plan)
         self.plan = plan
         self.random = Random(f"{seed}/swarm")
-        self.cluster = Cluster(seed, nodes=NODES, keep_trace=keep_trace, **plan.broker_properties())
+        properties: dict[str, Any] = {**plan.broker_properties()}
+        self.cluster = Cluster(seed, keep_trace=keep_trace, **properties)
         self.nemesis = Nemesis(self.cluster, plan, Random(f"{seed}/nemesis"))
         self.observer = Observer(self.cluster, flushes=plan.flushes)
         self.invariants: list[Invariant] = [make() for make in ALL]
@@ -123,6 +124,7 @@ class Swarm:
     async def live(self, story: Story | None) -> None:
         loop = asyncio.get_running_loop()
         watch = loop.create_task(self.watch())
+        operator = loop.create_task(self.nemesis.operate())
         await self.cluster.settled()
         await self.cluster.create(TOPIC, self.plan.partitions, NODES, **self.plan.topic_configs())
         working = self._begin()
@@ -137,6 +139,7 @@ class Swarm:
         await self.full_service()
         await self._end(working)
         watch.cancel()
+        operator.cancel()
         self.look()
 
     def _begin(self) -> list[asyncio.Task[None]]:

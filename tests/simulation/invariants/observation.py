@@ -17,6 +17,7 @@ from protocol.primitives import BytesLike
 from protocol.record_batch import crc_is_valid, parse_header
 from replication.partition import Partition
 from storage.log import Log
+from storage.segment import Segment
 from tests.support.cluster import Cluster
 from tests.support.simulation.disk import SimulatedDisk
 
@@ -61,10 +62,12 @@ class LogContent:
         """So many were compared with what is committed."""
 
     def read(self, disk: SimulatedDisk, log: Log) -> None:
-        segments = {segment.base_offset: segment for segment in log.segments}
-        files = {base: disk.peek(segment.path(".log")) for base, segment in segments.items() if segment.size}
-        while self.batches and not self._is_there(self.batches[-1], log, files):
-            self.batches.pop()
+        last = self.batches[-1].segment_offset if self.batches else -1
+        segments, files = self._files(disk, log, last)
+        if self.batches and not self._is_there(self.batches[-1], log, files):
+            segments, files = self._files(disk, log, -1)
+            while self.batches and not self._is_there(self.batches[-1], log, files):
+                self.batches.pop()
         self.verified = min(self.verified, len(self.batches))
         first, position = -1, 0
         if self.batches:
@@ -74,6 +77,11 @@ class LogContent:
             if base >= first:
                 start = position if base == first else 0
                 self._read_segment(base, files[base], start, segments[base].size)
+
+    @staticmethod
+    def _files(disk: SimulatedDisk, log: Log, first: int) -> tuple[dict[int, Segment], dict[int, BytesLike]]:
+        segments = {each.base_offset: each for each in log.segments if each.base_offset >= first}
+        return segments, {base: disk.peek(each.path(".log")) for base, each in segments.items() if each.size}
 
     @staticmethod
     def _is_there(batch: StoredBatch, log: Log, files: dict[int, BytesLike]) -> bool:

@@ -1,0 +1,33 @@
+"""A few seeds of the swarm, and that a seed is a whole run: the same in any process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.cluster.swarm import run_seed
+
+DIGEST = "from tests.simulation.cluster.swarm import run_seed; print(run_seed({seed}, plan=None).digest)"
+
+
+@pytest.mark.parametrize("seed", [2, 21])
+def test_nothing_is_lost_and_the_cluster_comes_to_itself(seed: int) -> None:
+    """Seed 21: metadata that is published while a broker opens its logs at start was forgotten."""
+    run = run_seed(seed)
+    assert not run.problems()
+    assert run.history.acknowledged_count > 0
+    assert run.looks > 0
+
+
+def test_one_seed_is_one_run_in_any_process_and_under_any_hash_seed() -> None:
+    digests = set()
+    for hash_seed in ("0", "1", "random"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        finished = subprocess.run(
+            [sys.executable, "-c", DIGEST.format(seed=2)], env=environment, capture_output=True, text=True, check=True
+        )
+        digests.add(finished.stdout.strip())
+    assert len(digests) == 1
