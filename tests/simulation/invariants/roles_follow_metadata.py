@@ -14,6 +14,8 @@ class RolesFollowMetadata:
                 continue
             partition = replica.partition
             leads = partition.leadership is not None
+            if partition.leader_epoch < 0 and not leads:
+                continue  # it is registered first, and takes no role before that
             if leads != (assigned.leader == replica.node_id):
                 raise Violation(f"{replica}: leads is {leads}, its metadata says {assigned}")
             if partition.leader_epoch != assigned.leader_epoch:
