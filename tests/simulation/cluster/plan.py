@@ -81,7 +81,7 @@ class Plan:
             lag_ms_max=random.choice((1000, 3000, 10000)),
             session_ms=random.choice((2000, 3000, 9000)),
             rate_ppm_max=random.choice((0, 500, 20000)),
-            skew_ms_max=random.choice((0, 500, 3_600_000)),
+            skew_ms_max=random.choice((0, 500, 1_000_000)),
             churns_topics=random.random() < 0.4,
             small_segments=random.random() < 0.4,
         )
