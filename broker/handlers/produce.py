@@ -33,6 +33,7 @@ NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
 TOPIC_ID_VERSION: Final = 13
 """From this version on topics travel by id."""
+BASE_OFFSET_SIZE: Final = 8
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The byte of a batch that says whether it is part of a transaction."""
 
@@ -103,6 +104,7 @@ def repeat(broker: Broker, repeated: RepeatedProduce, records: memoryview) -> Ap
     partition = repeated.partition
     result = partition.append(records, repeated.request.acks, broker.environment.wall_ms(), repeated.version)
     if result.error is not NONE:
+        records[:BASE_OFFSET_SIZE] = bytes(BASE_OFFSET_SIZE)  # the disk may have refused what had its offset already
         return None  # nothing was appended
     if partition.awaits_write_back:
         broker.flusher.write_back(partition.log)
