@@ -65,6 +65,7 @@ def raft_settings(config: Config) -> RaftSettings:
         election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
         request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
         retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+        auto_join=config.flag("controller.quorum.auto.join.enable"),
     )
 
 

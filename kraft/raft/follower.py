@@ -12,19 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from kraft.raft.events import Answered, AppendFetched, Destination, PeerRequest, Truncate
+from kraft.raft.events import Answered, AppendFetched, Destination, SentRequest, Truncate
 from kraft.raft.hearsay import Hearsay, heard_in, turn_to_leader
 from kraft.raft.member import Member
-from kraft.raft.questions import fetch_request, update_voter_request
+from kraft.raft.questions import fetch_request
 from kraft.raft.role import Ballot, Role
 from kraft.raft.snapshot_fetch import SnapshotFetch
 from kraft.raft.turns import GiveUp, Stand, Turn
-from kraft.raft.voter_description import describes_voter
+from kraft.raft.voter_description import ChangeOfItself, change_of_itself
 from kraft.raft.voters import Address
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.fetch import EpochEndOffset, PartitionData
 from protocol.messages.fetch_snapshot import ResponsePartitionSnapshot
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.primitives import BytesLike
 
 REFUSALS_MAX = 2
@@ -101,30 +100,29 @@ class Follower(Role):
     def _ask(self) -> None:
         member = self.member
         end = member.durable_end()
-        request: PeerRequest
+        request: SentRequest
         if self._is_writing or end is None:
             return
         if self._snapshot is not None:
             request = self._snapshot.request()
-        elif self._has_news_of_itself():
-            self._update_deadline_ms = member.now_ms + member.settings.fetch_timeout_ms
-            request = update_voter_request(member)
         else:
-            request = fetch_request(member, end)
+            request = self._change_of_itself() or fetch_request(member, end)
         member.peers.send(self._leader, request)
 
-    def _has_news_of_itself(self) -> bool:
+    def _change_of_itself(self) -> ChangeOfItself | None:
         """From time to time: whether the voters say something else of this one than it would."""
         member = self.member
-        is_due = self._has_fetched and member.now_ms >= self._update_deadline_ms
-        return is_due and member.is_voter and member.history.kraft_version > 0 and not describes_voter(member)
+        if not self._has_fetched or member.now_ms < self._update_deadline_ms:
+            return None
+        self._update_deadline_ms = member.now_ms + member.settings.fetch_timeout_ms
+        return change_of_itself(member)
 
     # Answers
 
     def answered(self, event: Answered) -> Turn | None:
         member = self.member
         self._count_refusals(event)
-        if isinstance(event.request, UpdateRaftVoterRequest):
+        if isinstance(event.request, ChangeOfItself):
             return self.tick()
         heard = heard_in(event.response)
         turn = turn_to_leader(member, heard) if heard is not None else None

@@ -8,9 +8,9 @@ from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, DurableEnd, Member
 from kraft.raft.voters import Address, ReplicaKey, Voter
 from kraft.snapshot.names import SnapshotId
+from protocol.messages import add_raft_voter, fetch, fetch_snapshot, remove_raft_voter, update_raft_voter, vote
 from protocol.messages import begin_quorum_epoch as begin
 from protocol.messages import end_quorum_epoch as end
-from protocol.messages import fetch, fetch_snapshot, update_raft_voter, vote
 
 
 def vote_request(member: Member, voter: Voter, *, is_pre_vote: bool) -> vote.VoteRequest:
@@ -120,6 +120,26 @@ def update_voter_request(member: Member) -> update_raft_voter.UpdateRaftVoterReq
         k_raft_version_feature=update_raft_voter.KRaftVersionFeature(
             min_supported_version=supported.first, max_supported_version=supported.last
         ),
+    )
+
+
+def add_voter_request(member: Member) -> add_raft_voter.AddRaftVoterRequest:
+    """For this node itself. It is answered once it is written: to commit it this node may have to fetch it."""
+    return add_raft_voter.AddRaftVoterRequest(
+        cluster_id=member.identity.cluster_id,
+        timeout_ms=member.settings.request_timeout_ms,
+        voter_id=member.node_id,
+        voter_directory_id=member.identity.directory_id,
+        listeners=[
+            add_raft_voter.Listener(name=name, host=host, port=port) for name, host, port in own_endpoints(member)
+        ],
+        ack_when_committed=False,
+    )
+
+
+def remove_voter_request(member: Member, voter: Voter) -> remove_raft_voter.RemoveRaftVoterRequest:
+    return remove_raft_voter.RemoveRaftVoterRequest(
+        cluster_id=member.identity.cluster_id, voter_id=voter.id, voter_directory_id=voter.directory_id
     )
 
 

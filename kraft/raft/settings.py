@@ -42,3 +42,5 @@ class RaftSettings:
     fetch_max_wait_ms: int = 500
     fetch_size_max: int = 8 << 20
     """In bytes: of one answer to a Fetch or a FetchSnapshot."""
+    auto_join: bool = False
+    """Whether a controller that is no voter makes itself one (controller.quorum.auto.join.enable)."""

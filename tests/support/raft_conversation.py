@@ -272,7 +272,16 @@ def versions_told(command: Command, _: SentRequest) -> SentResponse:
     return api_versions.ApiVersionsResponse(supported_features=[feature])
 
 
+def changed(command: Command, request: SentRequest) -> SentResponse:
+    """To a change of the voters that a node asked for itself."""
+    error = ErrorCode[command.options.get("error", "NONE")]
+    if isinstance(request, add_raft_voter.AddRaftVoterRequest):
+        return add_raft_voter.AddRaftVoterResponse(error_code=error)
+    return remove_raft_voter.RemoveRaftVoterResponse(error_code=error)
+
+
 RESPONSES = {
+    "changed": changed,
     "granted": vote_answered,
     "refused": vote_answered,
     "follows": followed,

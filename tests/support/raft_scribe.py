@@ -1,6 +1,7 @@
 """Runs the commands of a Raft transcript: the machine's effects wait until disk and peers are told to do their work.
 
 > start [epoch=4 leader=2 voted=2] [log=1:10,4:12] [voters=1,2,3] [kraft_version=0] [announces] [observer] [moved]
+        [joins] [disk=7]
                                   the process begins; `log` gives the end offset of each epoch in it
 > saved                           quorum-state is durable as it was last asked for
 > write 3                         the controller appends so many records
@@ -123,12 +124,13 @@ class RaftScribe:
             Identity(
                 1,
                 "cluster",
-                directory(1),
+                directory(command.int("disk", 1)),
                 {LISTENER: ("h11" if "moved" in command.arguments else "h1", 9093)},
                 LISTENER,
             ),
             RaftSettings(
-                bootstrap_servers=(("h2", 9093),) if len(voters.ids) > 1 or "observer" in command.arguments else ()
+                bootstrap_servers=(("h2", 9093),) if len(voters.ids) > 1 or "observer" in command.arguments else (),
+                auto_join="joins" in command.arguments,
             ),
             self.log,
             QuorumHistory(voters, described),

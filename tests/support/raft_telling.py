@@ -54,6 +54,11 @@ def request_told(request: SentRequest) -> str:
         case fetch_snapshot.FetchSnapshotRequest():
             (piece,) = request.topics[0].partitions
             return f"fetch snapshot {piece.snapshot_id.end_offset}@{piece.snapshot_id.epoch} from {piece.position}"
+        case add_raft_voter.AddRaftVoterRequest():
+            when = "committed" if request.ack_when_committed else "written"
+            return f"add voter {request.voter_id}/{request.voter_directory_id.hex()[-2:]}, answered when {when}"
+        case remove_raft_voter.RemoveRaftVoterRequest():
+            return f"remove voter {request.voter_id}/{request.voter_directory_id.hex()[-2:]}"
     return type(request).__name__
 
 

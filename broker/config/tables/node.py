@@ -47,7 +47,7 @@ controller.quorum.retry.backoff.ms  int  20  0..  honoured  read-only
     Pause before a quorum request is sent again.
 controller.quorum.append.linger.ms  int  25  0..  accepted:quorum-of-one  read-only
     How long the quorum leader collects writes before a flush.
-controller.quorum.auto.join.enable  boolean  false  any  accepted:quorum-of-one  read-only
+controller.quorum.auto.join.enable  boolean  false  any  honoured  read-only
     Whether a controller adds itself to the voters.
 controller.socket.timeout.ms  int  30000  any  accepted:one-process  read-only
     Socket timeout from broker to controller.
