@@ -86,7 +86,8 @@ class BrokerRole:
 
     async def leave(self) -> None:
         """Leadership of its partitions is handed over first."""
-        await self._broker.registration.shut_down(SHUTDOWN_PATIENCE_MS)
+        if self._broker.config.flag("controlled.shutdown.enable"):
+            await self._broker.registration.shut_down(SHUTDOWN_PATIENCE_MS)
 
     def not_ready(self) -> list[str]:
         return ["the controller has fenced this broker"] if self._broker.registration.is_fenced else []

@@ -65,6 +65,8 @@ def raft_settings(config: Config) -> RaftSettings:
         election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
         request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
         retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+        fetch_size_max=config.integer("controller.quorum.fetch.max.bytes"),
+        snapshot_fetch_size_max=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
         auto_join=config.flag("controller.quorum.auto.join.enable"),
     )
 

@@ -102,7 +102,7 @@ def fetch_snapshot_request(
     return fetch_snapshot.FetchSnapshotRequest(
         cluster_id=member.identity.cluster_id,
         replica_id=member.node_id,
-        max_bytes=member.settings.fetch_size_max,
+        max_bytes=member.settings.snapshot_fetch_size_max,
         topics=[fetch_snapshot.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
     )
 

@@ -40,7 +40,8 @@ class RaftSettings:
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500
-    fetch_size_max: int = 8 << 20
-    """In bytes: of one answer to a Fetch or a FetchSnapshot."""
+    fetch_size_max: int = 1 << 20
+    snapshot_fetch_size_max: int = 1 << 20
+    """In bytes: of one answer to a Fetch, to a FetchSnapshot."""
     auto_join: bool = False
     """Whether a controller that is no voter makes itself one (controller.quorum.auto.join.enable)."""

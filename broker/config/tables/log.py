@@ -9,7 +9,7 @@ log.dirs  list  null  non-empty-list  honoured  read-only
     Directories of partition data.
 cordoned.log.dirs  list  []  list  refused:cordon  per-broker
     Directories that take no new partitions.
-log.dir.failure.timeout.ms  long  30000  1..  accepted:single  read-only
+log.dir.failure.timeout.ms  long  30000  1..  accepted:failed-directory  read-only
     How long a failed directory may stay unreported before the broker stops.
 log.segment.bytes  int  1073741824  1048576..  honoured  cluster-wide
     A segment that reaches this size is closed.
@@ -97,7 +97,7 @@ message.max.bytes  int  1048588  0..  honoured  cluster-wide
     Largest batch that is taken.
 num.recovery.threads.per.data.dir  int  2  1..  honoured  cluster-wide
     Threads a directory for recovery at start, as the file of settings has it.
-num.replica.alter.log.dirs.threads  int  null  any  accepted:single  read-only
+num.replica.alter.log.dirs.threads  int  null  any  accepted:move-directories  read-only
     Threads that move replicas between directories.
 producer.id.expiration.ms  int  86400000  1..  honoured  cluster-wide
     Time without a write after which a producer's state is forgotten.

@@ -37,19 +37,19 @@ controller.quorum.election.backoff.max.ms  int  1000  0..  honoured  read-only
     Longest pause after an election that nobody won.
 controller.quorum.fetch.timeout.ms  int  2000  0..  honoured  read-only
     Longest time without a fetch from the leader before an election.
-controller.quorum.fetch.max.bytes  int  1048576  1..  accepted:quorum-of-one  read-only
+controller.quorum.fetch.max.bytes  int  1048576  1..  honoured  read-only
     Size of one fetch between quorum nodes.
-controller.quorum.fetch.snapshot.max.bytes  int  1048576  1..  accepted:quorum-of-one  read-only
+controller.quorum.fetch.snapshot.max.bytes  int  1048576  1..  honoured  read-only
     Size of one piece of a snapshot between quorum nodes.
 controller.quorum.request.timeout.ms  int  2000  0..  honoured  read-only
     Longest wait for an answer between quorum nodes.
 controller.quorum.retry.backoff.ms  int  20  0..  honoured  read-only
     Pause before a quorum request is sent again.
-controller.quorum.append.linger.ms  int  25  0..  accepted:quorum-of-one  read-only
+controller.quorum.append.linger.ms  int  25  0..  accepted:quorum-flush  read-only
     How long the quorum leader collects writes before a flush.
 controller.quorum.auto.join.enable  boolean  false  any  honoured  read-only
     Whether a controller adds itself to the voters.
-controller.socket.timeout.ms  int  30000  any  accepted:one-process  read-only
+controller.socket.timeout.ms  int  30000  any  accepted:peer-patience  read-only
     Socket timeout from broker to controller.
 controller.performance.sample.period.ms  long  60000  100..  accepted:performance-log  read-only internal
     Interval between log lines about controller performance.
@@ -61,7 +61,7 @@ broker.session.timeout.ms  int  9000  any  honoured  read-only
     Silence after which the controller fences a broker.
 initial.broker.registration.timeout.ms  int  60000  any  honoured  read-only
     Longest wait for the first registration with the controller.
-controlled.shutdown.enable  boolean  true  any  accepted:single  read-only
+controlled.shutdown.enable  boolean  true  any  honoured  read-only
     Whether leaders move away before a broker stops.
 metadata.log.dir  string  null  any  honoured  read-only
     Directory of the metadata log; the first of log.dirs where it is not set.
@@ -101,7 +101,7 @@ queued.max.requests  int  500  1..  accepted:threads  read-only
     Requests that may wait for a thread.
 queued.max.request.bytes  long  -1  any  honoured  read-only
     Bytes that requests may hold that have not arrived whole, over all connections; -1 for no limit. See docs/limits.md.
-request.timeout.ms  int  30000  any  accepted:one-process  read-only
+request.timeout.ms  int  30000  any  accepted:peer-patience  read-only
     Longest wait of a broker for an answer to its own requests.
 socket.listen.backlog.size  int  50  1..  accepted:backlog  read-only
     Connections that the kernel holds before they are accepted.
@@ -111,9 +111,9 @@ socket.send.buffer.bytes  int  102400  any  accepted:kernel  read-only
     SO_SNDBUF of accepted sockets; -1 for the system's own.
 socket.request.max.bytes  int  104857600  1..  honoured  read-only
     Largest request; a larger one closes the connection.
-socket.connection.setup.timeout.ms  long  10000  any  accepted:single  read-only
+socket.connection.setup.timeout.ms  long  10000  any  accepted:peer-connection  read-only
     First wait for a connection that this node opens.
-socket.connection.setup.timeout.max.ms  long  30000  any  accepted:single  read-only
+socket.connection.setup.timeout.max.ms  long  30000  any  accepted:peer-connection  read-only
     Longest wait for a connection that this node opens.
 connections.max.idle.ms  long  600000  any  honoured  read-only
     Connections without a request for this long are closed.

@@ -25,7 +25,7 @@ replica.lag.time.max.ms  long  30000  any  honoured  read-only
     Lag after which a replica leaves the in-sync set.
 replica.socket.timeout.ms  int  30000  any  honoured  read-only
     Socket timeout of a fetching replica.
-replica.socket.receive.buffer.bytes  int  65536  any  accepted:single  read-only
+replica.socket.receive.buffer.bytes  int  65536  any  accepted:kernel  read-only
     Socket buffer of a fetching replica.
 replica.fetch.max.bytes  int  1048576  0..  honoured  read-only
     Bytes a partition that a replica fetches at a time.
@@ -41,7 +41,7 @@ replica.high.watermark.checkpoint.interval.ms  long  5000  any  honoured  read-o
     Interval between writes of the high watermark checkpoint.
 replica.selector.class  string  null  any  honoured  read-only
     What picks the replica a consumer reads from: Apache Kafka's RackAwareReplicaSelector or LeaderSelector, no other.
-num.replica.fetchers  int  1  1..  accepted:single  cluster-wide
+num.replica.fetchers  int  1  1..  accepted:one-fetcher  cluster-wide
     Fetching threads for each source broker.
 follower.fetch.last.tiered.offset.enable  boolean  false  any  accepted:tiered  cluster-wide
     Whether an empty follower starts behind what is stored remotely.
