@@ -6,13 +6,15 @@ built before, replies are counted and their error codes looked at. What it does 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bench import native_load, plain_load
 from bench.frames import Frames
 from bench.outcome import Outcome
 
 
 def run(
-    port: int,
+    port: int | Sequence[int],
     frames: list[Frames],
     *,
     in_flight: int,
@@ -23,13 +25,15 @@ def run(
 ) -> Outcome:
     """Send so many requests in all, spread over one connection for each of the frames, and wait for every reply.
 
-    With `interval_ns` requests leave at that distance, answered or not; without, `in_flight` are under way on each
-    connection. With `discards` the kernel throws away what follows the head of a reply.
+    `port` is that of all connections, or there is one for each. With `interval_ns` requests leave at that distance,
+    answered or not; without, `in_flight` are under way on each connection. With `discards` the kernel throws away what
+    follows the head of a reply.
     """
+    ports = [port] * len(frames) if isinstance(port, int) else port
     compiled = native_load.library()
     if compiled is None:
         return plain_load.run(
-            port,
+            ports,
             frames,
             in_flight=in_flight,
             requests=requests,
@@ -38,7 +42,7 @@ def run(
         )
     return native_load.run(
         compiled,
-        port,
+        ports,
         frames,
         in_flight=in_flight,
         requests=requests,

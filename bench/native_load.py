@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from array import array
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -92,7 +93,7 @@ def library() -> ctypes.CDLL | None:
 
 def run(
     compiled: ctypes.CDLL,
-    port: int,
+    ports: Sequence[int],
     frames: list[Frames],
     *,
     in_flight: int,
@@ -103,7 +104,7 @@ def run(
 ) -> Outcome:
     """As `plain_load.run`."""
     share, rest = divmod(requests, len(frames))
-    sockets = [_connected(port) for _ in frames]
+    sockets = [_connected(port) for port in ports]
     kept: list[object] = []
     streams = (_Stream * len(frames))()
     for index, each in enumerate(frames):

@@ -8,6 +8,7 @@ import struct
 import time
 from array import array
 from collections import deque
+from collections.abc import Sequence
 
 from bench.frames import Frames
 from bench.outcome import LoadFailed, Outcome
@@ -114,13 +115,20 @@ class _Stream:
 
 
 def run(
-    port: int, frames: list[Frames], *, in_flight: int, requests: int, error_position: int, interval_ns: int = 0
+    ports: Sequence[int],
+    frames: list[Frames],
+    *,
+    in_flight: int,
+    requests: int,
+    error_position: int,
+    interval_ns: int = 0,
 ) -> Outcome:
     """As `load.run`, which says what the arguments mean."""
     share, rest = divmod(requests, len(frames))
     allowed = 0 if interval_ns else in_flight
     streams = [
-        _Stream(port, each, allowed, share + (index < rest), error_position) for index, each in enumerate(frames)
+        _Stream(ports[index], each, allowed, share + (index < rest), error_position)
+        for index, each in enumerate(frames)
     ]
     latencies = array("Q")
     began, cpu_before = time.perf_counter(), time.thread_time()

@@ -90,6 +90,10 @@ class Bench:
         """Of the brokers there are, ours first."""
         return ("moldau",) if self.toolchain is None else ("moldau", "apache")
 
+    def free_pair(self) -> int:
+        """A port that is free together with the next one."""
+        return self._ports.pair()
+
     def new(self, name: str) -> Server:
         """A broker that has never run, neither formatted nor started."""
         self._count += 1

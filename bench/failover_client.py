@@ -1,0 +1,188 @@
+"""A producer that goes where a partition's leader is: how long each partition goes without an acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bench.frames import batch_of, produce_error_position, produce_frame, request_frame
+from protocol.compiler import decode
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+PAUSE_S: Final = 0.01
+"""Between two records of one partition."""
+ASKED_S: Final = 0.05
+"""How often all nodes are asked who leads, while a partition stands still."""
+SILENT_S: Final = 0.15
+PATIENCE_S: Final = 0.25
+"""For a connection, and for the answer to who leads."""
+METADATA_VERSION: Final = 9
+LOST: Final = (OSError, TimeoutError, asyncio.IncompleteReadError)
+
+
+class Connection:
+    """To one node: requests in flight, replies in their order."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._waiting: list[asyncio.Future[bytes]] = []
+        self.is_lost = False
+        self._task = asyncio.ensure_future(self._read())
+
+    async def exchange(self, frame: bytes, patience_s: float | None = None) -> bytes:
+        if self.is_lost:
+            raise ConnectionError("lost")
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append(reply)
+        self._writer.write(frame)
+        return await asyncio.wait_for(reply, patience_s)
+
+    def abort(self) -> None:
+        self.is_lost = True
+        self._writer.transport.abort()
+        self._task.cancel()
+        for reply in self._waiting:
+            if not reply.done():
+                reply.set_exception(ConnectionError("given up"))
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                head = await self._reader.readexactly(4)
+                body = await self._reader.readexactly(struct.unpack(">i", head)[0])
+                reply = self._waiting.pop(0)
+                if not reply.done():
+                    reply.set_result(head + body)
+        except LOST as error:
+            self.is_lost = True
+            for reply in self._waiting:
+                if not reply.done():
+                    reply.set_exception(ConnectionError(str(error)))
+
+
+class FailoverClient(threading.Thread):
+    """Writes to some partitions, one record after another, until told to end; `with` starts and ends it."""
+
+    def __init__(self, ports: Mapping[int, int], topic: str, partitions: Sequence[int]) -> None:
+        super().__init__(daemon=True)
+        self.latest = dict.fromkeys(partitions, 0.0)
+        """By partition, when it was acknowledged last."""
+        self.longest = dict.fromkeys(partitions, 0.0)
+        """By partition, the longest time between two acknowledgements since `forget`."""
+        self._ports = ports
+        self._topic = topic
+        self._leaders: dict[int, int] = {}
+        self._connections: dict[int, Connection] = {}
+        self._asked: dict[int, Connection] = {}
+        """For the question who leads: nothing is to wait behind a record there."""
+        self._is_ending = False
+
+    def __enter__(self) -> FailoverClient:
+        self.start()
+        self.await_all(time.monotonic())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_ending = True
+        self.join(10)
+
+    def await_all(self, since: float, patience_s: float = 60.0) -> None:
+        """Until every partition has acknowledged a record since then."""
+        deadline = time.monotonic() + patience_s
+        while not all(at > since for at in self.latest.values()):
+            if time.monotonic() > deadline:
+                silent = [partition for partition, at in self.latest.items() if at <= since]
+                raise TimeoutError(
+                    f"partitions {silent[:5]} of {len(silent)} acknowledge nothing for {patience_s:.0f} s"
+                )
+            time.sleep(0.005)
+
+    def forget(self) -> None:
+        for partition in self.longest:
+            self.longest[partition] = 0.0
+
+    def run(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        tasks = [asyncio.ensure_future(self._write(partition)) for partition in self.latest]
+        while not self._is_ending:
+            if min(self.latest.values()) < time.monotonic() - SILENT_S:
+                await self._refresh()
+            await asyncio.sleep(ASKED_S)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in (*self._connections.values(), *self._asked.values()):
+            connection.abort()
+
+    async def _write(self, partition: int) -> None:
+        frame = produce_frame(self._topic, batch_of([100], time.time_ns() // 1_000_000), partition)
+        position = produce_error_position(self._topic)
+        while True:
+            leader = self._leaders.get(partition)
+            connection = None if leader is None else self._connections.get(leader)
+            try:
+                if connection is None or connection.is_lost:
+                    raise ConnectionError("not there yet")
+                reply = await connection.exchange(frame)
+                if struct.unpack_from(">h", reply, position)[0]:
+                    raise ConnectionError("refused")
+            except LOST:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            now = time.monotonic()
+            if self.latest[partition]:
+                self.longest[partition] = max(self.longest[partition], now - self.latest[partition])
+            self.latest[partition] = now
+            await asyncio.sleep(PAUSE_S)
+
+    async def _refresh(self) -> None:
+        """Ask all nodes who leads; the newest leader epoch counts. What waits at a node that leads no more is sent
+        again, elsewhere."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
+        frame = request_frame(request, METADATA_VERSION)
+        newest: dict[int, tuple[int, int]] = {}
+        for found in await asyncio.gather(*(self._ask(node_id, frame) for node_id in self._ports)):
+            for each in found.topics[0].partitions if found is not None and found.topics else ():
+                before = newest.get(each.partition_index, (-1, -1))
+                newest[each.partition_index] = max(before, (each.leader_epoch, each.leader_id))
+        left: dict[int, None] = {}
+        for partition in self.latest:
+            leader, former = newest.get(partition, (-1, -1))[1], self._leaders.get(partition)
+            if leader > 0 and leader != former:
+                self._leaders[partition] = leader
+                if former is not None:
+                    left[former] = None
+        for node_id in left:
+            if node_id in self._connections:
+                self._connections.pop(node_id).abort()
+        for node_id in dict.fromkeys(self._leaders.values()):
+            await self._connect(self._connections, node_id)
+
+    async def _connect(self, connections: dict[int, Connection], node_id: int) -> Connection | None:
+        connection = connections.get(node_id)
+        if connection is not None and not connection.is_lost:
+            return connection
+        try:
+            opened = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", self._ports[node_id]), PATIENCE_S)
+        except LOST:
+            return None
+        connections[node_id] = Connection(*opened)
+        return connections[node_id]
+
+    async def _ask(self, node_id: int, frame: bytes) -> MetadataResponse | None:
+        connection = await self._connect(self._asked, node_id)
+        if connection is None:
+            return None
+        try:
+            reply = await connection.exchange(frame, PATIENCE_S)
+        except LOST:
+            connection.abort()
+            return None
+        return decode(MetadataResponse, memoryview(reply)[9:], METADATA_VERSION)

@@ -1,0 +1,228 @@
+"""Three nodes that make one cluster, this checkout's or Apache Kafka's, and what they spend together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from bench.client import Client, Unanswered, connect_when_possible
+from bench.processes import CpuTime, cpu_time, memory
+from bench.subjects import Bench, Running, remove
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+    TopicData,
+)
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+from tests.conformance.brokers import CLUSTER_ID, MOLDAU
+from tests.conformance.toolchain import Toolchain
+
+T = TypeVar("T")
+
+NODES: Final = (1, 2, 3)
+PATIENCE_S: Final = 60.0
+SAMPLE_S: Final = 0.1
+PROPERTIES: Final = """\
+process.roles=broker,controller
+node.id={node_id}
+controller.quorum.voters={voters}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+default.replication.factor=3
+min.insync.replicas=2
+group.initial.rebalance.delay.ms=0
+log.segment.delete.delay.ms=1000
+"""
+
+
+class Node:
+    """One of the three; everything at its defaults but for what makes a cluster."""
+
+    def __init__(self, name: str, directory: Path, node_id: int, ports: dict[int, int], java: Toolchain | None) -> None:
+        directory.mkdir(parents=True)
+        self.name = name
+        self.directory = directory
+        self.data = directory / "data"
+        self.port = ports[node_id]
+        self._java = java
+        self._properties = directory / "node.properties"
+        text = PROPERTIES.format(
+            node_id=node_id,
+            voters=",".join(f"{each}@127.0.0.1:{port + 1}" for each, port in ports.items()),
+            port=self.port,
+            controller_port=self.port + 1,
+            data=self.data,
+        )
+        self._properties.write_text(text)
+
+    def format(self) -> None:
+        if self._java is None:
+            command = [*MOLDAU, "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        else:
+            words = ("kafka.tools.StorageTool", "format", "-g", "-t", CLUSTER_ID, "-c", str(self._properties))
+            command = [*self._java.java_command(), *words]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+    def serve_command(self) -> list[str]:
+        if self._java is None:
+            return [str(Path(sys.executable).with_name("moldau")), "serve", str(self._properties)]
+        return [*self._java.java_command("-Xms1g", "-Xmx1g", "-XX:+UseG1GC"), "kafka.Kafka", str(self._properties)]
+
+
+class SpentByAll(NamedTuple):
+    """What three processes took together."""
+
+    cpu: CpuTime
+    resident_mb_max: float
+
+
+class Trio:
+    """`with` starts three nodes and ends them."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        java = bench.toolchain if name != "moldau" else None
+        ports = {node_id: bench.free_pair() for node_id in NODES}
+        directory = bench.directory / f"{name}-three-{ports[1]}"
+        self.name = name
+        self.directory = directory
+        self.servers = {each: Node(name, directory / str(each), each, ports, java) for each in NODES}
+        self.running: dict[int, Running] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Trio:
+        for server in self.servers.values():
+            server.format()
+            self._stack.callback(remove, server)
+        self._stack.callback(self._stop)
+        for node_id in NODES:
+            self.start(node_id)
+        for running in self.running.values():
+            running.connect().close()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, node_id: int) -> None:
+        self.running[node_id] = Running(self.servers[node_id])
+
+    def _stop(self) -> None:
+        """All are asked at once: the last one finds no quorum."""
+        threads = [threading.Thread(target=running.stop) for running in self.running.values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def client(self, node_id: int = 1) -> Client:
+        return connect_when_possible(self.servers[node_id].port)
+
+    def last_lines(self) -> str:
+        logs = [server.directory / "server.log" for server in self.servers.values()]
+        return "\n".join(line for log in logs for line in log.read_text(errors="replace").splitlines()[-6:])
+
+    def create_topic(self, topic: str, partitions: int, node_id: int = 1) -> None:
+        """Returns once every partition has a leader and three replicas in sync."""
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=topic, num_partitions=partitions, replication_factor=3)], timeout_ms=60_000
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            client = self.client(node_id)
+            answer = client.ask(request, CreateTopicsResponse, 5).topics[0]
+            client.close()
+            if answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                break
+            if time.monotonic() > deadline:
+                raise Unanswered(f"topic {topic}: {answer.error_message}")
+            time.sleep(0.2)  # not all three are there yet
+        self.await_in_sync(topic, partitions)
+
+    def delete_topic(self, topic: str) -> None:
+        client = self.client()
+        client.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000), DeleteTopicsResponse, 5)
+        client.close()
+
+    def partitions(self, topic: str, node_id: int = 1) -> list[MetadataResponsePartition]:
+        """As one node knows them, in order."""
+        client = self.client(node_id)
+        try:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+            found = client.ask(request, MetadataResponse, 9).topics[0].partitions
+            return sorted(found, key=lambda each: each.partition_index)
+        finally:
+            client.close()
+
+    def await_in_sync(self, topic: str, partitions: int) -> None:
+        """As every node knows it."""
+        deadline = time.monotonic() + PATIENCE_S
+        for node_id in NODES:
+            while not _are_in_sync(self.partitions(topic, node_id), partitions):
+                if time.monotonic() > deadline:
+                    raise Unanswered(f"{topic}: not all replicas are in sync after {PATIENCE_S:.0f} s")
+                time.sleep(0.05)
+
+    def controller(self, node_id: int = 1) -> int:
+        client = self.client(node_id)
+        topics = [TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
+        answer = client.ask(DescribeQuorumRequest(topics=topics), DescribeQuorumResponse, 1)
+        client.close()
+        return answer.topics[0].partitions[0].leader_id
+
+    def spend(self, work: Callable[[], T]) -> tuple[T, SpentByAll]:
+        """Do it, and see what the three processes take for it."""
+        pids = [running.pid for running in self.running.values()]
+        peak = _PeakResident(pids)
+        before = [cpu_time(pid) for pid in pids]
+        peak.start()
+        result = work()
+        after = [cpu_time(pid) for pid in pids]
+        peak.finish()
+        spent = [now.since(then) for now, then in zip(after, before, strict=True)]
+        cpu = CpuTime(sum(each.user_s for each in spent), sum(each.system_s for each in spent))
+        return result, SpentByAll(cpu, peak.resident_mb)
+
+
+def _are_in_sync(found: list[MetadataResponsePartition], count: int) -> bool:
+    return len(found) == count and all(each.leader_id > 0 and len(each.isr_nodes) == 3 for each in found)
+
+
+class _PeakResident(threading.Thread):
+    """The most that some processes held together."""
+
+    def __init__(self, pids: list[int]) -> None:
+        super().__init__(daemon=True)
+        self.resident_mb = 0.0
+        self._pids = pids
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        while not self._is_over.wait(SAMPLE_S):
+            self._look()
+
+    def finish(self) -> None:
+        self._is_over.set()
+        self.join()
+        self._look()
+
+    def _look(self) -> None:
+        self.resident_mb = max(self.resident_mb, sum(memory(pid).resident_mb for pid in self._pids))
