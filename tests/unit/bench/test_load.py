@@ -71,14 +71,18 @@ def peer() -> Iterator[Peer]:
     made.close()
 
 
-def native(*arguments: object, **named: object) -> Outcome:
+def native(port: int, frames: list[Frames], **named: object) -> Outcome:
     compiled = native_load.library()
     if compiled is None:
         pytest.skip("no C compiler")
-    return native_load.run(compiled, *arguments, **named)  # type: ignore[arg-type]
+    return native_load.run(compiled, [port] * len(frames), frames, **named)  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=[native, plain_load.run], ids=["compiled", "plain"])
+def plain(port: int, frames: list[Frames], **named: object) -> Outcome:
+    return plain_load.run([port] * len(frames), frames, **named)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=[native, plain], ids=["compiled", "plain"])
 def run(request: pytest.FixtureRequest) -> Callable[..., Outcome]:
     loop: Callable[..., Outcome] = request.param
     return loop
