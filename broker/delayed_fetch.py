@@ -8,6 +8,7 @@ from collections.abc import Callable
 from broker.pending import Pending
 from protocol.messages.fetch import FetchResponse
 from replication.partition import Partition
+from replication.replica_news import ReplicaNews
 
 
 class DelayedFetch:
@@ -21,8 +22,9 @@ class DelayedFetch:
         attempt: Callable[[bool], FetchResponse | Pending[FetchResponse] | None],
         *,
         is_replica: bool = False,
+        news: ReplicaNews | None = None,
     ) -> None:
-        """`is_replica`: woken by what is appended, not by what is committed."""
+        """`is_replica`: woken by what is appended, not by what is committed. With `news` these tell of it."""
         self.reply: Pending[FetchResponse] = Pending(self._give_up)
         self._loop = loop
         self._partitions = partitions
@@ -30,6 +32,9 @@ class DelayedFetch:
         self._is_scheduled = False
         self._is_over = False
         self._timer = loop.call_later(wait_ms / 1000, self._look, True)
+        self._news = news
+        if news is not None:
+            news.wake = self._wake
         for partition in partitions:
             partition.wait(self._wake, for_appends=is_replica)
 
@@ -58,3 +63,5 @@ class DelayedFetch:
         self._timer.cancel()
         for partition in self._partitions:
             partition.forget(self._wake)
+        if self._news is not None and self._news.wake == self._wake:
+            self._news.wake = None

@@ -9,6 +9,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, ReplicaState
 from replication.fetch_session import PartitionKey
 from replication.partition import Partition
+from replication.replica_news import ReplicaNews
 from storage.leader_epochs import EpochEnd
 from storage.log import Log
 
@@ -28,7 +29,10 @@ def replica_of(request: FetchRequest) -> ReplicaState | None:
 
 
 def note_positions(
-    broker: Broker, replica: ReplicaState, wanted: Iterable[tuple[PartitionKey, FetchPartition]]
+    broker: Broker,
+    replica: ReplicaState,
+    wanted: Iterable[tuple[PartitionKey, FetchPartition]],
+    news: ReplicaNews | None = None,
 ) -> None:
     """Before anything is read: what a follower asks for says what it has, and may commit what is then told to it."""
     now_ms = broker.environment.monotonic_ms()
@@ -40,9 +44,12 @@ def note_positions(
             continue
         log = partition.log
         if log.log_start_offset <= wish.fetch_offset <= log.end_offset and divergence(log, wish) is None:
-            partition.follower_fetched(
+            follower = partition.follower_fetched(
                 replica.replica_id, wish.fetch_offset, wish.log_start_offset, replica.replica_epoch, now_ms
             )
+            if news is not None:
+                news.watch(key, partition)
+                follower.news = news
             broker.in_sync_changes.may_join(partition, replica.replica_id, now_ms)
             partition.advance()
 

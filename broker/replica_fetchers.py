@@ -119,10 +119,11 @@ class RunningFetcher:
             channel.ask(request, self._answered, self._timeout_ms)
             return
         deadline_ms = self._machine.next_deadline_ms()
+        retry_ms = self._machine.retry_ms(now_ms)
         if channel is None:
             self._look_again(self._backoff_ms)
-        elif deadline_ms is not None:
-            self._look_again(max(0, deadline_ms - now_ms))
+        elif deadline_ms is not None or retry_ms:
+            self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
     def _look_again(self, delay_ms: int) -> None:
         if self._timer is not None:
@@ -176,6 +177,8 @@ class RunningFetcher:
                 log.info("truncated %s-%d to offset %d", partition.topic, partition.index, effect.offset)
         except OSError as error:
             log.error("cannot truncate %s: %s", partition.log.directory, error)
+            self._machine.not_truncated(partition, effect.leader_epoch, broker.environment.monotonic_ms())
+            self.go_on()
             return
         self._machine.truncated(partition, effect.leader_epoch)
         self.go_on()

@@ -16,6 +16,7 @@ from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from replication.replica_news import ReplicaNews
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
@@ -60,9 +61,11 @@ class CachedPartition:
 class FetchSession:
     """One client's session: its partitions in the order in which they are served."""
 
-    __slots__ = ("epoch", "id", "partitions", "used_ms", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "news", "partitions", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, news: ReplicaNews | None) -> None:
+        """With `news` where a follower fetches: it is told of what is in there alone."""
+        self.news = news
         self.id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
@@ -77,13 +80,43 @@ class FetchSession:
                 self.partitions[key] = CachedPartition(wish)
             else:
                 cached.wish = wish
+            if self.news is not None:
+                self.news.note(key)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
-                self.partitions.pop((topic.topic_id if self.uses_topic_ids else topic.topic, index), None)
+                gone: PartitionKey = (topic.topic_id if self.uses_topic_ids else topic.topic, index)
+                self.partitions.pop(gone, None)
+                if self.news is not None:
+                    self.news.forget(gone)
+
+    def wanted(self) -> list[tuple[PartitionKey, FetchPartition]]:
+        """What is to be looked at, in the order in which it is served: of a follower what has news, else everything."""
+        partitions = self.partitions
+        if self.news is None:
+            return [(key, cached.wish) for key, cached in partitions.items()]
+        return [(key, partitions[key].wish) for key in self.news.keys]
+
+    def _told(self, key: PartitionKey) -> tuple[int, int]:
+        cached = self.partitions[key]
+        return cached.high_watermark, cached.log_start_offset
+
+    def requested(self, now_ms: int) -> None:
+        self.used_ms = now_ms
+        if self.news is not None:
+            self.news.requested(now_ms)
+            self.news.sweep(self._told, now_ms)
+
+    def close(self) -> None:
+        if self.news is not None:
+            self.news.close()
 
     def served(self, key: PartitionKey) -> None:
         """A partition that gave data goes to the end of the line, so that a full reply starves none."""
-        self.partitions[key] = self.partitions.pop(key)
+        if self.news is not None:
+            self.news.keys.pop(key, None)
+            self.news.note(key)
+        else:
+            self.partitions[key] = self.partitions.pop(key)
 
 
 class FetchContext:
@@ -119,7 +152,9 @@ class FetchSessions:
         """(what to read, whether it is an incremental fetch of a known session)."""
         uses_topic_ids = version >= TOPIC_ID_VERSION
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            ended = self._sessions.pop(request.session_id, None)
+            if ended is not None:
+                ended.close()
             session = None
             if request.session_epoch == INITIAL_EPOCH:
                 session = self._create(request, uses_topic_ids, now_ms)
@@ -133,22 +168,29 @@ class FetchSessions:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR), False
         session.update(request)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        session.used_ms = now_ms
+        session.requested(now_ms)
         self._sessions[session.id] = self._sessions.pop(session.id)
-        return FetchContext([(key, cached.wish) for key, cached in session.partitions.items()], session), True
+        return FetchContext(session.wanted(), session), True
 
     def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         if len(self._sessions) >= self._sessions_max:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_ms < self._eviction_ms:
                 return None
-            del self._sessions[oldest.id]
+            self._sessions.pop(oldest.id).close()
         session_id = self._random_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random_id()
-        session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms)
+        news = ReplicaNews() if is_of_follower(request) else None
+        session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms, news)
         session.update(request)
+        session.requested(now_ms)
         return session
+
+
+def is_of_follower(request: FetchRequest) -> bool:
+    replica = request.replica_state
+    return (replica.replica_id if replica is not None else request.replica_id) >= 0
 
 
 def wishes(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:

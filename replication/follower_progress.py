@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from replication.replica_news import ReplicaNews
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
@@ -24,6 +27,7 @@ class FollowerProgress:
         "last_fetch_ms",
         "leader_end_offset_at_last_fetch",
         "log_start_offset",
+        "news",
     )
 
     def __init__(self, now_ms: int, *, is_in_sync: bool) -> None:
@@ -37,6 +41,8 @@ class FollowerProgress:
         all that is committed by a leader that commits alone."""
         self.last_fetch_ms = NEVER_MS
         self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
+        self.news: ReplicaNews | None = None
+        """Of the session that fetches it: a request in which it is not named repeats the last one that named it."""
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
 
     def fetched(
@@ -46,7 +52,8 @@ class FollowerProgress:
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self.leader_end_offset_at_last_fetch != UNKNOWN_OFFSET and offset >= self.leader_end_offset_at_last_fetch:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+            previous_ms = self.last_fetch_ms if self.news is None else self.news.previous_ms
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms, previous_ms)
         self.end_offset = offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
@@ -55,4 +62,9 @@ class FollowerProgress:
 
     def lags(self, leader_end_offset: int, lag_ms_max: int, now_ms: int) -> bool:
         """Whether it has been behind for longer than replica.lag.time.max.ms."""
-        return self.end_offset != leader_end_offset and now_ms - self.last_caught_up_ms > lag_ms_max
+        if self.end_offset == leader_end_offset:
+            return False
+        caught_up_ms = self.last_caught_up_ms
+        if self.news is not None and self.end_offset == self.leader_end_offset_at_last_fetch:
+            caught_up_ms = max(caught_up_ms, self.news.last_ms)
+        return now_ms - caught_up_ms > lag_ms_max

@@ -23,6 +23,7 @@ from replication.commit_waits import Committed, CommitWaits
 from replication.follower_progress import FollowerProgress
 from replication.in_sync_set import InSyncSet
 from replication.leadership import Leadership
+from replication.replica_news import ReplicaNews
 from storage.append_result import AppendOrigin, AppendResult
 from storage.log import Log
 
@@ -38,6 +39,7 @@ class Partition:
         "_append_waiters",
         "_commit_waits",
         "_first_end_offset",
+        "_news",
         "_waiters",
         "bytes_in",
         "bytes_out",
@@ -80,6 +82,7 @@ class Partition:
         self._waiters: dict[Callable[[], None], None] = {}
         self._append_waiters: dict[Callable[[], None], None] = {}
         self._commit_waits = CommitWaits()
+        self._news: dict[ReplicaNews, tuple[str | bytes, int]] = {}
 
     @property
     def messages_in(self) -> int:
@@ -267,8 +270,23 @@ class Partition:
         """Let all waiters look again: the partition is gone, or its leadership is."""
         for waiter in (*self._waiters, *self._append_waiters):
             waiter()
+        for news, key in self._news.items():
+            news.note_urgent(key)
+
+    def tell(self, news: ReplicaNews, key: tuple[str | bytes, int]) -> None:
+        """Note appends, commits and changes of role in the news of a follower's session, until `untell`."""
+        self._news[news] = key
+
+    def untell(self, news: ReplicaNews) -> None:
+        """The follower's requests say nothing of this partition any more."""
+        self._news.pop(news, None)
+        for follower in self.leadership.followers.values() if self.leadership is not None else ():
+            if follower.news is news:
+                follower.news = None
 
     def _appended(self) -> None:
+        for news, key in self._news.items():
+            news.note_urgent(key)
         if self._append_waiters:
             for waiter in tuple(self._append_waiters):
                 waiter()
@@ -306,6 +324,8 @@ class Partition:
             self.high_watermark = offset
             if self._commit_waits:
                 self._commit_waits.reached(offset, self._commit_error())
+            for news, key in self._news.items():
+                news.note(key)
             for waiter in tuple(self._waiters) if self._waiters else ():
                 waiter()
 

@@ -5,7 +5,7 @@ Each partition is in one state; every state but FETCHING leaves it out of the re
     FETCHING   ──diverging epoch, or the leader's log ends before ours──▶ TRUNCATING ──truncated──▶ FETCHING
     FETCHING   ──offset out of the leader's range──▶ LOOKING_UP ──▶ TRUNCATING, or starts anew at the leader's start
     FETCHING   ──appended more than flush.messages──▶ FLUSHING ──flushed──▶ FETCHING
-    FETCHING   ──an error──▶ DELAYED ──after replica.fetch.backoff.ms──▶ FETCHING
+    FETCHING   ──an error──▶ DELAYED ──after 20 ms, then longer, up to replica.fetch.backoff.ms──▶ FETCHING
 
 A fetch tells the leader how far this replica has come, so the order is binding: truncate, then fetch; flush where the
 topic asks for it, then fetch. The leader's high watermark is taken only from an answer that did not diverge.
@@ -29,6 +29,9 @@ SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 UNDEFINED: Final = -1
+BACKOFF_MS_FIRST: Final = 20
+DOUBLINGS_MAX: Final = 16
+SWEEP_MS: Final = 5000
 
 
 class State(Enum):
@@ -94,25 +97,36 @@ class FetcherSettings:
 class Followed:
     """A partition and what it waits for."""
 
-    __slots__ = ("partition", "ready_ms", "state")
+    __slots__ = ("failure_count", "key", "partition", "ready_ms", "state")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self.key: Key = (partition.topic_id, partition.index)
         self.state = State.FETCHING
         self.ready_ms = 0
         """Of DELAYED: when it is tried again."""
+        self.failure_count = 0
+        """In a row."""
 
 
 class ReplicaFetcher:
-    """One request is under way at a time; `next_request`, then `answered` or `failed`."""
+    """One request is under way at a time; `next_request`, then `answered` or `failed`.
+
+    Partitions to which nothing happened since the last request cost nothing: the session stands for them.
+    """
 
     def __init__(self, replica_id: int, settings: FetcherSettings) -> None:
         self._replica_id = replica_id
         self._settings = settings
         self._session = ReplicaSession()
         self._followed: dict[Key, Followed] = {}
-        self._asked: dict[Key, int] = {}
-        """The partitions in the request under way, and the leader epoch in which they were asked for."""
+        self._changed: dict[Key, None] = {}
+        """Whose wish may differ from what the leader remembers."""
+        self._delayed: dict[Key, Followed] = {}
+        self._ready_ms = 0
+        """Before, the leader is left alone: it did not answer."""
+        self._failure_count = 0
+        self._swept_ms = 0
 
     def __bool__(self) -> bool:
         return bool(self._followed)
@@ -125,23 +139,38 @@ class ReplicaFetcher:
 
     def follow(self, partition: Partition) -> None:
         """From the end of its log, in its leader epoch; again after a change of the epoch."""
-        self._followed[partition.topic_id, partition.index] = Followed(partition)
+        followed = Followed(partition)
+        self._followed[followed.key] = followed
+        self._changed[followed.key] = None
+        self._delayed.pop(followed.key, None)
 
     def unfollow(self, partition: Partition) -> None:
-        self._followed.pop((partition.topic_id, partition.index), None)
+        key = (partition.topic_id, partition.index)
+        if self._followed.pop(key, None) is not None:
+            self._changed[key] = None
+            self._delayed.pop(key, None)
 
     # Fetching
 
     def next_request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
         """None where there is nothing to fetch now: look again after an effect is done, or at `next_deadline_ms`."""
-        wanted: dict[Key, FetchPartition] = {}
-        for key, followed in self._followed.items():
-            if followed.state is State.DELAYED and now_ms >= followed.ready_ms:
-                followed.state = State.FETCHING
-            if followed.state is State.FETCHING:
-                wanted[key] = self._wish(followed.partition)
-        if not wanted:
+        if now_ms < self._ready_ms:
             return None
+        self._look_around(now_ms)
+        wishes: dict[Key, FetchPartition] = {}
+        forgotten: list[Key] = []
+        known = self._session.known
+        more = 0
+        for key in self._changed:
+            followed = self._followed.get(key)
+            if followed is not None and followed.state is State.FETCHING:
+                wishes[key] = self._wish(followed.partition)
+                more += key not in known
+            elif key in known:
+                forgotten.append(key)
+        if len(known) + more == len(forgotten):
+            return None
+        self._changed = {}
         settings = self._settings
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._replica_id, replica_epoch=broker_epoch),
@@ -149,13 +178,34 @@ class ReplicaFetcher:
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
         )
-        self._session.fill(request, wanted)
-        self._asked = {key: wish.current_leader_epoch for key, wish in wanted.items()}
+        self._session.fill(request, wishes, forgotten)
         return request
 
     def next_deadline_ms(self) -> int | None:
-        """When the first delayed partition is to be tried again."""
-        return min((each.ready_ms for each in self._followed.values() if each.state is State.DELAYED), default=None)
+        """When something is to be tried again."""
+        deadline_ms = min((each.ready_ms for each in self._delayed.values()), default=None)
+        return deadline_ms if deadline_ms is None else max(deadline_ms, self._ready_ms)
+
+    def retry_ms(self, now_ms: int) -> int:
+        """How long a leader that did not answer is left alone from now on."""
+        return max(0, self._ready_ms - now_ms)
+
+    def _look_around(self, now_ms: int) -> None:
+        """Take up what has waited long enough; now and then, look for logs whose start has moved by itself."""
+        for key, followed in list(self._delayed.items()):
+            if now_ms >= followed.ready_ms:
+                del self._delayed[key]
+                self._enter(followed, State.FETCHING)
+        if now_ms - self._swept_ms >= SWEEP_MS:
+            self._swept_ms = now_ms
+            for key, wish in self._session.known.items():
+                moved = self._followed.get(key)
+                if moved is not None and wish.log_start_offset != moved.partition.log.log_start_offset:
+                    self._changed[key] = None
+
+    def _enter(self, followed: Followed, state: State) -> None:
+        followed.state = state
+        self._changed[followed.key] = None
 
     def _wish(self, partition: Partition) -> FetchPartition:
         log = partition.log
@@ -166,50 +216,62 @@ class ReplicaFetcher:
             last_fetched_epoch=log.epochs.latest_epoch,
             log_start_offset=log.log_start_offset,
             partition_max_bytes=self._settings.max_bytes,
-            high_watermark=partition.high_watermark,
         )
 
     def failed(self, now_ms: int) -> None:
-        """No answer: the session is lost, and everything asked for waits a while."""
+        """No answer: the session is lost, and the leader is left alone for a while."""
+        self._begin_anew()
+        self._ready_ms = now_ms + self._backoff_ms(self._failure_count)
+        self._failure_count += 1
+
+    def _begin_anew(self) -> None:
         self._session.reset()
-        for key in self._asked:
-            followed = self._followed.get(key)
-            if followed is not None and followed.state is State.FETCHING:
-                self._delay(followed, now_ms)
-        self._asked = {}
+        self._changed = dict.fromkeys(self._followed)
+
+    def _backoff_ms(self, failure_count: int) -> int:
+        """Longer each time, up to replica.fetch.backoff.ms: a leader that has not heard of its election yet, or starts
+        again, is there in a moment, and acks=all waits for us."""
+        return min(self._settings.backoff_ms, BACKOFF_MS_FIRST << min(failure_count, DOUBLINGS_MAX))
 
     def answered(self, response: FetchResponse, wall_ms: int, now_ms: int) -> Iterator[Effect]:
         """Take what came. Draw all effects before the next request is asked for."""
-        asked, self._asked = self._asked, {}
         if response.error_code != ErrorCode.NONE:
-            self._session.reset()
-            if response.error_code not in SESSION_ERRORS:
+            if response.error_code in SESSION_ERRORS:
+                self._begin_anew()
+            else:
+                self.failed(now_ms)
                 yield Complain(f"a fetch was refused: {ErrorCode(response.error_code).name}")
-                for key in asked:
-                    if key in self._followed:
-                        self._delay(self._followed[key], now_ms)
             return
-        self._session.accepted(response.session_id)
+        self._failure_count = 0
+        known = self._session.known
+        is_kept = self._session.accepted(response.session_id)
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                followed = self._followed.get(key)
-                if followed is None or followed.state is not State.FETCHING:
+                followed, wish = self._followed.get(key), known.get(key)
+                self._changed[key] = None
+                if followed is None or wish is None or followed.state is not State.FETCHING:
                     continue  # given up meanwhile
-                if asked.get(key) != followed.partition.leader_epoch:
-                    continue  # an answer to a follower of an earlier epoch
-                yield from self._take(followed, data, wall_ms, now_ms)
+                partition = followed.partition
+                if (
+                    wish.current_leader_epoch == partition.leader_epoch
+                    and wish.fetch_offset == partition.log.end_offset
+                ):
+                    yield from self._take(followed, data, wall_ms, now_ms)
+                # Else it is an answer to a follower of an earlier epoch, or to one that has been elsewhere since.
+        if not is_kept:
+            self._begin_anew()
 
     def _take(self, followed: Followed, data: PartitionData, wall_ms: int, now_ms: int) -> Iterator[Effect]:
         partition = followed.partition
-        error = ErrorCode(data.error_code)
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            followed.state = State.LOOKING_UP
+        error = data.error_code
+        if error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._enter(followed, State.LOOKING_UP)
             yield LookUp(partition, partition.leader_epoch)
-        elif error is not ErrorCode.NONE:
+        elif error != ErrorCode.NONE:
             self._delay(followed, now_ms)
         elif data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED:
-            followed.state = State.TRUNCATING
+            self._enter(followed, State.TRUNCATING)
             offset = truncation_offset(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             yield Truncate(partition, partition.leader_epoch, offset)
         else:
@@ -221,20 +283,32 @@ class ReplicaFetcher:
         assert isinstance(records, bytes | memoryview), "a reply that was received lies in memory"
         result = partition.append_fetched(records, data.high_watermark, data.log_start_offset, wall_ms)
         if result.error is not ErrorCode.NONE:
+            followed.failure_count = DOUBLINGS_MAX  # it does not pass by itself
             self._delay(followed, now_ms)
             yield Complain(f"{partition.topic}-{partition.index}: cannot take the leader's batches: {result}")
-        elif partition.log.unflushed_count >= partition.log.config.flush_messages:
-            followed.state = State.FLUSHING
+            return
+        followed.failure_count = 0
+        if partition.log.unflushed_count >= partition.log.config.flush_messages:
+            self._enter(followed, State.FLUSHING)
             yield Flush(partition, partition.leader_epoch)
 
     def _delay(self, followed: Followed, now_ms: int) -> None:
-        followed.state = State.DELAYED
-        followed.ready_ms = now_ms + self._settings.backoff_ms
+        self._enter(followed, State.DELAYED)
+        followed.ready_ms = now_ms + self._backoff_ms(followed.failure_count)
+        followed.failure_count += 1
+        self._delayed[followed.key] = followed
 
     # Answers to effects; those of an earlier leader epoch come too late.
 
     def truncated(self, partition: Partition, leader_epoch: int) -> None:
         self._resume(partition, leader_epoch, State.TRUNCATING)
+
+    def not_truncated(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
+        """It could not be: try all of it again in a while."""
+        followed = self._current(partition, leader_epoch, State.TRUNCATING)
+        if followed is not None:
+            followed.failure_count = DOUBLINGS_MAX
+            self._delay(followed, now_ms)
 
     def flushed(self, partition: Partition, leader_epoch: int) -> None:
         self._resume(partition, leader_epoch, State.FLUSHING)
@@ -251,19 +325,19 @@ class ReplicaFetcher:
         followed = self._current(partition, leader_epoch, State.LOOKING_UP)
         if followed is None:
             return
-        followed.state = State.TRUNCATING
+        self._enter(followed, State.TRUNCATING)
         if partition.log.end_offset > end_offset:
             yield Complain(f"{partition.topic}-{partition.index}: the leader's log ends at {end_offset}, before ours")
             yield Truncate(partition, leader_epoch, end_offset)
         elif partition.log.end_offset < start_offset:
             yield StartAt(partition, leader_epoch, start_offset)
         else:
-            followed.state = State.FETCHING
+            self._enter(followed, State.FETCHING)
 
     def _resume(self, partition: Partition, leader_epoch: int, state: State) -> None:
         followed = self._current(partition, leader_epoch, state)
         if followed is not None:
-            followed.state = State.FETCHING
+            self._enter(followed, State.FETCHING)
 
     def _current(self, partition: Partition, leader_epoch: int, state: State) -> Followed | None:
         followed = self._followed.get((partition.topic_id, partition.index))

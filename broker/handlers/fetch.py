@@ -93,7 +93,7 @@ class ColdLookup(Exception):
 class Fetching:
     """One request until its answer is there."""
 
-    __slots__ = ("_broker", "_context", "_fetch", "_is_incremental", "_lookups_left", "_replica", "_request")
+    __slots__ = ("_broker", "_context", "_fetch", "_is_incremental", "_lookups_left", "_news", "_replica", "_request")
 
     def __init__(
         self,
@@ -110,30 +110,41 @@ class Fetching:
         self._replica = replica_of(request)
         self._is_incremental = is_incremental
         self._lookups_left = COLD_LOOKUPS_MAX
+        self._news = fetch.session.news if fetch.session is not None else None
 
     def answer(self) -> FetchResponse | Pending[FetchResponse]:
         if self._replica is not None:
-            note_positions(self._broker, self._replica, self._fetch.wanted)
+            note_positions(self._broker, self._replica, self._fetch.wanted, self._news)
         return self._attempt(self._request.max_wait_ms <= 0) or self._wait()
 
     def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
         """The answer; None where there is less than the client asks for, and time."""
         request = self._request
+        if self._news is not None and self._fetch.session is not None:
+            self._fetch.wanted = self._fetch.session.wanted()
         try:
             answers = _plan(self._broker, self._context, request, self._fetch, self._replica, self._lookups_left == 0)
         except ColdLookup as cold:
             return self._look_again(cold, is_last)
         size = sum(answer.read.size for answer in answers if answer.read is not None)
-        if is_last or not answers or size >= request.min_bytes or any(answer.is_urgent for answer in answers):
+        has_enough = size >= request.min_bytes or any(answer.is_urgent for answer in answers)
+        if is_last or has_enough or not (answers or self._awaits_news()):
             return _respond(self._broker, self._context, self._fetch, self._is_incremental, answers)
         return None
 
+    def _awaits_news(self) -> bool:
+        """Whether a follower's session has partitions, though nothing to tell of them."""
+        session = self._fetch.session
+        return session is not None and session.news is not None and bool(session.partitions)
+
     def _wait(self) -> Pending[FetchResponse]:
+        broker, wait_ms, news = self._broker, self._request.max_wait_ms, self._news
+        if news is not None:
+            return DelayedFetch(broker.loop, wait_ms, [], self._attempt, news=news).reply
         wanted = self._fetch.wanted
-        partitions = [found for key, _ in wanted if (found := self._broker.replicas.find(key)) is not None]
+        partitions = [found for key, _ in wanted if (found := broker.replicas.find(key)) is not None]
         is_replica = self._replica is not None
-        wait_ms = self._request.max_wait_ms
-        return DelayedFetch(self._broker.loop, wait_ms, partitions, self._attempt, is_replica=is_replica).reply
+        return DelayedFetch(broker.loop, wait_ms, partitions, self._attempt, is_replica=is_replica).reply
 
     def _look_again(self, cold: ColdLookup, is_last: bool) -> Pending[FetchResponse]:
         """Plan once more when what the page cache lacked is in it."""
@@ -364,6 +375,18 @@ def _is_sent_as_it_lies(context: RequestContext, place: FileSlice) -> bool:
     return place.size >= SLICE_SIZE_MIN and place.file.fileno() is not None and context.connection.sends_files()
 
 
+def _has_everything(answer: Answer, wish: FetchPartition) -> bool:
+    """Whether a follower needs to hear of this partition no more until something happens to it."""
+    partition = answer.partition
+    return (
+        partition is not None
+        and not answer.is_urgent
+        and not answer.data.records
+        and answer.data.high_watermark == partition.high_watermark
+        and wish.fetch_offset >= partition.log.end_offset
+    )
+
+
 def _assemble(
     broker: Broker, context: RequestContext, fetch: FetchContext, is_incremental: bool, answers: list[Answer]
 ) -> FetchResponse:
@@ -376,6 +399,8 @@ def _assemble(
         if session is not None:
             cached = session.partitions.get(answer.key)
             has_news = cached is None or cached.has_news(answer.data)
+            if session.news is not None and cached is not None and _has_everything(answer, cached.wish):
+                session.news.keys.pop(answer.key, None)
             if is_incremental and not has_news:
                 continue
             if answer.data.records and cached is not None:

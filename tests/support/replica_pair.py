@@ -1,0 +1,137 @@
+"""A leader and a follower of the same partitions without a network: the leader's handler, the follower's machine."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import Any, cast
+
+from broker.handlers import fetch
+from broker.pending import Pending
+from broker.replicas import Replicas
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from replication.fetch_session import FetchSessions
+from replication.partition import Partition
+from replication.replica_fetcher import Effect, FetcherSettings, Flush, LookUp, ReplicaFetcher, StartAt, Truncate
+from storage.log import Log
+from storage.log_config import INT64_MAX, LogConfig
+from tests.support.simulation.disk import SimulatedDisk
+
+TOPIC_ID = bytes(range(16))
+LEADER, FOLLOWER = 1, 2
+FETCH_VERSION = 17
+BROKER_EPOCH = 9
+
+
+def replica(index: int = 0, *, flush_messages: int = INT64_MAX, topic: str = "t") -> Partition:
+    disk = SimulatedDisk("a seed")
+    directory = f"/{topic}-{index}"
+    disk.make_directories(directory)
+    log = Log.open(disk, directory, LogConfig(flush_messages=flush_messages), now_ms=0)
+    return Partition(topic, TOPIC_ID, index, log, 0)
+
+
+class LeaderSide:
+    """Just enough of a broker for the Fetch handler."""
+
+    def __init__(self, *partitions: Partition, epoch: int = 5) -> None:
+        self.replicas = Replicas()
+        self.now_ms = 0
+        self.joined: list[int] = []
+        for partition in partitions:
+            partition.become_leader(LEADER, epoch, (LEADER, FOLLOWER), replicas=(LEADER, FOLLOWER), partition_epoch=1)
+            self.replicas.add(partition)
+        self._loop = SimpleNamespace(
+            call_later=lambda *_: SimpleNamespace(cancel=lambda: None), call_soon=lambda call, *args: call(*args)
+        )
+        self._broker = SimpleNamespace(
+            replicas=self.replicas,
+            environment=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
+            fetch_sessions=FetchSessions(10, 0, itertools.count(77).__next__),
+            fetch_size_max=1 << 26,
+            reads_near=False,
+            reply_memory=SimpleNamespace(room=lambda: 1 << 26),
+            in_sync_changes=SimpleNamespace(may_join=lambda *_: None),
+            image=SimpleNamespace(topics=SimpleNamespace(by_id={})),
+            live_nodes=lambda _: (),
+            loop=self._loop,
+        )
+        self._context = SimpleNamespace(
+            version=FETCH_VERSION,
+            connection=SimpleNamespace(sends_files=lambda: False),
+            listener=SimpleNamespace(name="PLAINTEXT"),
+        )
+
+    def handle(self, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
+        return fetch.handle(cast("Any", self._broker), cast("Any", self._context), request)
+
+
+class FollowerSide:
+    """A fetcher whose effects are performed at once."""
+
+    def __init__(self, *partitions: Partition, epoch: int = 5, **settings: int) -> None:
+        self.machine = ReplicaFetcher(FOLLOWER, FetcherSettings(**settings))
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+        self.requests: list[FetchRequest] = []
+        for partition in partitions:
+            partition.become_follower(LEADER, epoch)
+            self.machine.follow(partition)
+
+    def request(self) -> FetchRequest | None:
+        request = self.machine.next_request(BROKER_EPOCH, self.now_ms)
+        if request is not None:
+            self.requests.append(request)
+        return request
+
+    def answered(self, response: FetchResponse, leader: LeaderSide | None = None) -> None:
+        for effect in list(self.machine.answered(response, 0, self.now_ms)):
+            self.perform(effect, leader)
+
+    def perform(self, effect: Effect, leader: LeaderSide | None) -> None:
+        self.effects.append(effect)
+        match effect:
+            case Truncate(partition, epoch, offset):
+                partition.log.lower_recovery_point(offset)
+                partition.log.truncate_to(offset, 0)
+                partition.truncated()
+                self.machine.truncated(partition, epoch)
+            case StartAt(partition, epoch, offset):
+                partition.log.truncate_fully_and_start_at(offset, 0)
+                partition.truncated()
+                self.machine.truncated(partition, epoch)
+            case Flush(partition, epoch):
+                partition.log.flush(0)
+                self.machine.flushed(partition, epoch)
+            case LookUp(partition, epoch):
+                assert leader is not None
+                theirs = leader.replicas.find((partition.topic_id, partition.index))
+                assert theirs is not None
+                bounds = theirs.log.log_start_offset, theirs.log.end_offset
+                for more in list(self.machine.looked_up(partition, epoch, *bounds)):
+                    self.perform(more, leader)
+
+    def fetch_from(self, leader: LeaderSide) -> bool:
+        """One round; False where there is nothing to ask, or nothing to hear now."""
+        request = self.request()
+        if request is None:
+            return False
+        answer = leader.handle(request)
+        if isinstance(answer, Pending):
+            return False
+        self.answered(answer, leader)
+        return True
+
+    def catch_up(self, leader: LeaderSide, rounds_max: int = 20) -> int:
+        """Fetch until the leader has no more to tell; how many rounds told something."""
+        for count in range(rounds_max):
+            request = self.request()
+            if request is None:
+                return count
+            request.max_wait_ms = 0
+            answer = leader.handle(request)
+            assert not isinstance(answer, Pending)
+            self.answered(answer, leader)
+            if not answer.responses:
+                return count
+        raise AssertionError(f"no end after {rounds_max} rounds")
