@@ -75,8 +75,6 @@ class Layout:
             "default.replication.factor": str(replicas),
             "min.insync.replicas": str(max(1, replicas - 1)),
             "offsets.topic.replication.factor": str(replicas),
-            "transaction.state.log.replication.factor": str(replicas),
-            "transaction.state.log.min.isr": str(max(1, replicas - 1)),
         }
         if self.racks:
             properties["broker.rack"] = self.racks[(node_id - 1) % len(self.racks)]
