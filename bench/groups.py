@@ -57,6 +57,9 @@ GROUPS: Final = (
     Group("memory", "bench.memory", "an idle broker", rounds=2),
     Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", is_in_quick=False, rounds=2),
     Group("recovery", "bench.recovery", "ten active segments after kill -9", is_in_quick=False, is_long=True, rounds=1),
+    Group(
+        "controller_scale", "bench.controller_scale", "100,000 and 1,000,000 partitions", is_in_quick=False, rounds=3
+    ),
     Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False, rounds=2),
     Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False, rounds=2),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),

@@ -116,6 +116,7 @@ async def _run(
         loop.add_signal_handler(each, stop, each.name)
     if until_eof:
         await loop.connect_read_pipe(lambda: InputEnd(lambda: stop("the end of its input")), sys.stdin)
+    gc.set_threshold(*GC_THRESHOLDS)  # what a start reads, it keeps
     broker = Broker(config, environment, loop)
     this = asyncio.current_task()
     assert this is not None
@@ -136,7 +137,6 @@ async def _run(
     log.info("node %d of cluster %s serves", config.node_id, broker.cluster_id)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     log.info("stopping on %s", await stopping)
     await broker.stop()

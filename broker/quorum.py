@@ -448,6 +448,7 @@ class Quorum:
             num_partitions=config.integer("num.partitions"),
             default_replication_factor=config.integer("default.replication.factor"),
             node_id=config.node_id,
+            kraft_version=self._history.kraft_version,
             unclean_leader_election_interval_ms=config.integer("unclean.leader.election.interval.ms"),
             auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
             leader_imbalance_check_interval_seconds=config.integer("leader.imbalance.check.interval.seconds"),

@@ -58,6 +58,8 @@ def update_features(view: View, request: UpdateFeaturesRequest) -> Decision:
 
 def level_of(view: View, name: str) -> int:
     features = view.image.features
+    if name == KRAFT_VERSION:
+        return view.settings.kraft_version
     return features.metadata_version if name == METADATA_VERSION else features.levels.get(name, 0)
 
 
@@ -98,7 +100,7 @@ def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
             if supported.last == 0:
                 return f"{who} does not support this feature."
             return f"{who} only supports versions {supported.first}-{supported.last}"
-    if name == KRAFT_VERSION:
+    if name == KRAFT_VERSION and level != view.settings.kraft_version:
         return "It belongs to the quorum, whose version cannot be changed while it runs."
     current = level_of(view, name)
     if level < current and upgrade_type is UpgradeType.UPGRADE:
@@ -123,6 +125,8 @@ def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
 
 
 def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
+    if update.feature == KRAFT_VERSION:
+        return
     yield FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
     if update.feature == ELIGIBLE_LEADER_REPLICAS and update.max_version_level > 0:
         yield from records_of_eligible_replicas(view)

@@ -41,6 +41,8 @@ class ControllerSettings(NamedTuple):
     new_uuid: Callable[[], bytes]
     """Makes topic ids."""
     node_id: int = 0
+    kraft_version: int = 0
+    """Of the quorum, in whose log it stands."""
     num_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
