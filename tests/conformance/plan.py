@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tests.conformance.clients import CLIENTS, ClientKind
 from tests.conformance.scenario import Scenario
 from tests.conformance.scenarios import configs, groups, offsets, produce, topics
+from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
 
@@ -42,7 +43,9 @@ class Plan:
             ),
             tools=tuple(each for each in TOOL_SCENARIOS if TOOLS in wanted and each.name.startswith(begins)),
             directories=tuple(
-                each for each in DIRECTORY_SCENARIOS if DIRECTORIES in wanted and each.name.startswith(begins)
+                each
+                for each in (*DIRECTORY_SCENARIOS, *CLUSTER_SCENARIOS)
+                if DIRECTORIES in wanted and each.name.startswith(begins)
             ),
         )
 

@@ -27,6 +27,10 @@ CLASSES = {
     "kafka-dump-log": TOOLS + "DumpLogSegments",
     "kafka-metadata-quorum": TOOLS + "MetadataQuorumCommand",
     "kafka-features": TOOLS + "FeatureCommand",
+    "kafka-cluster": TOOLS + "ClusterTool",
+    "kafka-leader-election": TOOLS + "LeaderElectionCommand",
+    "kafka-reassign-partitions": TOOLS + "reassign.ReassignPartitionsCommand",
+    "kafka-metadata-shell": "org.apache.kafka.shell.MetadataShell",
 }
 
 
@@ -54,9 +58,10 @@ class Toolbox:
 
     def run(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 60) -> str:
         """What the tool prints on stdout when it talks to the broker; it must end with `status`."""
-        return self.run_offline(
-            tool, "--bootstrap-server", self._bootstrap, *words, given=given, status=status, timeout_s=timeout_s
-        )
+        to_broker = ("--bootstrap-server", self._bootstrap)
+        # The tool's subcommand stands first.
+        said = [*words, *to_broker] if tool == "kafka-cluster" else [*to_broker, *words]
+        return self.run_offline(tool, *said, given=given, status=status, timeout_s=timeout_s)
 
     def run_offline(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 60) -> str:
         try:

@@ -36,6 +36,7 @@ class Workshop:
     def __init__(self, toolchain: Toolchain, ports: Ports, directory: Path) -> None:
         self.facts: Facts = {}
         self.toolchain = toolchain
+        self.ports = ports
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         # The quorum's own log names the controller's address: whoever opens the directory listens there.
