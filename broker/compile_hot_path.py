@@ -23,6 +23,7 @@ HOT_PATH: Final = (
     "broker/connection.py",
     "broker/handlers/produce.py",
     "broker/repeated_produce.py",
+    "broker/reply.py",
     "protocol/record_validation.py",
     "replication/partition.py",
     "storage/append_result.py",

@@ -18,6 +18,7 @@ from broker.apis import API_VERSIONS, PRODUCE, Route
 from broker.handlers.produce import learn, parked_repeat, repeat
 from broker.pending import Pending
 from broker.repeated_produce import Place, RepeatedProduce, place_of
+from broker.reply import Reply, encoded
 from broker.reply_memory import held_size
 from broker.request_memory import SMALL_SIZE
 from protocol.messages.produce import ProduceRequest
@@ -42,16 +43,9 @@ UNSENT_SIZE_MAX: Final = 1 << 18
 """With so many bytes of replies together others get their turn as well, and a slow reader is noticed."""
 TURN_REQUESTS_MAX: Final = 256
 """So many requests of one connection are handled before others get their turn: timers must not wait for a burst."""
-JOINED_REPLY_SIZE_MAX: Final = 1 << 15
-"""Replies up to this size leave as one piece of bytes; the pieces of larger ones are not copied."""
-SLICE_SIZE_MIN: Final = JOINED_REPLY_SIZE_MAX
-"""A slice of a file in a reply has at least this size: then it is never joined with other pieces."""
-KEPT_PIECE_SIZE_MIN: Final = 4096
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = struct.Struct(">hhih").unpack_from
-_REPLY_HEADER: Final = struct.Struct(">ii").pack
-_FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
 
 
 class RequestContext:
@@ -74,19 +68,6 @@ class RequestContext:
     @property
     def client_host(self) -> str:
         return self.connection.client_host
-
-
-class _Reply:
-    """A place in the queue of replies: encoded once the response is there, so that its size is known."""
-
-    __slots__ = ("context", "held_size", "parked", "pieces")
-
-    def __init__(self, context: RequestContext, parked: Pending[object] | None = None) -> None:
-        self.context = context
-        self.parked = parked
-        self.pieces: list[Chunk] | None = None
-        self.held_size = 0
-        """Memory of the pieces."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -115,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         """With so many bytes there is a whole frame, or its size."""
         self._is_short = False
         """There is no room for the rest of the partial frame yet."""
-        self._replies: deque[_Reply] = deque()
+        self._replies: deque[Reply] = deque()
         self._waiting_size = 0
         """Bytes of the replies that are ready and wait for one before them."""
         self._reply_memory = listener.reply_memory
@@ -246,9 +227,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is None
 
     @property
-    def is_stopped(self) -> bool:
-        """Nothing is read from it for now, for a reason of ours."""
-        return self._is_stopped
+    def is_held(self) -> bool:
+        """Nothing is read from it until one of its requests has been examined."""
+        return self._is_held
 
     def parked_apis(self) -> list[str]:
         """The APIs of the requests that wait for something."""
@@ -390,11 +371,20 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(context, response)
         if key == PRODUCE:
             self._learn(context, frame, request)
-        if len(self._replies) >= WAITING_REPLIES_MAX or self._waiting_size > WAITING_SIZE_MAX:
+        if self._replies and self._is_ahead():
             self._stop_reading()
 
+    def _is_ahead(self) -> bool:
+        """Whether too much waits for replies before it. Each reply that leaves asks again."""
+        size = self._waiting_size
+        return (
+            len(self._replies) >= WAITING_REPLIES_MAX
+            or size > WAITING_SIZE_MAX
+            or (size > 0 and self._reply_memory.room() == 0)
+        )
+
     def _park(self, context: RequestContext, response: Pending[object]) -> None:
-        reply = _Reply(context, response)
+        reply = Reply(context, response)
         self._replies.append(reply)
         response.listen(lambda response: self._complete(reply, response))
 
@@ -426,15 +416,16 @@ class Connection(asyncio.BufferedProtocol):
             parked = parked_repeat(broker, context, repeated, result)
             if parked is not None:
                 self._park(context, cast("Pending[object]", parked))
-                if len(self._replies) >= WAITING_REPLIES_MAX:
+                if self._is_ahead():
                     self._stop_reading()
                 return True
         answer = repeated.reply(frame, result)
         if self._replies:
-            reply = _Reply(RequestContext(self, route, repeated.version, 0, None))
-            reply.pieces = [answer]
-            self._waiting_size += len(answer)
+            reply = Reply(RequestContext(self, route, repeated.version, 0, None))
+            self._keep_back(reply, [answer], len(answer))
             self._replies.append(reply)
+            if self._is_ahead():
+                self._stop_reading()
         else:
             self._out.append(answer)
             self._out_size += len(answer)
@@ -460,23 +451,28 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self, context: RequestContext, response: object) -> None:
         """Send a response that is there at once, behind the replies before it."""
         if self._replies:
-            reply = _Reply(context)
+            reply = Reply(context)
             self._ready(reply, response)
             self._replies.append(reply)
         else:
-            pieces, size = _encoded(context, response)
+            pieces, size = encoded(context, response)
             self._out += pieces
             self._out_size += size
 
-    def _ready(self, reply: _Reply, response: object) -> None:
-        reply.pieces, size = _encoded(reply.context, response)
+    def _ready(self, reply: Reply, response: object) -> None:
+        pieces, size = encoded(reply.context, response)
+        self._keep_back(reply, pieces, size)
+
+    def _keep_back(self, reply: Reply, pieces: list[Chunk], size: int) -> None:
+        """The reply is there, and others are before it."""
+        reply.pieces = pieces
         self._waiting_size += size
-        reply.held_size = held_size(reply.pieces)
+        reply.held_size = held_size(pieces)
         self._held_size += reply.held_size
         self._tell_held()
         reply.parked = None
 
-    def _complete(self, reply: _Reply, response: object) -> None:
+    def _complete(self, reply: Reply, response: object) -> None:
         """A parked reply is there: send it, and those behind it, unless one before it still waits."""
         if self._transport is None:
             return
@@ -538,9 +534,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle what arrived meanwhile, then read on."""
         if not self._is_stopped or not self._is_writable or self._transport is None or self._transport.is_closing():
             return
-        if self._is_short or self._is_held:
-            return
-        if len(self._replies) >= WAITING_REPLIES_MAX or self._waiting_size > WAITING_SIZE_MAX:
+        if self._is_short or self._is_held or self._is_ahead():
             return
         self._is_stopped = False
         if self._partial is not None and self._partial_size >= self._partial_wanted:
@@ -555,35 +549,3 @@ def _after_tags(frame: memoryview, position: int) -> int:
         return position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except IndexError:
         raise MalformedMessage("the request header is cut short") from None
-
-
-def _encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int]:
-    """A reply's frame in pieces, and its size."""
-    chunks: list[Chunk] = [b""]
-    route = context.route
-    route.encoders[context.version](response, chunks)
-    size = sum(map(len, chunks))
-    if context.version >= route.flexible_from and route.api.key != API_VERSIONS:
-        chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)
-    else:
-        chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)
-    if size <= JOINED_REPLY_SIZE_MAX:
-        return [b"".join(cast("list[BytesLike]", chunks))], size + len(chunks[0])
-    return _coalesce(chunks), size + len(chunks[0])
-
-
-def _coalesce(pieces: list[Chunk]) -> list[Chunk]:
-    """Join runs of small pieces, keep large ones as they are."""
-    out: list[Chunk] = []
-    run: list[BytesLike] = []
-    for piece in pieces:
-        if len(piece) < KEPT_PIECE_SIZE_MIN:
-            run.append(cast("BytesLike", piece))
-            continue
-        if run:
-            out.append(b"".join(run))
-            run = []
-        out.append(piece)
-    if run:
-        out.append(b"".join(run))
-    return out

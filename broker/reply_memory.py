@@ -5,8 +5,9 @@ itself hold none. Who does not take its replies is not read, so that one connect
 allow; here is what holds over all of them:
 
     room      a fetch copies no more records than there is room for, but always one batch
-    used up   a reader that takes nothing for `STALL_MS` is given up with what it holds; one that takes a little, or
-              that holds something while there is room, is not
+    used up   a connection is not read while replies of its own wait for one before them; one whose replies do not move
+              for `STALL_MS`, because it takes nothing or because that one does not come, is given up with what it
+              holds. One that takes a little, or that holds something while there is room, is not
 
 """
 
@@ -43,8 +44,8 @@ class ReplyMemory:
         self._loop = loop
         self._held: dict[Connection, int] = {}
         self._watch: asyncio.TimerHandle | None = None
-        self._marks: dict[Connection, int] = {}
-        """What readers had not taken at the last look."""
+        self._marks: dict[Connection, tuple[int, int]] = {}
+        """What readers had not taken, and what they held, at the last look."""
 
     @property
     def holders_count(self) -> int:
@@ -75,20 +76,18 @@ class ReplyMemory:
         self.used_size -= size
 
     def _look(self) -> None:
-        """Give up readers that took nothing since the last look, as long as there is no room."""
+        """Give up connections of which nothing left since the last look, as long as there is no room."""
         self._watch = None
         if self.used_size < self._limit:
             self._marks.clear()
             return
         self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
         for connection in tuple(self._held):
-            unsent = connection.unsent_size()
-            if unsent and self._marks.get(connection) == unsent and self.used_size >= self._limit:
+            mark = connection.unsent_size(), self._held[connection]
+            if self._marks.get(connection) == mark and self.used_size >= self._limit:
                 self.aborted_count += 1
-                connection.close(
-                    "it does not take its replies, and there is no room for those of others", logging.WARNING
-                )
+                connection.close("its replies do not leave, and there is no room for those of others", logging.WARNING)
                 connection.abort()
                 self.holds(connection, 0)
             else:
-                self._marks[connection] = unsent
+                self._marks[connection] = mark

@@ -12,7 +12,8 @@ is room it gets it. Where there is none:
                       what is left over of a large one is little
 
 So at most `size_max`, one request, and a small piece a connection are held. While somebody waits, a frame that hardly
-moves is given up with its connection, the favoured one sooner: peers that stop in the middle must not stop everybody.
+moves is given up with its connection, the favoured one sooner: peers that stop in the middle must not stop everybody,
+nor those that are not read because they take no replies, or let too many wait.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class RequestMemory:
         for connection in tuple(self._held):
             mark = self._marks.get(connection)
             received = connection.received_bytes
-            if connection in self._waiting or connection.is_stopped:
+            if connection in self._waiting or connection.is_held:
                 self._marks.pop(connection, None)
             elif mark is not None and received - mark < STALL_SIZE_MIN:
                 self._give_up(connection)
@@ -179,7 +180,7 @@ class RequestMemory:
         favoured, (marked, mark) = self._favoured, self._favoured_mark
         if favoured is None:
             return
-        if favoured is marked and favoured.received_bytes - mark < FAVOURED_STALL_SIZE_MIN and not favoured.is_stopped:
+        if favoured is marked and favoured.received_bytes - mark < FAVOURED_STALL_SIZE_MIN and not favoured.is_held:
             self._give_up(favoured)
         else:
             self._favoured_mark = (favoured, favoured.received_bytes)

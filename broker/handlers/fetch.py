@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.connection import SLICE_SIZE_MIN
 from broker.delayed_fetch import DelayedFetch
 from broker.follower_fetch import NO_EPOCH, divergence, note_positions, refusal_of, replica_of
 from broker.leader_hints import FIRST_FETCH_VERSION, hint_fetch
 from broker.nearest_replica import FIRST_VERSION, nearest_replica
 from broker.pending import Pending
+from broker.reply import SLICE_SIZE_MIN
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     AbortedTransaction,

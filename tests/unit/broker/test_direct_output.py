@@ -19,10 +19,11 @@ import uvloop
 from broker import direct_output
 from broker.apis import Api, Route
 from broker.closing_log import ClosingLog
-from broker.connection import SLICE_SIZE_MIN, Connection, RequestContext
+from broker.connection import Connection, RequestContext
 from broker.environment import LocalEnvironment
 from broker.listener import Listener
 from broker.pending import Pending
+from broker.reply import SLICE_SIZE_MIN
 from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
 from protocol.compiler import decode, encode

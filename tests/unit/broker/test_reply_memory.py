@@ -128,6 +128,43 @@ def test_replies_behind_one_that_waits_count() -> None:
     serve_and(story, **LIMIT)
 
 
+def test_replies_behind_ones_that_wait_take_no_more_than_there_is_room_for() -> None:
+    """Otherwise each connection could hold as much as one may, and all together whatever the machine has."""
+
+    async def story(node: Node) -> None:
+        await (await filled(node)).create("empty")
+        memory = node.broker.reply_memory
+        hostile = [await node.connect() for _ in range(4)]
+        for each in hostile:
+            each.send(fetch_request([("empty", 0, 0)], max_wait_ms=5_000), 12)
+            for _ in range(20):
+                ask_for_all(each)
+        await asyncio.sleep(1)
+        assert SIZE_MAX // 2 < memory.used_size < SIZE_MAX + len(hostile) * (BATCH_SIZE + 1000)
+        for each in hostile:
+            for _ in range(21):
+                await each.reply()
+        assert memory.used_size == 0
+
+    serve_and(story, **LIMIT)
+
+
+def test_who_lets_replies_wait_for_long_while_there_is_no_room_is_given_up() -> None:
+    async def story(node: Node) -> None:
+        await (await filled(node)).create("empty")
+        memory = node.broker.reply_memory
+        hostile = await node.connect()
+        hostile.send(fetch_request([("empty", 0, 0)], max_wait_ms=1_000_000), 12)
+        for _ in range(5):
+            ask_for_all(hostile)
+        await asyncio.sleep(1)
+        assert memory.room() == 0
+        await asyncio.sleep(3 * STALL_MS / 1000)
+        assert memory.room() == SIZE_MAX and memory.aborted_count == 1
+
+    serve_and(story, **LIMIT)
+
+
 def test_who_takes_nothing_while_there_is_no_room_is_given_up() -> None:
     async def story(node: Node) -> None:
         await filled(node)

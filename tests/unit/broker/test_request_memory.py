@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -25,7 +25,7 @@ from broker.request_memory import (
 from protocol.compiler import encode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceResponse
-from tests.support.node import PROPERTIES, Client, Closed, Node, batch, produce_request, serve_and
+from tests.support.node import PROPERTIES, Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 SIZE_MAX = 1 << 20
 REQUEST_SIZE = 600_000
@@ -172,6 +172,29 @@ def test_a_request_gets_through_however_many_larger_ones_have_stopped_before_it(
             assert await succeeded(honest.client)
             assert now() - began < 4 * FAVOURED_STALL_MS / 1000
         assert memory.waiting_count > 50
+
+    serve_and(story, **LIMITS)
+
+
+def test_who_takes_no_replies_keeps_no_room_from_others() -> None:
+    """Such a connection is not read, so that its frame cannot move: that is its own doing."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        assert await client.produce("t", batch("x" * (REQUEST_SIZE // 2)))
+        hostile = [await big(node) for _ in range(6)]
+        for each in hostile:
+            cast("asyncio.ReadTransport", each.client.writer.transport).pause_reading()
+            each.client.send(fetch_request([("t", 0, 0)], max_wait_ms=500, min_bytes=SIZE_MAX), 12)
+            each.send(REQUEST_SIZE * 9 // 10)
+        await asyncio.sleep(1)
+        assert node.broker.request_memory.is_used_up
+        honest = await big(node)
+        honest.send(2 * REQUEST_SIZE)
+        began = asyncio.get_running_loop().time()
+        assert await succeeded(honest.client)
+        assert asyncio.get_running_loop().time() - began < 4 * STALL_MS / 1000
 
     serve_and(story, **LIMITS)
 

@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from broker.config.config import Config
-from broker.connection import SLICE_SIZE_MIN
 from broker.environment import LocalEnvironment
 from broker.node import Broker
+from broker.reply import SLICE_SIZE_MIN
 from broker.storage_format import format_directories
 from storage.local_files import LocalFile
 from tests.support.node import PROPERTIES, Client, batch
