@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test unit check conformance conformance-bounded fuzz bench bench-quick compiled clean
+.PHONY: help install run cluster test unit check conformance conformance-bounded fuzz bench bench-quick compiled clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ run: install ## start a broker on 127.0.0.1:9092, data in ./data
 	@echo "Try next, in another terminal, with any Kafka client:"
 	@echo "  echo hello | kcat -b 127.0.0.1:9092 -P -t greetings && kcat -b 127.0.0.1:9092 -C -t greetings -e"
 	$(BIN)/moldau serve
+
+cluster: install ## start three nodes on 127.0.0.1:9092 to 9094, data in ./data-cluster
+	$(BIN)/moldau cluster --nodes 3
 
 test: $(VENV)/.installed-tests compiled ## every test that needs nothing from outside
 	$(BIN)/python -m pytest

@@ -40,7 +40,7 @@ def look_into(environment: Environment, config: Config) -> Directories:
             unusable[path] = error
         else:
             if found is None:
-                text = "not formatted. First run `moldau format --standalone -c` with the same file"
+                text = "not formatted. First run `moldau format -c` with the same file"
                 unusable[path] = NotFormatted(f"{path}: {text}")
             else:
                 properties[path] = found

@@ -60,7 +60,9 @@ class Resigned(Role):
         turn = turn_to_leader(self.member, heard) if heard is not None else None
         if turn is not None:
             return turn
-        if heard is not None and heard.is_success:
+        # Where this node stops, one that takes no connection is gone, and need not be told.
+        is_gone = event.is_refused and self._stop_deadline_ms is not None
+        if is_gone or (heard is not None and heard.is_success):
             self._acknowledged.add(event.to.node_id)
         elif event.response is not None:
             self.member.peers.back_off(event.to.node_id, self.member.now_ms)
