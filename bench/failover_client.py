@@ -16,7 +16,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, Me
 PAUSE_S: Final = 0.01
 """Between two records of one partition."""
 ASKED_S: Final = 0.05
-"""How often all nodes are asked who leads, while a partition stands still."""
+"""How often all nodes are asked who leads, while a partition stands still or a node refuses."""
 SILENT_S: Final = 0.15
 PATIENCE_S: Final = 0.25
 """For a connection, and for the answer to who leads."""
@@ -80,6 +80,7 @@ class FailoverClient(threading.Thread):
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, Connection] = {}
         """For the question who leads: nothing is to wait behind a record there."""
+        self._is_refused = False
         self._is_ending = False
 
     def __enter__(self) -> FailoverClient:
@@ -112,9 +113,12 @@ class FailoverClient(threading.Thread):
     async def _run(self) -> None:
         tasks = [asyncio.ensure_future(self._write(partition)) for partition in self.latest]
         while not self._is_ending:
-            if min(self.latest.values()) < time.monotonic() - SILENT_S:
+            if self._is_refused or min(self.latest.values()) < time.monotonic() - SILENT_S:
+                self._is_refused = False
                 await self._refresh()
-            await asyncio.sleep(ASKED_S)
+                await asyncio.sleep(ASKED_S)
+            else:
+                await asyncio.sleep(PAUSE_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -134,6 +138,7 @@ class FailoverClient(threading.Thread):
                 if struct.unpack_from(">h", reply, position)[0]:
                     raise ConnectionError("refused")
             except LOST:
+                self._is_refused = True
                 await asyncio.sleep(PAUSE_S)
                 continue
             now = time.monotonic()

@@ -16,6 +16,7 @@ from kraft.image.metadata_image import Provenance
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
 """A timer that comes later than that says that this node was stopped, or its loop held up."""
+SECOND_LOOK_MS: Final = 50
 BATCH_RECORDS_MAX: Final = 10_000
 """Of a decision that need not be atomic."""
 
@@ -47,6 +48,7 @@ class ActiveController:
         self._end_offset = controller.image.provenance.end_offset
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
+        self._is_second_look = False
         self._is_over = False
         self._is_refused = False
         """The disk had no room for what time asked for: it is asked again after a while."""
@@ -116,8 +118,12 @@ class ActiveController:
     def _tick(self) -> None:
         self._timer = None
         late_ms = self._environment.monotonic_ms() - self._due_ms
-        if late_ms > STALL_MS_MIN:
-            self._controller.stalled(late_ms)
+        if late_ms > STALL_MS_MIN and not self._is_second_look:
+            # What brokers sent meanwhile has not been read yet: nobody is to be fenced for that.
+            self._is_second_look = True
+            self._timer = asyncio.get_running_loop().call_later(SECOND_LOOK_MS / 1000, self._tick)
+            return
+        self._is_second_look = False
         decisions = self._controller.tick(self._environment.monotonic_ms())
         self._is_refused = not all(self._carry_out(decision)[0] for decision in decisions)
         self._arm()

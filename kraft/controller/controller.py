@@ -140,10 +140,6 @@ class Controller:
         """The broker may be gone: it is fenced unless it is heard from soon."""
         self._silences.lost(broker_id, now_ms)
 
-    def stalled(self, stall_ms: int) -> None:
-        """Nothing was done here for so long."""
-        self._silences.stalled(stall_ms)
-
     def _forget(self, broker_id: int) -> None:
         self._sessions.forget(broker_id)
         self._silences.forget(broker_id)

@@ -56,12 +56,6 @@ class Silences:
     def forget(self, broker_id: int) -> None:
         self._by_broker.pop(broker_id, None)
 
-    def stalled(self, stall_ms: int) -> None:
-        """This controller itself did nothing for so long: nobody is to blame for not having been heard meanwhile."""
-        for broker_id, contact in self._by_broker.items():
-            lost_ms = None if contact.lost_ms is None else contact.lost_ms + stall_ms
-            self._by_broker[broker_id] = contact._replace(heard_ms=contact.heard_ms + stall_ms, lost_ms=lost_ms)
-
     def expired(self, now_ms: int) -> list[int]:
         return sorted(
             broker_id

@@ -52,14 +52,6 @@ def test_one_that_was_never_heard_can_be_lost_too() -> None:
     assert silences.expired(600) == [] and silences.next_deadline_ms() is None
 
 
-def test_a_controller_that_was_stopped_itself_blames_nobody() -> None:
-    silences = Silences(2500)
-    beating(silences, 250, 1_000)
-    silences.lost(2, 1_000)
-    silences.stalled(5_000)
-    assert silences.expired(6_499) == [] and silences.expired(6_500) == [2]
-
-
 def test_it_can_be_switched_off() -> None:
     silences = Silences(0)
     beating(silences, 250, 1_000)
