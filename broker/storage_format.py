@@ -92,7 +92,10 @@ def format_directories(
 
 
 def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int]:
-    """Every feature that is not asked for is off."""
+    """Every feature that is not asked for is off.
+
+    DIVERGES: Apache Kafka turns on all it supports, eligible.leader.replicas.version 1 too; here that is asked for.
+    """
     levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
     for name, level in levels.items():
         refusal = refusal_of_feature(name, level)

@@ -19,6 +19,7 @@ from kraft.controller.partition_index import PartitionIndex
 from kraft.controller.settings import ControllerSettings
 from kraft.controller.silence import Silences
 from kraft.controller.view import View
+from kraft.features import ELIGIBLE_LEADER_REPLICAS
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from kraft.image.replay import Replay
 from protocol.records.metadata import (
@@ -26,6 +27,7 @@ from protocol.records.metadata import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     NoOpRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
@@ -92,10 +94,19 @@ class Controller:
         if self._replay.in_transaction:
             decisions.append(Decision([AbortTransactionRecord(reason="failover")]))
         if not self.image.features.levels:
-            decisions.append(Decision([BeginTransactionRecord(name=BOOTSTRAP), *bootstrap, EndTransactionRecord()]))
+            records = [*bootstrap, *self._bootstrap_settings(bootstrap)]
+            decisions.append(Decision([BeginTransactionRecord(name=BOOTSTRAP), *records, EndTransactionRecord()]))
         decisions.append(Decision([registration]))
         decisions.append(Decision([*changes_of_leaderless(self.view)], is_atomic=False))
         return decisions
+
+    def _bootstrap_settings(self, bootstrap: Sequence[object]) -> Iterator[object]:
+        """Eligible leader replicas rest on a min.insync.replicas of the whole cluster."""
+        levels = {each.name: each.feature_level for each in bootstrap if isinstance(each, FeatureLevelRecord)}
+        if levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
+            from kraft.controller.feature_control import records_of_eligible_replicas
+
+            yield from records_of_eligible_replicas(self.view)
 
     def step(self, request: object, now_ms: int) -> Decision:
         """Decide on a request (a message of the protocol); `AssertionError` where the controller has no such API."""
