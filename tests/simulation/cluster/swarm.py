@@ -19,6 +19,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import Plan
 from tests.simulation.invariants import ALL, Invariant
+from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.observation import Observer, Violation
 from tests.support.cluster import Cluster
 from tests.support.cluster_clients import Bootstrap, Committer, Producer, Reader
@@ -111,12 +112,8 @@ class Swarm:
             await asyncio.sleep(self.plan.look_every_s)
             try:
                 self.look()
-            except Violation as error:
-                name = str(error.__traceback__.tb_frame.f_code.co_name) if error.__traceback__ else ""
-                failed = SimulationFailed(f"{error}")
-                failed.__cause__ = error
-                self.cluster.world.event("violation", name)
-                self.cluster.world.loop.fail(failed)
+            except Exception as error:  # also what cannot be read any more is a violation
+                self._fail(error)
                 return
 
     # The story
@@ -174,6 +171,15 @@ class Swarm:
 
     def _acknowledged(self, key: Key, offset: int) -> None:
         self.cluster.world.event("ack", *key, offset)
+        try:
+            check_acknowledged(self.cluster, key, offset)
+        except Violation as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        failed = SimulationFailed(f"{type(error).__name__}: {error}")
+        failed.__cause__ = error
+        self.cluster.world.loop.fail(failed)
 
     async def _churn(self) -> None:
         """Topics come and go meanwhile."""

@@ -1,0 +1,1 @@
+"""Planted bugs that the simulations must find: `python -m tests.mutants`."""

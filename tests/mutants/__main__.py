@@ -1,0 +1,72 @@
+"""`python -m tests.mutants [NUMBER…]`: plants each bug in a copy of the tree, and hunts it for 60 s of machine time."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.mutants.catalogue import MUTANTS, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("protocol", "storage", "replication", "kraft", "coordinator", "broker", "tests", "pyproject.toml")
+PATIENCE_S = 600
+
+
+def plant(mutant: Mutant, tree: Path) -> None:
+    path = tree / mutant.path
+    text = path.read_text()
+    assert text.count(mutant.old) == 1, f"mutant {mutant.number} does not apply to {mutant.path}"
+    path.write_text(text.replace(mutant.old, mutant.new))
+
+
+def copy(tree: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "conformance")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tree / name, ignore=ignored)
+        elif source.exists():
+            shutil.copy(source, tree / name)
+
+
+def hunt(mutant: Mutant) -> tuple[str, float]:
+    """What was found, empty where it survived, and how many seconds of machine time it took."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
+        tree = Path(directory)
+        copy(tree)
+        plant(mutant, tree)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        environment = os.environ | {"PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+        command = [sys.executable, "-m", "tests.mutants.hunt", str(mutant.number)]
+        finished = subprocess.run(
+            command, cwd=directory, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if finished.returncode != 0 and not finished.stdout.strip():
+        raise SystemExit(f"mutant {mutant.number}: {finished.stderr[-2000:]}")
+    return finished.stdout.strip(), seconds
+
+
+def main(numbers: Sequence[str]) -> int:
+    survived = 0
+    for mutant in MUTANTS:
+        if numbers and str(mutant.number) not in numbers:
+            continue
+        found, seconds = hunt(mutant)
+        seed, _, how = found.partition("\t")
+        survived += not found
+        verdict = f"killed   {seconds:5.1f} s  seed {seed:>4}" if found else f"SURVIVED {seconds:5.1f} s           "
+        print(f"{mutant.number:3} {verdict}  {mutant.name}\n{'':36}{how[:150]}", flush=True)
+    print(f"{survived} survived")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,166 @@
+"""Scripted stories, where random faults would need too long to meet the one moment that matters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from broker.node import Broker
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse
+from protocol.messages.fetch import PartitionData as FetchedData
+from protocol.record_builder import Record, build_batch
+from replication.replica_fetcher import FetcherSettings, ReplicaFetcher, Truncate
+from tests.support.cluster import Cluster
+from tests.support.node import Client, batch
+from tests.support.partitions import partition
+
+CREATE_S: Final = 60.0
+CONTROLLER_PORT: Final = 9093
+
+
+async def settled_topic(cluster: Cluster) -> None:
+    await cluster.settled()
+    await cluster.create("t", min_insync_replicas=2, retention_ms=-1)
+
+
+def brokers(cluster: Cluster) -> dict[int, Broker]:
+    return {node.id: node.broker for node in cluster.nodes.values() if node.broker is not None and node.is_up}
+
+
+def a_late_copy_of_an_alter_partition_is_refused(seed: int) -> None:
+    """A request for another in-sync set that was overtaken: its partition epoch is not the partition's any more.
+
+    Taken, it would bring back into the set whoever left it meanwhile.
+    """
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader_id = await cluster.leader("t")
+        follower = next(node for node in cluster.nodes.values() if node.id != leader_id)
+        if cluster.leader_of_quorum() is follower:
+            follower = next(node for node in cluster.nodes.values() if node.id not in (leader_id, follower.id))
+        leader = brokers(cluster)[leader_id]
+        before = leader.image.topics.partition("t", 0)
+        assert before is not None
+        late = AlterPartitionRequest(
+            broker_id=leader_id,
+            broker_epoch=leader.registration.epoch,
+            topics=[
+                TopicData(
+                    topic_id=leader.image.topics.ids["t"],
+                    partitions=[
+                        PartitionData(
+                            partition_index=0,
+                            leader_epoch=before.leader_epoch,
+                            partition_epoch=before.partition_epoch,
+                            new_isr_with_epochs=[
+                                BrokerState(broker_id=each.node_id, broker_epoch=each.registration.epoch)
+                                for each in brokers(cluster).values()
+                                if each.node_id != follower.id
+                            ],
+                        )
+                    ],
+                )
+            ],
+        )
+        follower.kill()  # the set shrinks, and grows again when it is back: two changes
+
+        def is_changed() -> bool:
+            now = leader.image.topics.partition("t", 0)
+            return now is not None and now.partition_epoch > before.partition_epoch
+
+        await cluster.until(is_changed, "a newer partition epoch", 30)
+        follower.boot()
+        await cluster.settled()
+        await asyncio.sleep(5)
+        controller = cluster.leader_of_quorum()
+        assert controller is not None
+        reader, writer = await asyncio.open_connection(controller.host.name, CONTROLLER_PORT)
+        client = Client(reader, writer, "late")
+        now = leader.image.topics.partition("t", 0)
+        assert now is not None
+        late.topics[0].partitions[0].leader_epoch = now.leader_epoch
+        reply = await client.ask(late, 3)
+        (answer,) = reply.topics[0].partitions
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION, f"a stale AlterPartition was answered {answer}"
+        client.close()
+
+    with Cluster(seed, replica_lag_time_max_ms=2000, broker_session_timeout_ms=2000) as cluster:
+        cluster.live(story)
+
+
+def fetched(data: FetchedData, topic_id: bytes) -> FetchResponse:
+    return FetchResponse(session_id=1, responses=[FetchableTopicResponse(topic_id=topic_id, partitions=[data])])
+
+
+def batch_of_epoch(epoch: int, *values: str) -> bytes:
+    return build_batch([Record(value=each.encode(), timestamp=1000) for each in values], partition_leader_epoch=epoch)
+
+
+def a_fetch_reply_of_an_earlier_leader_epoch_is_dropped(seed: int) -> None:
+    """The same broker leads again, in a new epoch, after it followed another for a while: what it said before, it may
+    not say any more. A follower that appended it would hold what its leader never had in that epoch."""
+    follower, machine = partition(), ReplicaFetcher(2, FetcherSettings())
+    follower.become_follower(1, 5)
+    machine.follow(follower)
+    assert machine.next_request(7, 0) is not None
+    follower.become_follower(1, 6)
+    machine.follow(follower)
+    stale = FetchedData(partition_index=0, high_watermark=2, log_start_offset=0, records=batch_of_epoch(5, "a", "b"))
+    list(machine.answered(fetched(stale, follower.topic_id), 0, 0))
+    assert follower.log.end_offset == 0, "a reply of leader epoch 5 was appended in epoch 6"
+    assert follower.high_watermark == 0
+
+
+def a_follower_truncates_before_it_takes_the_high_watermark(seed: int) -> None:
+    """KAFKA-14704: with the leader's high watermark taken first, a follower called its own diverging tail committed."""
+    follower, machine = partition(), ReplicaFetcher(2, FetcherSettings())
+    follower.become_leader(2, 3, (2, 1), now_ms=0)
+    assert follower.append(batch("x", "y"), 1, 1000, 9).error is ErrorCode.NONE
+    follower.become_follower(1, 4)
+    machine.follow(follower)
+    assert machine.next_request(7, 0) is not None
+    diverging = FetchedData(
+        partition_index=0,
+        high_watermark=2,
+        log_start_offset=0,
+        diverging_epoch=EpochEndOffset(epoch=3, end_offset=1),
+        records=b"",
+    )
+    effects = list(machine.answered(fetched(diverging, follower.topic_id), 0, 0))
+    assert follower.high_watermark == 0, "the high watermark of a leader with another log was taken"
+    assert [each.offset for each in effects if isinstance(each, Truncate)] == [1]
+
+
+def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> None:
+    """KIP-101: what lies above the high watermark may be committed; only what the leader's epochs lack is cut."""
+    follower, machine = partition(), ReplicaFetcher(2, FetcherSettings())
+    follower.become_follower(1, 3)
+    for offset, value in enumerate("abc"):
+        records = bytearray(batch_of_epoch(3, value))
+        records[:8] = offset.to_bytes(8, "big")
+        assert follower.append_fetched(bytes(records), 1, 0, 1000).error is ErrorCode.NONE
+    assert (follower.log.end_offset, follower.high_watermark) == (3, 1)
+    follower.become_follower(3, 4)
+    machine.follow(follower)
+    assert machine.next_request(7, 0) is not None
+    diverging = FetchedData(
+        partition_index=0,
+        high_watermark=0,
+        log_start_offset=0,
+        diverging_epoch=EpochEndOffset(epoch=3, end_offset=2),
+        records=b"",
+    )
+    effects = list(machine.answered(fetched(diverging, follower.topic_id), 0, 0))
+    assert [each.offset for each in effects if isinstance(each, Truncate)] == [2], effects
+
+
+ALL: Final[tuple[Callable[[int], None], ...]] = (
+    a_fetch_reply_of_an_earlier_leader_epoch_is_dropped,
+    a_follower_truncates_before_it_takes_the_high_watermark,
+    a_follower_truncates_by_epoch_and_not_to_its_high_watermark,
+    a_late_copy_of_an_alter_partition_is_refused,
+)

@@ -1,0 +1,14 @@
+"""The scripted stories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.cluster.scenarios import ALL
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: str(scenario.__name__))
+def test_scenario(scenario: Callable[[int], None]) -> None:
+    scenario(1)
