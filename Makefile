@@ -93,3 +93,8 @@ sim: $(VENV)/.installed-tests ## three whole nodes under random faults, half a s
 
 sim-long: $(VENV)/.installed-tests ## the same until stopped, from another seed each day
 	$(BIN)/python -m tests.simulation.cluster --forever --jobs 2 --first $$(date +%Y%m%d000)
+
+.PHONY: sim-mutants
+
+sim-mutants: $(VENV)/.installed-tests ## 22 planted bugs, each hunted for at most a minute: a table of who was killed
+	$(BIN)/python -m tests.mutants

@@ -89,16 +89,16 @@ MUTANTS: Final = (
         "replication/replica_fetcher.py",
         "    return min(ours.end_offset, end_offset)",
         "    return min(partition.high_watermark, end_offset)",
-        faults=LEADERSHIP_MOVES,
+        hunt=Hunt.SCENARIOS,
     ),
     Mutant(
         8,
         "the high watermark is raised before the truncation",
         "replication/replica_fetcher.py",
-        "            offset = truncation_offset(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)",
-        "            partition.follow_high_watermark(partition.log.end_offset)\n"
-        "            offset = truncation_offset(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)",
-        faults=LEADERSHIP_MOVES,
+        "            offset = truncation_offset(partition, data.diverging_epoch.epoch,",
+        "            partition.follow_high_watermark(data.high_watermark)\n"
+        "            offset = truncation_offset(partition, data.diverging_epoch.epoch,",
+        hunt=Hunt.SCENARIOS,
     ),
     Mutant(
         9,

@@ -15,7 +15,7 @@ DIGEST = "from tests.simulation.cluster.swarm import run_seed; print(run_seed({s
 
 @pytest.mark.parametrize("seed", [2, 21])
 def test_nothing_is_lost_and_the_cluster_comes_to_itself(seed: int) -> None:
-    """Seed 21: metadata that is published while a broker opens its logs at start was forgotten."""
+    """Seed 21: a repeated produce that a full disk refused was refused for good, its offset being in it already."""
     run = run_seed(seed)
     assert not run.problems()
     assert run.history.acknowledged_count > 0
@@ -24,7 +24,7 @@ def test_nothing_is_lost_and_the_cluster_comes_to_itself(seed: int) -> None:
 
 def test_one_seed_is_one_run_in_any_process_and_under_any_hash_seed() -> None:
     digests = set()
-    for hash_seed in ("0", "1", "random"):
+    for hash_seed in ("0", "random"):
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         finished = subprocess.run(
             [sys.executable, "-c", DIGEST.format(seed=2)], env=environment, capture_output=True, text=True, check=True

@@ -1,0 +1,21 @@
+"""Every planted bug still applies to the tree as it is: a mutant that cannot be planted proves nothing."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.mutants.__main__ import ROOT
+from tests.mutants.catalogue import MUTANTS, Mutant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.number}")
+def test_it_applies_and_is_still_python(mutant: Mutant) -> None:
+    text = (ROOT / mutant.path).read_text()
+    assert text.count(mutant.old) == 1
+    ast.parse(text.replace(mutant.old, mutant.new))
+
+
+def test_the_numbers_are_those_of_the_list() -> None:
+    assert [mutant.number for mutant in MUTANTS] == list(range(1, len(MUTANTS) + 1))

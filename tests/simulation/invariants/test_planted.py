@@ -1,0 +1,210 @@
+"""Every invariant flags the violation that is planted for it, and nothing in a healthy cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from kraft.raft.election import QUORUM_STATE
+from replication.partition import Partition
+from tests.simulation.invariants import Invariant
+from tests.simulation.invariants.acknowledged import check_acknowledged
+from tests.simulation.invariants.committed_prefix import CommittedPrefix
+from tests.simulation.invariants.confirmed_set import ConfirmedSet
+from tests.simulation.invariants.controller_state import ControllerState
+from tests.simulation.invariants.epochs_rise import EpochsRise
+from tests.simulation.invariants.equal_images import EqualImages
+from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
+from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
+from tests.simulation.invariants.in_sync_complete import InSyncComplete
+from tests.simulation.invariants.observation import LogContent, Observation, Observer, Violation
+from tests.simulation.invariants.one_controller import OneController
+from tests.simulation.invariants.one_fetcher import OneFetcher
+from tests.simulation.invariants.one_leader import OneLeader
+from tests.simulation.invariants.producer_state import ProducerState
+from tests.simulation.invariants.quorum_state import QuorumState
+from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
+from tests.simulation.invariants.sound_log import SoundLog
+from tests.support.cluster import Cluster
+from tests.support.node import batch
+
+Plant = Callable[[Cluster, Observation], None]
+
+
+def replica(seen: Observation, *, leads: bool) -> Partition:
+    found = [
+        each.partition
+        for _, each in seen.all_replicas()
+        if each.partition.topic == "t" and (each.partition.leadership is not None) == leads
+    ]
+    return found[0]
+
+
+def rot(seen: Observation, *, leads: bool) -> None:
+    """One byte of the first record changes on one replica, in the cache alone."""
+    partition = replica(seen, leads=leads)
+    for _, each in seen.all_replicas():
+        if each.partition is partition:
+            data = each.disk.peek(partition.log.active.path(".log"))
+            assert isinstance(data, bytearray)
+            data[17] ^= 1  # the checksum
+            each.content.batches.clear()
+            each.content.verified = 0
+
+
+def plant_second_leader(cluster: Cluster, seen: Observation) -> None:
+    follower, leader = replica(seen, leads=False), replica(seen, leads=True)
+    follower.leadership = leader.leadership
+
+
+def plant_lost_tail(cluster: Cluster, seen: Observation) -> None:
+    replica(seen, leads=False).log.truncate_to(1, 0)
+
+
+def plant_high_watermark(cluster: Cluster, seen: Observation) -> None:
+    replica(seen, leads=False).high_watermark = 99
+
+
+def plant_lower_watermark(cluster: Cluster, seen: Observation) -> None:
+    replica(seen, leads=False).high_watermark = 0
+
+
+def plant_other_set(cluster: Cluster, seen: Observation) -> None:
+    replica(seen, leads=True).isr = (1,)
+
+
+def plant_old_epoch(cluster: Cluster, seen: Observation) -> None:
+    replica(seen, leads=False).leader_epoch -= 1
+
+
+def plant_fetcher(cluster: Cluster, seen: Observation) -> None:
+    leader = replica(seen, leads=True)
+    for _, each in seen.all_replicas():
+        if each.partition is leader:
+            fetchers = each.broker.fetchers
+            fetchers._fetcher(1 if each.node_id != 1 else 2).follow(leader)
+
+
+def plant_producer(cluster: Cluster, seen: Observation) -> None:
+    log = replica(seen, leads=False).log
+    log.producers.entries.clear()
+
+
+def plant_unsaved_vote(cluster: Cluster, seen: Observation) -> None:
+    for node in seen.nodes:
+        if node.broker.quorum.active_controller is not None:
+            node.disk.unlink(f"{node.broker.config.metadata_log_dir}/__cluster_metadata-0/{QUORUM_STATE}")
+            node.disk.sync_directory(f"{node.broker.config.metadata_log_dir}/__cluster_metadata-0")
+
+
+def plant_second_controller(cluster: Cluster, seen: Observation) -> None:
+    (active,) = [each.broker.quorum for each in seen.nodes if each.broker.quorum.active_controller is not None]
+    other = next(each.broker.quorum for each in seen.nodes if each.broker.quorum is not active)
+    other._active = active._active
+
+
+def plant_fenced_leader(cluster: Cluster, seen: Observation) -> None:
+    key = next(key for key, each in seen.all_replicas() if each.partition.topic == "t")
+    assigned = seen.assigned(key)
+    assert assigned is not None
+    topic = seen.image.topics.by_id[key[0]]
+    moved = topic._replace(partitions={**topic.partitions, key[1]: assigned._replace(leader=9)})
+    topics = seen.image.topics._replace(by_id=seen.image.topics.by_id.updated({key[0]: moved}))
+    seen.image = seen.image._replace(
+        topics=topics, provenance=seen.image.provenance._replace(end_offset=seen.image.provenance.end_offset + 1)
+    )
+
+
+PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
+    (CommittedPrefix, lambda cluster, seen: rot(seen, leads=False)),
+    (ConfirmedSet, plant_other_set),
+    (ControllerState, plant_fenced_leader),
+    (EpochsRise, plant_old_epoch),
+    (HighWatermarkBound, plant_high_watermark),
+    (HighWatermarkRises, plant_lower_watermark),
+    (InSyncComplete, plant_lost_tail),
+    (OneController, plant_second_controller),
+    (OneFetcher, plant_fetcher),
+    (OneLeader, plant_second_leader),
+    (ProducerState, plant_producer),
+    (QuorumState, plant_unsaved_vote),
+    (RolesFollowMetadata, plant_second_leader),
+    (SoundLog, lambda cluster, seen: rot(seen, leads=True)),
+]
+
+
+async def healthy(cluster: Cluster) -> Observer:
+    await cluster.settled()
+    await cluster.create("t", min_insync_replicas=2, retention_ms=-1)
+    client = await cluster.connect(await cluster.leader("t"))
+    for number in range(4):
+        records = batch(f"v{number}", producer_id=5, producer_epoch=0, base_sequence=number)
+        answer = await client.produce("t", records)
+        assert answer.error_code == 0, answer
+    client.close()
+    await asyncio.sleep(2)
+    return Observer(cluster, flushes=False)
+
+
+@pytest.mark.parametrize(("made", "plant"), PLANTS, ids=[made.__name__ for made, _ in PLANTS])
+def test_a_planted_violation_is_flagged(made: Callable[[], Invariant], plant: Plant) -> None:
+    async def story(cluster: Cluster) -> None:
+        observer, healthy_one, invariant = await healthy(cluster), made(), made()
+        seen = observer.look()
+        assert seen is not None
+        healthy_one.check(seen)
+        if made not in (QuorumState, ProducerState, SoundLog, CommittedPrefix):
+            invariant.check(seen)
+        plant(cluster, seen)
+        later = seen if made is ControllerState else observer.look()
+        assert later is not None
+        with pytest.raises(Violation):
+            invariant.check(later)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_images_that_differ_are_flagged() -> None:
+    async def story(cluster: Cluster) -> None:
+        seen = (await healthy(cluster)).look()
+        assert seen is not None
+        invariant = EqualImages()
+        invariant.check(seen)
+        (offset,) = {each.broker.quorum.image.provenance.end_offset for each in seen.nodes}
+        invariant._seen.clear()
+        invariant._summaries[offset] = "another image", 9
+        with pytest.raises(Violation):
+            invariant.check(seen)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_an_acknowledgement_of_what_nobody_committed_is_flagged() -> None:
+    async def story(cluster: Cluster) -> None:
+        await healthy(cluster)
+        check_acknowledged(cluster, ("t", 0), 3)
+        with pytest.raises(Violation):
+            check_acknowledged(cluster, ("t", 0), 4)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_a_log_that_was_cut_is_read_anew() -> None:
+    async def story(cluster: Cluster) -> None:
+        observer = await healthy(cluster)
+        seen = observer.look()
+        assert seen is not None
+        partition = replica(seen, leads=False)
+        content: LogContent = next(each.content for _, each in seen.all_replicas() if each.partition is partition)
+        assert [each.base_offset for each in content.batches] == [0, 1, 2, 3]
+        partition.log.truncate_to(2, 0)
+        observer.look()
+        assert [each.base_offset for each in content.batches] == [0, 1]
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
