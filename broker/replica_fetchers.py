@@ -97,7 +97,9 @@ class RunningFetcher:
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, partition: Partition) -> None:
-        self._machine.follow(partition)
+        flush = self._machine.follow(partition)
+        if flush is not None:
+            self._perform(flush)
         self._broker.loop.call_soon(self.go_on)
 
     def unfollow(self, partition: Partition) -> None:

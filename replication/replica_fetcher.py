@@ -4,7 +4,7 @@ Each partition is in one state; every state but FETCHING leaves it out of the re
 
     FETCHING   ──diverging epoch, or the leader's log ends before ours──▶ TRUNCATING ──truncated──▶ FETCHING
     FETCHING   ──offset out of the leader's range──▶ LOOKING_UP ──▶ TRUNCATING, or starts anew at the leader's start
-    FETCHING   ──appended more than flush.messages──▶ FLUSHING ──flushed──▶ FETCHING
+    FETCHING   ──more than flush.messages unflushed, also of before──▶ FLUSHING ──flushed──▶ FETCHING
     FETCHING   ──an error──▶ DELAYED ──after 20 ms, then longer, up to replica.fetch.backoff.ms──▶ FETCHING
 
 A fetch tells the leader how far this replica has come, so the order is binding: truncate, then fetch; flush where the
@@ -137,12 +137,20 @@ class ReplicaFetcher:
 
     # What is followed
 
-    def follow(self, partition: Partition) -> None:
-        """From the end of its log, in its leader epoch; again after a change of the epoch."""
+    def follow(self, partition: Partition) -> Flush | None:
+        """From the end of its log, in its leader epoch; again after a change of the epoch.
+
+        First it flushes, where its topic asks for that, what an earlier epoch or life left unflushed: the leader takes
+        the first fetch for a promise.
+        """
         followed = Followed(partition)
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
         self._delayed.pop(followed.key, None)
+        if partition.awaits_flush:
+            self._enter(followed, State.FLUSHING)
+            return Flush(partition, partition.leader_epoch)
+        return None
 
     def unfollow(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
@@ -288,7 +296,7 @@ class ReplicaFetcher:
             yield Complain(f"{partition.topic}-{partition.index}: cannot take the leader's batches: {result}")
             return
         followed.failure_count = 0
-        if partition.log.unflushed_count >= partition.log.config.flush_messages:
+        if partition.awaits_flush:
             self._enter(followed, State.FLUSHING)
             yield Flush(partition, partition.leader_epoch)
 

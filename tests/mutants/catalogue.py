@@ -1,4 +1,7 @@
-"""The planted bugs: each a replacement of text in one file. The product knows nothing of them."""
+"""The planted bugs: each a replacement of text in one file. The product knows nothing of them.
+
+Numbers 1 to 22 are the list that the simulator was asked to kill; those after it were found by it.
+"""
 
 from __future__ import annotations
 
@@ -161,8 +164,8 @@ MUTANTS: Final = (
         16,
         "a fetch reply of an old leader epoch is appended",
         "replication/replica_fetcher.py",
-        "if asked.get(key) != followed.partition.leader_epoch:",
-        "if False:",
+        "wish.current_leader_epoch == partition.leader_epoch\n",
+        "True\n",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -213,5 +216,13 @@ MUTANTS: Final = (
         "was_leader, self.leadership = self.leadership is not None, None",
         "was_leader = self.leadership is not None",
         faults=LEADERSHIP_MOVES,
+    ),
+    Mutant(
+        23,
+        "a follower reports what it has before it has flushed what it brought along",
+        "replication/replica_fetcher.py",
+        "            return Flush(partition, partition.leader_epoch)\n        return None",
+        "            pass\n        return None",
+        Hunt.SCENARIOS,
     ),
 )

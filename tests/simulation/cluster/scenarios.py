@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from broker.node import Broker
@@ -158,9 +159,26 @@ def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> No
     assert [each.offset for each in effects if isinstance(each, Truncate)] == [2], effects
 
 
+def a_follower_flushes_what_it_brought_along_before_it_fetches(seed: int) -> None:
+    """P2: killed, or deposed, it has a tail in its page cache that its next leader would count as durable: with the
+    power of all gone at once, an acknowledged record would be gone where only this one comes back in sync."""
+    follower, machine = partition(), ReplicaFetcher(2, FetcherSettings())
+    follower.log.config = replace(follower.log.config, flush_messages=1)
+    follower.become_follower(1, 3)
+    assert follower.append_fetched(batch_of_epoch(3, "a"), 0, 0, 1000).error is ErrorCode.NONE
+    follower.become_follower(3, 4)
+    effect = machine.follow(follower)
+    assert machine.next_request(7, 0) is None, "it tells its leader what it has, and that is not durable"
+    assert effect is not None
+    follower.log.flush(1000)
+    machine.flushed(follower, 4)
+    assert machine.next_request(7, 0) is not None
+
+
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_fetch_reply_of_an_earlier_leader_epoch_is_dropped,
     a_follower_truncates_before_it_takes_the_high_watermark,
     a_follower_truncates_by_epoch_and_not_to_its_high_watermark,
+    a_follower_flushes_what_it_brought_along_before_it_fetches,
     a_late_copy_of_an_alter_partition_is_refused,
 )
