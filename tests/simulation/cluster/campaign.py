@@ -97,14 +97,12 @@ def _bounded(numbers: itertools.count[int] | itertools.islice[int]) -> itertools
 def replay(seed: int, count: int) -> int:
     lines: list[str] = []
     try:
-        run = run_seed(seed, keep_trace=True)
-        lines = run.lines
+        run = run_seed(seed, lines=lines)
         say(f"{run.plan}\nstruck: {run.struck}\n{run.simulated_s:.1f} s, {run.looks} looks, digest {run.digest}")
         problems = run.problems()
     except Exception as error:
         traceback.print_exc()
         problems = [f"{type(error).__name__}: {error}"]
-        lines = getattr(error, "trace_lines", [])
     told = [line for line in lines if line.rstrip().endswith(")") and "'ack'" not in line]
     say("\n".join(told[-count:]))
     say("\n".join(problems) or "nothing is wrong")

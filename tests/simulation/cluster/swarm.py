@@ -51,7 +51,6 @@ class Run:
     simulated_s: float = 0.0
     looks: int = 0
     digest: str = ""
-    lines: list[str] = field(default_factory=list)
 
     def problems(self) -> list[str]:
         return [*self.complaints, *told(anomalies(self.history)), *vanished(self.history)]
@@ -262,10 +261,11 @@ class Swarm:
             raise Violation(f"not live: clients are not done: {error}; {self._state()}") from error
 
 
-def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None, keep_trace: bool = False) -> Run:
-    """Raises what broke: `SimulationFailed`, `Violation`; what clients saw is in the run's `problems`."""
+def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None, lines: list[str] | None = None) -> Run:
+    """Raises what broke: `SimulationFailed`, `Violation`; what clients saw is in the run's `problems`. The trace goes
+    into `lines`, also of a run that broke."""
     plan = plan or Plan.drawn(Random(f"{seed}/plan"))
-    swarm = Swarm(seed, plan, keep_trace=keep_trace)
+    swarm = Swarm(seed, plan, keep_trace=lines is not None)
     world = swarm.cluster.world
     random = Random(f"{seed}/clocks")
     for node in swarm.cluster.nodes.values():
@@ -284,5 +284,6 @@ def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None,
             swarm.run.simulated_s = world.now_s
             swarm.run.digest = world.digest()
             swarm.run.struck = swarm.nemesis.struck
-            swarm.run.lines = [] if world.trace.lines is None else world.trace.lines
+            if lines is not None:
+                lines += world.trace.lines or []
     return swarm.run
