@@ -49,6 +49,8 @@ INTEGERS = (
 SETTINGS = ("retention.ms", "cleanup.policy", "segment.bytes", "compression.type", "max.message.bytes", "nonsense", "")
 WAITS = ("max_wait_ms", "timeout_ms", "session_timeout_ms", "rebalance_timeout_ms")
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16, "I": 32}
+ASKED = tuple(api for api in APIS if api.name != "UnregisterBroker")
+"""Whoever may unregister a broker ends its service; that API gets random bytes alone."""
 UNTOUCHED = "honest"
 """The topic and group of the client whose service is measured begin with this; no request names them."""
 
@@ -73,7 +75,7 @@ class RequestMaker:
 
     def frame(self, api: Api | None = None) -> bytes:
         """A whole frame, its size not included."""
-        api = api or self.chance.choice(APIS)
+        api = api or self.chance.choice(ASKED)
         version = self.chance.randint(api.first, api.last)
         cls = self.request_class(api)
         return self.header(api, version) + encode(self.message(cls, version), version)
