@@ -72,8 +72,9 @@ class ReplicaFetchers:
         return [leader_id for leader_id, fetcher in self._fetchers.items() if fetcher.follows(partition)]
 
     def brokers_changed(self) -> None:
-        """Leaders may have moved to other addresses."""
+        """Leaders may have moved to other addresses, or have started again."""
         for fetcher in self._fetchers.values():
+            fetcher.leader_changed()
             fetcher.go_on()
 
     def _fetcher(self, leader_id: int) -> RunningFetcher:
@@ -94,6 +95,8 @@ class RunningFetcher:
         self._timeout_ms = broker.config.integer("replica.socket.timeout.ms")
         self._machine = ReplicaFetcher(broker.node_id, fetcher_settings(broker))
         self._is_asking = False
+        self._asked: tuple[PeerChannel, int] | None = None
+        """The channel of the request under way or the last one, and the epoch of the leader's broker by then."""
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, partition: Partition) -> None:
@@ -118,6 +121,7 @@ class RunningFetcher:
         request = self._machine.next_request(broker.registration.epoch, now_ms) if channel is not None else None
         if request is not None and channel is not None:
             self._is_asking = True
+            self._asked = channel, self._leader_broker_epoch()
             channel.ask(request, self._answered, self._timeout_ms)
             return
         deadline_ms = self._machine.next_deadline_ms()
@@ -126,6 +130,15 @@ class RunningFetcher:
             self._look_again(self._backoff_ms)
         elif deadline_ms is not None or retry_ms:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
+
+    def leader_changed(self) -> None:
+        """Await no answer of a process that is no more: where its host lost power, no connection broke."""
+        if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():
+            self._asked[0].close()
+
+    def _leader_broker_epoch(self) -> int:
+        leader = self._broker.image.cluster.brokers.get(self._leader_id)
+        return leader.epoch if leader is not None else -1
 
     def _look_again(self, delay_ms: int) -> None:
         if self._timer is not None:

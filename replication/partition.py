@@ -47,6 +47,7 @@ class Partition:
         "index",
         "is_internal",
         "isr",
+        "lag",
         "leader_epoch",
         "leader_id",
         "leadership",
@@ -74,6 +75,8 @@ class Partition:
         self.is_internal = False
         """Whether only coordinators write it: a client's batch is refused."""
         self.high_watermark = high_watermark
+        self.lag = 0
+        """Of a follower: offsets up to the leader's high watermark that it did not have after its last fetch."""
         self.bytes_in = 0
         """Appended for clients since this object was made."""
         self.bytes_out = 0
@@ -121,6 +124,7 @@ class Partition:
         if leader_epoch > self.leader_epoch or self.leadership is None:
             self.log.epochs.assign(leader_epoch, self.log.end_offset)
             self.leadership = Leadership(leader_id, replicas, in_sync, self.log.end_offset, now_ms)
+            self.lag = 0
         elif partition_epoch >= self.partition_epoch:
             if replicas != self.leadership.replicas:
                 self.leadership.reassigned(replicas, now_ms)
@@ -242,6 +246,7 @@ class Partition:
     ) -> AppendResult:
         """Take the leader's batches as they are; the leader's high watermark holds as far as this log goes."""
         result = self.log.append_as_follower(records, self.leader_epoch, now_ms)
+        self.lag = max(0, high_watermark - self.log.end_offset)
         if result.error is NONE:
             self.follow_high_watermark(high_watermark)
             if log_start_offset > self.log.log_start_offset:

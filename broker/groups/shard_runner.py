@@ -77,6 +77,7 @@ class ShardRunner:
         self._is_running = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
+        self._moved = asyncio.Event()
 
     @property
     def refusal(self) -> ErrorCode:
@@ -101,12 +102,25 @@ class ShardRunner:
             log.error("cannot load the groups of __consumer_offsets-%d: %s", self._log.index, error)
             self.state = RunnerState.FAILED
             return
+        await self._until_committed(reader.next_offset)
         if self.state is RunnerState.LOADING:
             self.state = RunnerState.ACTIVE
             self._log.watch(self._high_watermark_moved)
             self.submit(Loaded())
             self._high_watermark_moved()
             log.debug("loaded %d records of __consumer_offsets-%d", count, self._log.index)
+
+    async def _until_committed(self, end_offset: int) -> None:
+        """Wait until what was loaded is known to be committed, as the coordinator before this one may have said of it.
+
+        DIVERGES: Apache Kafka answers before that, with the offsets that a new leader's high watermark covers already;
+        those that were acknowledged last are not among them.
+        """
+        self._log.watch(self._moved.set)
+        while self.state is RunnerState.LOADING and self._log.high_watermark < end_offset:
+            self._moved.clear()
+            await self._moved.wait()
+        self._log.unwatch(self._moved.set)
 
     async def _read_on(self, reader: LogReader) -> list[Replayable]:
         """The next records; none where there is no file descriptor at the moment. Raises OSError and
@@ -136,6 +150,7 @@ class ShardRunner:
             self._events.clear()
             self.submit(Unloaded())
         self.state = RunnerState.CLOSED
+        self._moved.set()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

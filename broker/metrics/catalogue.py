@@ -138,6 +138,21 @@ kafka_server_replicamanager_underminisrpartitioncount  gauge  -
 kafka_server_replicamanager_atminisrpartitioncount  gauge  -
     kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount
     Partitions that this broker leads and that would refuse acks=all with one replica fewer.
+kafka_server_replicamanager_isrshrinks_total  counter  -
+    kafka.server:type=ReplicaManager,name=IsrShrinksPerSec
+    Changes of in-sync sets to fewer replicas, asked for by this broker and confirmed.
+kafka_server_replicamanager_isrexpands_total  counter  -
+    kafka.server:type=ReplicaManager,name=IsrExpandsPerSec
+    The same to more replicas.
+kafka_server_replicamanager_failedisrupdates_total  counter  -
+    kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec
+    Changes of in-sync sets that the controller did not take.
+kafka_server_replicamanager_reassigningpartitions  gauge  -
+    kafka.server:type=ReplicaManager,name=ReassigningPartitions
+    Partitions that this broker leads and that are being moved.
+moldau_replica_lag_max  gauge  -
+    -
+    Offsets by which the replica on this broker that is furthest behind its leader lags; what Kafka's MaxLag tells.
 kafka_server_replicamanager_offlinereplicacount  gauge  -
     kafka.server:type=ReplicaManager,name=OfflineReplicaCount
     Partitions on this broker that are in no log directory that is online.

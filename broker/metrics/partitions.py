@@ -45,6 +45,9 @@ class PartitionSums:
         assigned = topic.partitions.get(partition.index) if topic is not None else None
         in_sync, wanted = len(partition.isr), len(assigned.replicas) if assigned is not None else 0
         replicas["leadercount"] += 1
+        replicas["reassigningpartitions"] += assigned is not None and bool(
+            assigned.adding_replicas or assigned.removing_replicas
+        )
         replicas["underreplicatedpartitions"] += in_sync < wanted
         replicas["underminisrpartitioncount"] += in_sync < partition.min_insync_replicas
         replicas["atminisrpartitioncount"] += in_sync == partition.min_insync_replicas
@@ -63,6 +66,13 @@ async def collect_partitions(page: Page, broker: Broker, series_max: int) -> int
     for name in ("partitioncount", "leadercount", "underreplicatedpartitions", "underminisrpartitioncount"):
         page.add(REPLICAS + name, sums.replicas[name])
     page.add(f"{REPLICAS}atminisrpartitioncount", sums.replicas["atminisrpartitioncount"])
+    page.add(f"{REPLICAS}reassigningpartitions", sums.replicas["reassigningpartitions"])
+    changes = broker.in_sync_changes
+    page.add(f"{REPLICAS}isrshrinks_total", changes.shrink_count)
+    page.add(f"{REPLICAS}isrexpands_total", changes.expand_count)
+    page.add(f"{REPLICAS}failedisrupdates_total", changes.failure_count)
+    lag = max((each.lag for each in partitions), default=0)
+    page.add("moldau_replica_lag_max", lag)
     page.add(f"{REPLICAS}offlinereplicacount", broker.replicas.offline_count)
     page.add("kafka_log_logmanager_offlinelogdirectorycount", len(broker.logs.offline))
     page.add("moldau_log_directories_full", len(broker.logs.space.full))
