@@ -226,6 +226,8 @@ class ProducerStates:
 
     def first_unstable_offset(self) -> int | None:
         """The first offset of the earliest transaction that is open, or whose marker is not known to be replicated."""
+        if not self._open_transactions and not self._undecided:
+            return None  # asked for with every fetch
         first = min(self._open_transactions, default=None)
         undecided = min(self._undecided, default=None)
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
