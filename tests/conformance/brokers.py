@@ -47,6 +47,19 @@ group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 """
 
+GUEST_PROPERTIES = """\
+process.roles=broker
+node.id=2
+controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=2
+"""
+
 
 class Ports:
     """Free ports in pairs, below the range from which the system takes the ports of outgoing connections.
@@ -151,6 +164,23 @@ class Apache(Broker):
 
     def serve_command(self) -> list[str]:
         return [*self._toolchain.java_command("-Xms1g", "-Xmx1g", "-XX:+UseG1GC"), "kafka.Kafka", str(self.properties)]
+
+
+class Guest(Apache):
+    """A broker of Apache Kafka's, and nothing else, in somebody else's cluster."""
+
+    name = "guest"
+
+    def __init__(self, directory: Path, port: int, controller_port: int, toolchain: Toolchain) -> None:
+        super().__init__(directory, port, toolchain)
+        self.properties.write_text(GUEST_PROPERTIES.format(port=port, controller_port=controller_port, data=self.data))
+
+    def format_command(self) -> list[str]:
+        words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.properties)]
+        return [*self._toolchain.java_command(), *words]
+
+    def serve_command(self) -> list[str]:
+        return [*self._toolchain.java_command("-Xmx512m"), "kafka.Kafka", str(self.properties)]
 
 
 class Moldau(Broker):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.brokers import Apache, Broker, Moldau, Ports
+from tests.conformance.brokers import Apache, Broker, Guest, Moldau, Ports
 from tests.conformance.client import Client
 from tests.conformance.clients import CLIENTS
 from tests.conformance.outcome import Facts, Failed, Unavailable
@@ -41,13 +41,21 @@ class Workshop:
         self.directory = directory
         # The quorum's own log names the controller's address: whoever opens the directory listens there.
         self._port = ports.pair()
+        self._ports = ports
 
-    def moldau(self) -> Broker:
-        return Moldau(self.directory, self._port)
+    def moldau(self, *extra: str) -> Broker:
+        return Moldau(self.directory, self._port, extra)
 
     def apache(self) -> Broker:
         try:
             return Apache(self.directory, self._port, self.toolchain)
+        except Missing as missing:
+            raise Unavailable(str(missing)) from None
+
+    def guest(self) -> Broker:
+        """A broker of Apache Kafka's in the cluster whose controller listens beside our broker."""
+        try:
+            return Guest(self.directory / "guest", self._ports.pair(), self._port + 1, self.toolchain)
         except Missing as missing:
             raise Unavailable(str(missing)) from None
 

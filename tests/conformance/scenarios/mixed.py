@@ -1,0 +1,89 @@
+"""Scenarios of one cluster in which brokers of both kinds serve under our controller."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from tests.conformance.client import Client
+from tests.conformance.outcome import Failed
+from tests.conformance.record import Record
+from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
+from tests.conformance.session import expect, same_records
+from tests.conformance.toolbox import Toolbox
+
+TOPIC, GROUP = "shared", "guests"
+RECORDS = 10_000
+RECORDS_PER_CALL = 2_500
+OURS, GUEST = 1, 2
+PATIENCE_S = 60
+
+
+def records_of(name: str, count: int) -> list[Record]:
+    return [Record(value=f"{name} {index}".encode(), key=str(index).encode()) for index in range(count)]
+
+
+def produce_all(client: Client, records: list[Record]) -> None:
+    for start in range(0, len(records), RECORDS_PER_CALL):
+        client.produce(TOPIC, records[start : start + RECORDS_PER_CALL], idempotent=True)
+
+
+def state_of(box: Toolbox) -> tuple[int, set[int]]:
+    """Leader and in-sync replicas of the one partition."""
+    said = box.run("kafka-topics", "--describe", "--topic", TOPIC)
+    found = re.search(r"Partition: 0\s+Leader: (\S+)\s+Replicas: \S+\s+Isr: ([\d,]*)", said)
+    if found is None:
+        raise Failed(f"kafka-topics does not describe the partition: {said}")
+    leader = -1 if found[1] == "none" else int(found[1])
+    return leader, {int(each) for each in found[2].split(",") if each}
+
+
+def wait_for(box: Toolbox, leader: int, in_sync: set[int]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while (state := state_of(box)) != (leader, in_sync):
+        if time.monotonic() > deadline:
+            raise Failed(f"leader and in-sync replicas should be {leader}, {in_sync}, and are {state}")
+        time.sleep(0.5)
+
+
+def reassign(box: Toolbox, replicas: list[int]) -> None:
+    plan = box.directory / "plan.json"
+    partition = {"topic": TOPIC, "partition": 0, "replicas": replicas}
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    box.run("kafka-reassign-partitions", "--reassignment-json-file", str(plan), "--execute")
+
+
+def apache_joins(work: Workshop) -> None:
+    """It joins, copies what we hold, leads, is followed by us, coordinates and leaves."""
+    ours, guest = work.moldau("offsets.topic.replication.factor=2"), work.guest()
+    ours.format()
+    guest.format()
+    first, later, last = records_of("first", RECORDS), records_of("later", 500), records_of("last", 10)
+    with work.running(ours), work.client("confluent", ours) as client:
+        box = Toolbox(work.toolchain, ours.bootstrap, "mixed", work.directory, None)
+        box.run("kafka-topics", "--create", "--topic", TOPIC, "--replica-assignment", str(OURS))
+        produce_all(client, first)
+        with work.running(guest), work.client("confluent", guest) as theirs:
+            there = Toolbox(work.toolchain, guest.bootstrap, "mixed", work.directory, None)
+            reassign(there, [GUEST, OURS])  # by the guest, in an envelope
+            wait_for(box, OURS, {OURS, GUEST})
+            there.run("kafka-leader-election", "--election-type", "preferred", "--topic", TOPIC, "--partition", "0")
+            wait_for(box, GUEST, {OURS, GUEST})
+            same_records(theirs.consume(TOPIC, count=RECORDS), first, timed=False)
+            produce_all(theirs, later)
+            theirs.alter_offsets(GROUP, {(TOPIC, 0): RECORDS})
+        wait_for(box, OURS, {OURS})
+        client.produce(TOPIC, last)
+        same_records(client.consume(TOPIC, count=RECORDS + 510), [*first, *later, *last], timed=False)
+        found = client.fetch_offsets(GROUP)
+        expect(found == {(TOPIC, 0): RECORDS}, f"the group had committed {RECORDS}, found {found}")
+
+
+MIXED_SCENARIOS = (
+    DirectoryScenario(
+        "mixed-apache-joins",
+        "a broker of Apache Kafka joins our controller, copies 10,000 records, leads, serves a consumer, leaves",
+        apache_joins,
+    ),
+)
