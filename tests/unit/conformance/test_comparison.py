@@ -62,6 +62,6 @@ def test_every_known_divergence_names_a_scenario_that_exists() -> None:
 
 def test_scenario_names_are_unique() -> None:
     plan = Plan.of(None, None, bounded=False)
-    names = [each.name for each in (*plan.scenarios, *plan.tools)]
+    names = [each.name for each in plan.scenarios] + [each.name for each in plan.tools]
     names += [each.name for each in plan.directories if each.side == "moldau"]
     assert len(names) == len(set(names))
