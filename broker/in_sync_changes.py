@@ -79,10 +79,11 @@ class InSyncChanges:
             self._propose(partition, isr)
 
     def brokers_changed(self) -> None:
-        """Commits do not wait for a broker that is fenced now."""
+        """Commits do not wait for a broker that is fenced now; one that is not any more may join."""
         now_ms = self._broker.environment.monotonic_ms()
         for partition in self._broker.replicas:
             self._give_up_joining(partition, now_ms)
+            self._let_in(partition, now_ms)
 
     async def _shrink(self) -> None:
         now_ms = self._broker.environment.monotonic_ms()
@@ -93,6 +94,14 @@ class InSyncChanges:
                 if isr is not None:
                     self._propose(partition, isr)
                 self._give_up_joining(partition, now_ms)
+                self._let_in(partition, now_ms)
+
+    def _let_in(self, partition: Partition, now_ms: int) -> None:
+        """A follower that has everything need not ask again, so whatever kept it out then is looked at again here."""
+        leadership = partition.leadership
+        for replica_id, follower in leadership.followers.items() if leadership is not None else ():
+            if not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms):
+                self.may_join(partition, replica_id, now_ms)
 
     def _give_up_joining(self, partition: Partition, now_ms: int) -> None:
         leadership = partition.leadership
@@ -179,6 +188,7 @@ class InSyncChanges:
             self.shrink_count += 1
         if partition.leader_epoch == proposal.leader_epoch:
             partition.in_sync_set_confirmed(isr, partition_epoch)
+            self._let_in(partition, self._broker.environment.monotonic_ms())
 
 
 def stands(partition: Partition, proposal: Proposal) -> bool:

@@ -91,6 +91,25 @@ def test_a_fenced_broker_and_a_former_incarnation_are_not_proposed() -> None:
     assert stage.asked == []
 
 
+def test_one_that_need_not_ask_again_joins_when_what_kept_it_out_is_over() -> None:
+    """Nothing is written, so its fetch session has no news of the partition: it asks for it once."""
+    stage = Stage(isr=(1,))
+    stage.fetch(2, 0)
+    stage.fetch(3, 0)
+    assert stage.wishes() == [([1, 2], 7)], "one change at a time"
+    stage.answer(ErrorCode.NONE, (1, 2), 8)
+    assert stage.wishes() == [([1, 2], 7), ([1, 2, 3], 8)]
+
+    fenced = Stage()
+    fenced.brokers[3].is_active = False
+    fenced.fetch(3, 0)
+    fenced.changes.brokers_changed()
+    assert fenced.asked == []
+    fenced.brokers[3].is_active = True
+    fenced.changes.brokers_changed()
+    assert fenced.wishes() == [([1, 2, 3], 7)]
+
+
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_what_the_controller_did_not_do_is_forgotten(error: ErrorCode) -> None:
     stage = Stage()
