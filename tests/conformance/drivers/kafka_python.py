@@ -42,6 +42,9 @@ class Member(ConsumerRebalanceListener):
         self._failure: Exception | None = None
         self._consumer = KafkaConsumer(**config)
         self._consumer.subscribe([topic], listener=self)
+        # A leader that hears of the topic's partitions after its first round begins a second one, and forgets the
+        # assignment under way if its poll ends just then (kafka-python 3.0.12): it is to know them before it joins.
+        self._consumer.partitions_for_topic(topic)
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
