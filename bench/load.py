@@ -30,7 +30,7 @@ def run(
     follows the head of a reply.
     """
     ports = [port] * len(frames) if isinstance(port, int) else port
-    compiled = native_load.library()
+    compiled = native_load.loop()
     if compiled is None:
         return plain_load.run(
             ports,
@@ -54,4 +54,4 @@ def run(
 
 def language() -> str:
     """What the loop runs in: how much it spends follows from that."""
-    return "Python" if native_load.library() is None else "C"
+    return "Python" if native_load.loop() is None else "C"

@@ -72,7 +72,7 @@ class _Load(ctypes.Structure):
 
 
 @cache
-def library() -> ctypes.CDLL | None:
+def loop() -> ctypes.CDLL | None:
     """The compiled loop; None where there is no compiler, or MOLDAU_BENCH_PLAIN is set."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or os.environ.get("MOLDAU_BENCH_PLAIN"):

@@ -12,6 +12,7 @@ from broker.metadata_publisher import MetadataPublisher, Reply
 from kraft.controller.controller import Controller
 from kraft.controller.decision import Decision
 from kraft.image.metadata_image import Provenance
+from protocol.errors import ErrorCode
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
@@ -92,9 +93,9 @@ class ActiveController:
         except NoRoom as error:
             if decision.reply is None:
                 return False, None
-            from broker.refused_decision import refused_decision
+            from broker.refused import undone
 
-            return False, refused_decision(decision.reply, str(error))
+            return False, undone(decision.reply, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         return True, decision.reply
 
     def _append_batch(self, records: Sequence[object]) -> None:

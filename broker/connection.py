@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.apis import API_VERSIONS, PRODUCE, Route
-from broker.handlers.produce import learn, parked_repeat, repeat
+from broker.handlers.produce import answer_repeat, is_plain, learn, repeat
 from broker.pending import Pending
 from broker.repeated_produce import Place, RepeatedProduce, place_of
 from broker.reply import Reply, encoded
@@ -233,7 +233,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def parked_apis(self) -> list[str]:
         """The APIs of the requests that wait for something."""
-        return [reply.context.route.api.name for reply in self._replies if reply.parked is not None]
+        waiting = (reply.context for reply in self._replies if reply.parked is not None)
+        return [context.route.api.name for context in waiting if context is not None]
 
     def _forget(self) -> None:
         """Nobody is there any more to be answered: what waits for these replies need not."""
@@ -362,17 +363,22 @@ class Connection(asyncio.BufferedProtocol):
         assert route.handle is not None and route.sampled is not None
         requests = route.requests = route.requests + 1
         handle = route.handle if requests < route.sample_at else route.sampled
-        response = handle(self.listener.broker, context, request)
+        self._take(context, handle(self.listener.broker, context, request))
+        if key == PRODUCE:
+            self._learn(context, frame, request)
+
+    def _take(self, context: RequestContext, response: object) -> None:
+        """What a handler gave: nothing, a reply that is not ready yet, or the response."""
         if response is None:
             return
         if type(response) is Pending:
-            self._park(context, response)
+            reply = Reply(context, response)
+            self._replies.append(reply)
+            response.listen(lambda response: self._complete(reply, response))
+            if self._is_ahead():
+                self._stop_reading()
         else:
             self._answer(context, response)
-        if key == PRODUCE:
-            self._learn(context, frame, request)
-        if self._replies and self._is_ahead():
-            self._stop_reading()
 
     def _is_ahead(self) -> bool:
         """Whether too much waits for replies before it. Each reply that leaves asks again."""
@@ -382,11 +388,6 @@ class Connection(asyncio.BufferedProtocol):
             or size > WAITING_SIZE_MAX
             or (size > 0 and self._reply_memory.room() == 0)
         )
-
-    def _park(self, context: RequestContext, response: Pending[object]) -> None:
-        reply = Reply(context, response)
-        self._replies.append(reply)
-        response.listen(lambda response: self._complete(reply, response))
 
     def _learn(self, context: RequestContext, frame: memoryview, request: object) -> None:
         """The second produce in a row to the same partition is worth remembering: there will be more."""
@@ -410,25 +411,12 @@ class Connection(asyncio.BufferedProtocol):
             self._repeated = None
             return False
         route.requests += 1
-        if repeated.partition.high_watermark < repeated.partition.log.end_offset:
-            correlation_id = _SIZE(frame, 4)[0]
-            context = RequestContext(self, route, repeated.version, correlation_id, None)
-            parked = parked_repeat(broker, context, repeated, result)
-            if parked is not None:
-                self._park(context, cast("Pending[object]", parked))
-                if self._is_ahead():
-                    self._stop_reading()
-                return True
+        if not is_plain(repeated, result):
+            context = RequestContext(self, route, repeated.version, _SIZE(frame, 4)[0], None)
+            self._take(context, answer_repeat(broker, context, repeated, result))
+            return True
         answer = repeated.reply(frame, result)
-        if self._replies:
-            reply = Reply(RequestContext(self, route, repeated.version, 0, None))
-            self._keep_back(reply, [answer], len(answer))
-            self._replies.append(reply)
-            if self._is_ahead():
-                self._stop_reading()
-        else:
-            self._out.append(answer)
-            self._out_size += len(answer)
+        self._send(None, [answer], len(answer))
         return True
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> None:
@@ -449,17 +437,24 @@ class Connection(asyncio.BufferedProtocol):
     # Replies
 
     def _answer(self, context: RequestContext, response: object) -> None:
-        """Send a response that is there at once, behind the replies before it."""
+        """Send a response that is there at once."""
+        pieces, size = encoded(context, response)
+        self._send(context, pieces, size)
+
+    def _send(self, context: RequestContext | None, pieces: list[Chunk], size: int) -> None:
+        """Behind the replies before it. `context`: only what waits for a response needs one."""
         if self._replies:
             reply = Reply(context)
-            self._ready(reply, response)
+            self._keep_back(reply, pieces, size)
             self._replies.append(reply)
+            if self._is_ahead():
+                self._stop_reading()
         else:
-            pieces, size = encoded(context, response)
             self._out += pieces
             self._out_size += size
 
     def _ready(self, reply: Reply, response: object) -> None:
+        assert reply.context is not None, "only what was parked becomes ready"
         pieces, size = encoded(reply.context, response)
         self._keep_back(reply, pieces, size)
 

@@ -36,6 +36,7 @@ from broker.quorum_start import (
 )
 from broker.snapshot_files import SnapshotFiles
 from kraft.controller.controller import Controller
+from kraft.controller.controller_registration import registration_record
 from kraft.controller.settings import ControllerSettings
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
@@ -420,7 +421,7 @@ class Quorum:
         self._active = ActiveController(controller, environment, self._publisher, self._append)
         self._controllers.leader_changed()
         log.info("node %d leads the metadata quorum in epoch %d", self._config.node_id, epoch)
-        registration = controller_registration(self._config, self._incarnation_id)
+        registration = registration_record(controller_registration(self._config, self._incarnation_id))
         if not self._active.begin(controller.activate(bootstrap, registration)):
             self._cannot_lead(NoRoom("the disk of the metadata log is full"))
         if self._former_leader_id >= 0:

@@ -12,12 +12,8 @@ from kraft.raft.quorum_history import QuorumHistory
 from kraft.raft.settings import Identity, RaftSettings
 from kraft.raft.voters import Address, Voter, Voters
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
-from protocol.records.metadata import (
-    ControllerEndpoint,
-    ControllerFeature,
-    FeatureLevelRecord,
-    RegisterControllerRecord,
-)
+from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from protocol.records.metadata import FeatureLevelRecord
 from storage.files import FileSystem
 from storage.log_config import LogConfig
 from storage.meta_properties import MetaProperties
@@ -108,13 +104,14 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
     return records
 
 
-def controller_registration(config: Config, incarnation_id: bytes) -> RegisterControllerRecord:
-    return RegisterControllerRecord(
+def controller_registration(config: Config, incarnation_id: bytes) -> ControllerRegistrationRequest:
+    """What this controller says of itself."""
+    return ControllerRegistrationRequest(
         controller_id=config.node_id,
         incarnation_id=incarnation_id,
         zk_migration_ready=False,
-        end_points=[
-            ControllerEndpoint(
+        listeners=[
+            Listener(
                 name=each.name,
                 host=each.host,
                 port=each.port,
@@ -123,7 +120,7 @@ def controller_registration(config: Config, incarnation_id: bytes) -> RegisterCo
             for each in config.advertised_controller_listeners
         ],
         features=[
-            ControllerFeature(name=name, min_supported_version=first, max_supported_version=last)
+            Feature(name=name, min_supported_version=first, max_supported_version=last)
             for name, (first, last) in SUPPORTED_FEATURES.items()
             if last > 0
         ],

@@ -1,8 +1,9 @@
-"""What a request is answered with when nobody decided on it: one error in every place where its response has one."""
+"""What a request is answered with when nobody decided on it, or nobody could write down what was decided."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from broker.peer_channel import response_class
 from protocol.errors import ErrorCode
@@ -15,6 +16,14 @@ from protocol.messages.create_partitions import (
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.schema import default_struct
+
+
+class Part(Protocol):
+    """What became of one topic or resource of a request."""
+
+    error_code: int
+    error_message: str | None
+
 
 MESSAGES: Final = {
     ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
@@ -77,12 +86,31 @@ def refused(request: object, error: ErrorCode) -> object:
     return response
 
 
+def undone(response: object, error: ErrorCode, message: str) -> object:
+    """The response to what was decided and not done: `error` in place of each success, a refusal keeps its reason."""
+    if isinstance(response, CreateTopicsResponse):
+        # Nothing of a topic that does not exist is told.
+        response.topics = [
+            each if each.error_code else CreatableTopicResult(name=each.name) for each in response.topics
+        ]
+    if hasattr(response, "error_code"):
+        response.error_code = error
+        return response
+    for part in parts_of(response):
+        if not part.error_code:
+            part.error_code, part.error_message = error, message
+    return response
+
+
 def error_of(response: object) -> ErrorCode:
     """The error that stands for the whole response: its own, or that of its first part where it has none."""
     code = getattr(response, "error_code", None)
     if code is None:
-        parts = next(
-            (value for name in ("topics", "responses", "results") if (value := getattr(response, name, None))), ()
-        )
-        code = parts[0].error_code if parts else ErrorCode.NONE
+        code = next((part.error_code for part in parts_of(response)), ErrorCode.NONE)
     return ErrorCode(code)
+
+
+def parts_of(response: object) -> Sequence[Part]:
+    """The results of a response that has no error of its own."""
+    lists = (getattr(response, name, None) for name in ("topics", "responses", "results"))
+    return next((parts for parts in lists if parts), ())

@@ -72,7 +72,7 @@ class RepeatedProduce:
         self.request = request
         self.partition = partition
         self.generation = generation
-        reply = encode(ProduceResponse(responses=[answered(request, MARKS)]), version)
+        reply = encode(ProduceResponse(responses=[template(request, MARKS)]), version)
         place = reply.index(PLACES(*MARKS))
         self._middle = (b"\0" if self._is_flexible else b"") + reply[:place]
         self._tail = reply[place + 24 :]
@@ -104,7 +104,7 @@ class RepeatedProduce:
         return b"".join((self._reply_size, frame[CORRELATION_ID], self._middle, places, self._tail))
 
 
-def answered(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
+def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
     """The answer to a request to one partition, as it is where everything is well."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data

@@ -27,8 +27,9 @@ class Reply:
 
     __slots__ = ("context", "held_size", "parked", "pieces")
 
-    def __init__(self, context: RequestContext, parked: Pending[object] | None = None) -> None:
+    def __init__(self, context: RequestContext | None, parked: Pending[object] | None = None) -> None:
         self.context = context
+        """Needed to encode a response that is still to come."""
         self.parked = parked
         self.pieces: list[Chunk] | None = None
         self.held_size = 0

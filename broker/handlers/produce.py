@@ -9,7 +9,7 @@ from broker.delayed_produce import DelayedProduce
 from broker.large_batches import LargeBatch
 from broker.leader_hints import hint_produce
 from broker.pending import Pending
-from broker.repeated_produce import RepeatedProduce, answered, learned
+from broker.repeated_produce import RepeatedProduce, learned
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -33,7 +33,6 @@ NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
 TOPIC_ID_VERSION: Final = 13
 """From this version on topics travel by id."""
-BASE_OFFSET_SIZE: Final = 8
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The byte of a batch that says whether it is part of a transaction."""
 
@@ -103,27 +102,30 @@ def repeat(broker: Broker, repeated: RepeatedProduce, records: memoryview) -> Ap
         return None
     partition = repeated.partition
     result = partition.append(records, repeated.request.acks, broker.environment.wall_ms(), repeated.version)
-    if result.error is not NONE:
-        records[:BASE_OFFSET_SIZE] = bytes(BASE_OFFSET_SIZE)  # the disk may have refused what had its offset already
-        return None  # nothing was appended
+    if result.is_postponed:
+        return None  # it is to be examined beside the loop, and is as it was
     if partition.awaits_write_back:
         broker.flusher.write_back(partition.log)
     return result
 
 
-def parked_repeat(
+def is_plain(repeated: RepeatedProduce, result: AppendResult) -> bool:
+    """Whether the prepared reply says it all: nothing was refused, and nothing is waited for."""
+    return result.error is NONE and not _must_wait(repeated.partition, repeated.request.acks)
+
+
+def answer_repeat(
     broker: Broker, context: RequestContext, repeated: RepeatedProduce, result: AppendResult
-) -> Pending[ProduceResponse] | None:
-    """The reply that waits for followers, or a flush; None where it need not."""
-    partition = repeated.partition
-    request = repeated.request
-    if not _must_wait(partition, request.acks):
-        return None
-    topic = answered(request, (result.base_offset, result.log_append_time_ms, result.log_start_offset))
-    parked = [Parked(partition, partition.log.end_offset, topic.partition_responses[0])]
-    reply = _finish(broker, context, request, [topic], parked, False)
-    assert isinstance(reply, Pending)
-    return reply
+) -> ProduceResponse | Pending[ProduceResponse] | None:
+    """The answer where it is not plain, as `handle` gives it."""
+    request, partition = repeated.request, repeated.partition
+    asked = request.topic_data[0]
+    answer = _answer(partition.index, result)
+    parked = []
+    if result.error is NONE and _must_wait(partition, request.acks):
+        parked.append(Parked(partition, partition.log.end_offset, answer))
+    topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[answer])
+    return _finish(broker, context, request, [topic], parked, result.error is not NONE)
 
 
 def learn(

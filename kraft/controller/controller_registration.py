@@ -8,7 +8,12 @@ from protocol.records.metadata import ControllerEndpoint, ControllerFeature, Reg
 
 
 def register_controller(request: ControllerRegistrationRequest) -> Decision:
-    record = RegisterControllerRecord(
+    return Decision([registration_record(request)], ControllerRegistrationResponse())
+
+
+def registration_record(request: ControllerRegistrationRequest) -> RegisterControllerRecord:
+    """What the log says of a controller: of one that asks, and of one that leads."""
+    return RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
         zk_migration_ready=request.zk_migration_ready,
@@ -25,4 +30,3 @@ def register_controller(request: ControllerRegistrationRequest) -> Decision:
             for each in request.features
         ],
     )
-    return Decision([record], ControllerRegistrationResponse())

@@ -72,7 +72,7 @@ def peer() -> Iterator[Peer]:
 
 
 def native(port: int, frames: list[Frames], **named: object) -> Outcome:
-    compiled = native_load.library()
+    compiled = native_load.loop()
     if compiled is None:
         pytest.skip("no C compiler")
     return native_load.run(compiled, [port] * len(frames), frames, **named)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker.disk_space import DiskSpace
-from broker.refused_decision import refused_decision
+from broker.refused import undone
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -265,5 +265,5 @@ def test_a_disk_has_room_again_when_it_says_so_and_refuses_no_more() -> None:
 def test_what_was_refused_already_keeps_its_reason() -> None:
     was = AlterConfigsResourceResponse(error_code=40, error_message="why", resource_type=2, resource_name="t")
     good = AlterConfigsResourceResponse(resource_type=2, resource_name="u", error_message=None)
-    refused_decision(AlterConfigsResponse(responses=[was, good]), "full")
+    undone(AlterConfigsResponse(responses=[was, good]), ErrorCode.KAFKA_STORAGE_ERROR, "full")
     assert (was.error_code, was.error_message, good.error_code, good.error_message) == (40, "why", STORAGE, "full")
