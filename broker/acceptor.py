@@ -17,8 +17,8 @@ from typing import Final, Protocol
 log = logging.getLogger("moldau.listener")
 
 BACKLOG: Final = 512
-ACCEPTS_MAX: Final = 16
-"""So many connections are accepted before others get their turn: each takes 50 us."""
+ACCEPTS_MAX: Final = 4
+"""So many connections are accepted before others get their turn: each takes 50 us, and may send a request at once."""
 RETRY_S: Final = 1.0
 """How long nobody is accepted where there are no descriptors, or no memory."""
 FILES_SHARE: Final = 8
@@ -69,7 +69,8 @@ class SocketAcceptor:
         self._is_reading = False
         self._is_exhausted = False
         self._retry: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._beginnings: dict[asyncio.Task[None], socket.socket] = {}
+        """Accepted, and not yet known to their protocols. In order of arrival."""
 
     async def bind(self, host: str | None, port: int) -> None:
         """Take the address, of every family that it has. Raises OSError."""
@@ -110,6 +111,8 @@ class SocketAcceptor:
         for each in self._sockets:
             each.close()
         self._sockets.clear()
+        for beginning in tuple(self._beginnings):
+            beginning.cancel()
 
     def _hold_back(self) -> None:
         if self._is_reading:
@@ -147,8 +150,13 @@ class SocketAcceptor:
             return
         accepted.setblocking(False)
         task = self._loop.create_task(self._begin(accepted, host))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._beginnings[task] = accepted
+        task.add_done_callback(self._begun)
+
+    def _begun(self, task: asyncio.Task[None]) -> None:
+        accepted = self._beginnings.pop(task)
+        if task.cancelled():  # perhaps before its first step: then nobody else has the socket
+            accepted.close()
 
     async def _begin(self, accepted: socket.socket, host: str) -> None:
         try:

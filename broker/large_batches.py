@@ -7,6 +7,7 @@ partition. One at a time bounds the memory, and leaves most of the processor to 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.node import Broker
     from replication.partition import Partition
+
+log = logging.getLogger("moldau.connection")
 
 Examined = ValidBatch | Refusal
 
@@ -52,14 +55,23 @@ class LargeBatches:
     async def _examine(
         self, connection: Connection, batches: list[LargeBatch], size: int, done: Callable[[], None]
     ) -> None:
-        for each in batches:
-            async with self._turn:
-                rules = each.partition.log.config
-                work = partial(examine_batch, each.batch, rules, each.now_ms, each.produce_version)
-                examined = await self._broker.environment.offload(work)
-            self.examined_count += 1
-            each.append(examined)
-        self.waiting_bytes -= size
-        self._broker.request_memory.give_back(size)
-        done()
-        connection.release()
+        try:
+            for each in batches:
+                each.append(await self._examined(each))
+        except Exception:  # a bug of ours ends this connection and no other, as in one that is handled on the loop
+            log.exception("a batch could not be examined; closing the connection from %s", connection.client_host)
+            connection.close("the handler failed", logging.ERROR)
+        else:
+            done()
+        finally:
+            self.waiting_bytes -= size
+            self._broker.request_memory.give_back(size)
+            connection.release()
+
+    async def _examined(self, each: LargeBatch) -> Examined:
+        """In its turn, beside the loop."""
+        work = partial(examine_batch, each.batch, each.partition.log.config, each.now_ms, each.produce_version)
+        async with self._turn:
+            examined = await self._broker.environment.offload(work)
+        self.examined_count += 1
+        return examined

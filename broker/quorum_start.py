@@ -90,6 +90,7 @@ def metadata_log_config(config: Config) -> LogConfig:
         retention_ms=-1,
         retention_bytes=-1,
         max_message_bytes=BATCH_SIZE_MAX,
+        is_always_flushed=True,
     )
 
 

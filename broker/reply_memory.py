@@ -5,9 +5,9 @@ itself hold none. Who does not take its replies is not read, so that one connect
 allow; here is what holds over all of them:
 
     room      a fetch copies no more records than there is room for, but always one batch
-    used up   a connection is not read while replies of its own wait for one before them; one whose replies do not move
-              for `STALL_MS`, because it takes nothing or because that one does not come, is given up with what it
-              holds. One that takes a little, or that holds something while there is room, is not
+    used up   a connection is not read while replies of its own wait for one before them; one that holds something and
+              takes less than `TAKEN_SIZE_MIN` in `STALL_MS`, because its peer reads next to nothing or because that
+              one does not come, is given up with what it holds. One that holds something while there is room is not
 
 """
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 STALL_MS: Final = 30_000
 """A consumer may work on what it has for a while before it takes more."""
+TAKEN_SIZE_MIN: Final = 1 << 16
+"""Less than this is no reading, but a way to hold memory: a byte now and then."""
 
 
 def held_size(pieces: Iterable[Chunk]) -> int:
@@ -44,8 +46,8 @@ class ReplyMemory:
         self._loop = loop
         self._held: dict[Connection, int] = {}
         self._watch: asyncio.TimerHandle | None = None
-        self._marks: dict[Connection, tuple[int, int]] = {}
-        """What readers had not taken, and what they held, at the last look."""
+        self._marks: dict[Connection, int] = {}
+        """What readers had taken in all at the last look; forgotten once they hold nothing."""
 
     @property
     def holders_count(self) -> int:
@@ -76,18 +78,19 @@ class ReplyMemory:
         self.used_size -= size
 
     def _look(self) -> None:
-        """Give up connections of which nothing left since the last look, as long as there is no room."""
+        """Give up connections that took next to nothing since the last look, as long as there is no room."""
         self._watch = None
         if self.used_size < self._limit:
             self._marks.clear()
             return
         self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
         for connection in tuple(self._held):
-            mark = connection.unsent_size(), self._held[connection]
-            if self._marks.get(connection) == mark and self.used_size >= self._limit:
+            taken_size = connection.sent_bytes - connection.unsent_size()
+            mark = self._marks.get(connection)
+            if mark is None or taken_size - mark >= TAKEN_SIZE_MIN:
+                self._marks[connection] = taken_size
+            elif self.used_size >= self._limit:
                 self.aborted_count += 1
                 connection.close("its replies do not leave, and there is no room for those of others", logging.WARNING)
                 connection.abort()
                 self.holds(connection, 0)
-            else:
-                self._marks[connection] = mark

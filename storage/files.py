@@ -70,8 +70,8 @@ class File(Protocol):
     def evict(self) -> None:
         """Forget what the page cache holds of this file and is not waiting to be written: reads then show the disk.
 
-        For recovery: after a failed sync the cache may still show, as if written, what the disk never took, and it
-        goes on doing so for a process that is started anew.
+        After a failed sync the cache may still show, as if written, what the disk never took, and it goes on doing so
+        for a process that is started anew.
         """
 
     def fileno(self) -> int | None:
@@ -133,6 +133,15 @@ class FileSystem(Protocol):
 
     def modified_ms(self, path: str) -> int:
         """Last modification, milliseconds since the epoch."""
+
+
+def sync_or_evict(file: File) -> None:
+    """As `File.sync`; where that fails, nobody who reads the file from then on sees what the disk never took."""
+    try:
+        file.sync()
+    except OSError:
+        file.evict()
+        raise
 
 
 def write_atomically(fs: FileSystem, path: str, data: BytesLike) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.disk_errors import NO_DESCRIPTOR, NO_SPACE
-from storage.files import FileSystem, write_atomically
+from storage.files import FileSystem, sync_or_evict, write_atomically
 from storage.open_file import OpenFile
 from storage.segment import Segment
 
@@ -60,7 +60,7 @@ class FlushWork:
     def _sync(self) -> None:
         for file in self._files:
             if isinstance(file, OpenFile):
-                file.file.sync()
+                sync_or_evict(file.file)
             elif self._fs.exists(file):  # retention may have taken the segment away
                 self._sync_path(file)
         for path in self.paths:
@@ -73,7 +73,7 @@ class FlushWork:
 
     def _sync_path(self, path: str) -> None:
         opened = OpenFile(self._fs.open(path))
-        opened.file.sync()
+        sync_or_evict(opened.file)
 
     def _write_checkpoint(self, path: str, data: bytes) -> bool:
         try:

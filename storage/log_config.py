@@ -25,6 +25,8 @@ class LogConfig:
     retention_bytes: int = -1
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
+    is_always_flushed: bool = False
+    """Whoever writes it waits for its syncs whatever the settings say: the metadata log."""
     max_message_bytes: int = 1_048_588
     expanded_bytes_max: int = 100 << 20
     """What the records of a compressed batch may expand to."""
@@ -43,6 +45,11 @@ class LogConfig:
     preallocate: bool = False
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
+
+    @property
+    def promises_disk(self) -> bool:
+        """Whether what was acknowledged is on the disk."""
+        return self.is_always_flushed or self.flush_messages != INT64_MAX
 
     @property
     def is_compacted(self) -> bool:

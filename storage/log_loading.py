@@ -212,7 +212,9 @@ def recover(
         earlier=segments[: slot + 1],
     )
     epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the batches
-    tail = TailRecovery(request.recovery_point, producers, epochs, request.report)
+    tail = TailRecovery(
+        request.recovery_point, producers, epochs, request.report, asks_disk=request.config.promises_disk
+    )
     for number, segment in enumerate(segments[slot:], slot + 1):
         next_base_offset = segments[number].base_offset if number < len(segments) else None
         is_whole = tail.recover(segment, next_base_offset, request.now_ms)

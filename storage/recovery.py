@@ -93,9 +93,23 @@ def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
 
 
 class TailRecovery:
-    """Checks batches from some offset to the end of the log and rebuilds from them what is derived of them."""
+    """Checks batches from some offset to the end of the log and rebuilds from them what is derived of them.
 
-    def __init__(self, recovery_point: int, producers: ProducerStates, epochs: LeaderEpochs, report: Report) -> None:
+    With `asks_disk` it reads past the page cache. The process before this one may have been killed while a sync failed:
+    then the cache shows what the disk never took, and what is written behind that would be lost with it. Only logs that
+    promise the disk pay for this; a process that lives to see the failure empties the cache itself.
+    """
+
+    def __init__(
+        self,
+        recovery_point: int,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        report: Report,
+        *,
+        asks_disk: bool,
+    ) -> None:
+        self.asks_disk = asks_disk
         self.recovery_point = recovery_point
         self.producers = producers
         self.epochs = epochs
@@ -109,8 +123,8 @@ class TailRecovery:
         What lies at or past the base of the next segment was truncated before that one was made: it goes alone.
         """
         position = self._start_position(segment)
-        # The process before this one may have stopped on a failed sync: the cache then shows what the disk never took.
-        segment.file().evict()
+        if self.asks_disk:
+            segment.file().evict()
         pieces = Pieces(segment.file(), position, segment.size)
         run = self._begin_run(next_base_offset)
         reported_position = position

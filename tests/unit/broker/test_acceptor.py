@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.acceptor import FILES_SHARE, SocketAcceptor
+from broker.acceptor import ACCEPTS_MAX, FILES_SHARE, SocketAcceptor
 
 HOST = "127.0.0.1"
 PATIENCE_S = 10
@@ -155,5 +155,33 @@ def test_every_family_of_a_wildcard_is_served() -> None:
         everywhere.open()
         assert await read_all(port) == b"hello"
         everywhere.close()
+
+    run(story)
+
+
+def test_who_was_accepted_and_not_yet_begun_is_hung_up_on_when_it_closes() -> None:
+    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
+        acceptor.open()
+        with socket.create_connection((HOST, port)) as client:
+            client.setblocking(False)
+            while not acceptor._beginnings:
+                acceptor._accept(acceptor._sockets[0])
+            acceptor.close()
+            assert await asyncio.get_running_loop().sock_recv(client, 100) == b""
+            assert not acceptor._beginnings
+
+    run(story)
+
+
+def test_a_burst_of_connections_lets_others_have_their_turn() -> None:
+    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
+        acceptor.open()
+        clients = [socket.create_connection((HOST, port)) for _ in range(ACCEPTS_MAX + 1)]
+        acceptor._accept(acceptor._sockets[0])
+        assert len(door.entered) == ACCEPTS_MAX
+        while len(door.entered) < len(clients):
+            await asyncio.sleep(0)
+        for each in clients:
+            each.close()
 
     run(story)

@@ -140,3 +140,24 @@ def test_a_topic_that_goes_away_meanwhile_takes_nothing() -> None:
         assert partition.log.end_offset == 0
 
     serve_and(story)
+
+
+def test_an_examination_that_fails_ends_its_connection_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a bug of ours")
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        monkeypatch.setattr("broker.large_batches.examine_batch", fail)
+        with pytest.raises(Closed):
+            await client.ask(produce_request("t", HUGE), PRODUCE)
+        monkeypatch.undo()
+        assert node.broker.large_batches.waiting_bytes == 0 == node.broker.request_memory.used_size
+        other = await node.connect()
+        assert (await other.produce("t", HUGE)).base_offset == 0
+
+    serve_and(story)
+    assert "a batch could not be examined" in caplog.text

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from broker.metrics.exposition import Page
 from broker.metrics.limits import collect_limits
-from broker.reply_memory import STALL_MS
+from broker.reply_memory import STALL_MS, TAKEN_SIZE_MIN
 from protocol.messages.fetch import FetchResponse
 from tests.support.node import Client, Closed, Node, batch, fetch_request, serve_and
 
@@ -181,6 +181,31 @@ def test_who_takes_nothing_while_there_is_no_room_is_given_up() -> None:
             except Closed:
                 gone += 1
         assert gone == memory.aborted_count
+
+    serve_and(story, **LIMIT)
+
+
+def test_who_takes_next_to_nothing_while_there_is_no_room_is_given_up() -> None:
+    """A byte now and then is no reading: it would keep everybody's room for good."""
+
+    async def story(node: Node) -> None:
+        await (await filled(node)).create("empty")
+        memory = node.broker.reply_memory
+        hostile = await node.connect()
+        hostile.send(fetch_request([("empty", 0, 0)], max_wait_ms=1_000_000), 12)
+        for _ in range(5):
+            ask_for_all(hostile)
+        await asyncio.sleep(1)
+        connection = next(iter(memory._held))
+        for _ in range(4):
+            assert memory.room() == 0
+            connection.sent_bytes += TAKEN_SIZE_MIN
+            await asyncio.sleep(STALL_MS / 1000)
+        assert memory.aborted_count == 0, "one that reads slowly is kept"
+        for _ in range(2):
+            connection.sent_bytes += TAKEN_SIZE_MIN - 1
+            await asyncio.sleep(STALL_MS / 1000)
+        assert memory.room() == SIZE_MAX and memory.aborted_count == 1
 
     serve_and(story, **LIMIT)
 

@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import ErrorCode
 from storage.log import Log
 from storage.log_config import LogConfig
-from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
+from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk, SimulatedFile
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 
@@ -210,3 +210,31 @@ def test_a_log_on_a_broken_directory_fails_alone() -> None:
     disk.break_directory("/d")
     assert log.append_as_leader(batch("b"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert append(other, "b") == 1
+
+
+def test_after_a_failed_sync_readers_see_what_the_disk_took() -> None:
+    """So does the next process, which recovers what it finds in the page cache."""
+    lost = 0
+    for seed in range(40):
+        disk = SimulatedDisk(seed)
+        log = new_log(disk)
+        append(log, "gone")
+        refuse_next(disk, Operation.SYNC)
+        with pytest.raises(OSError, match="Input/output"):
+            log.flush(NOW_MS)
+        disk.end_process()
+        lost += not any(disk.read(f"/d/t-0/{0:020}.log"))
+    assert lost > 5
+
+
+@pytest.mark.parametrize(("config", "asks"), [(LogConfig(), False), (LogConfig(flush_messages=1), True)])
+def test_recovery_reads_past_the_page_cache_where_the_disk_was_promised(
+    config: LogConfig, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimulatedDisk()
+    append(new_log(disk, config), "value")
+    disk.end_process()
+    evicted: list[object] = []
+    monkeypatch.setattr(SimulatedFile, "evict", lambda file: evicted.append(file))
+    assert read_all(new_log(disk, config)) == {0: "value"}
+    assert bool(evicted) == asks
