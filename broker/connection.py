@@ -12,6 +12,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.apis import API_VERSIONS, PRODUCE, Route
@@ -217,6 +218,15 @@ class Connection(asyncio.BufferedProtocol):
         """Handle no further request before `release`."""
         self._is_held = True
         self._stop_reading()
+
+    async def beside(self, work: Coroutine[object, object, None]) -> None:
+        """Until its end the connection, which is held, stays so."""
+        try:
+            await work
+        except Exception:
+            self._failed()
+        finally:
+            self.release()
 
     def release(self) -> None:
         self._is_held = False

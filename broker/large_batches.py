@@ -7,7 +7,6 @@ partition. One at a time bounds the memory, and leaves most of the processor to 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.node import Broker
     from replication.partition import Partition
-
-log = logging.getLogger("moldau.connection")
 
 Examined = ValidBatch | Refusal
 
@@ -50,23 +47,16 @@ class LargeBatches:
         size = sum(len(each.batch) for each in batches)
         self.waiting_bytes += size
         self._broker.request_memory.keep(size)
-        self._broker.spawn(self._examine(connection, batches, size, done))
+        self._broker.spawn(connection.beside(self._examine(batches, size, done)))
 
-    async def _examine(
-        self, connection: Connection, batches: list[LargeBatch], size: int, done: Callable[[], None]
-    ) -> None:
+    async def _examine(self, batches: list[LargeBatch], size: int, done: Callable[[], None]) -> None:
         try:
             for each in batches:
                 each.append(await self._examined(each))
-        except Exception:  # a bug of ours ends this connection and no other, as in one that is handled on the loop
-            log.exception("a batch could not be examined; closing the connection from %s", connection.client_host)
-            connection.close("the handler failed", logging.ERROR)
-        else:
-            done()
         finally:
             self.waiting_bytes -= size
             self._broker.request_memory.give_back(size)
-            connection.release()
+        done()
 
     async def _examined(self, each: LargeBatch) -> Examined:
         """In its turn, beside the loop."""

@@ -160,4 +160,4 @@ def test_an_examination_that_fails_ends_its_connection_and_leaves_nothing_behind
         assert (await other.produce("t", HUGE)).base_offset == 0
 
     serve_and(story)
-    assert "a batch could not be examined" in caplog.text
+    assert "a handler failed" in caplog.text
