@@ -13,6 +13,7 @@ from kraft.raft.election import QUORUM_STATE, Election, decode_election
 from kraft.raft.log_view import OffsetAndEpoch
 from kraft.record_frame import decode_record, encode_record
 from kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
+from kraft.snapshot.loading import LoadedSnapshot, load_snapshot
 from kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage
@@ -106,9 +107,9 @@ class MetadataLog:
         reading = Reading()
         newest = snapshots[-1] if snapshots else SnapshotId(0, 0)
         if snapshots:
-            content = read_snapshot_file(fs, f"{directory}/{newest.file_name}")
-            reading.replay.replay(content.records, Provenance(newest.end_offset, newest.epoch))
-            reading.describe(newest.end_offset - 1, content.quorum)
+            loaded = load_snapshot_file(fs, directory, newest)
+            reading.replay = loaded.replay
+            reading.describe(newest.end_offset - 1, loaded.quorum)
         log = Log.open(fs, directory, config, recovery_point=newest.end_offset, now_ms=now_ms)
         if log.end_offset < newest.end_offset:
             log.truncate_fully_and_start_at(newest.end_offset, now_ms)
@@ -172,11 +173,8 @@ class MetadataLog:
 
     def replayed(self) -> Replay:
         """Read the newest snapshot and the log after it again, up to its end. Blocks."""
-        replay = Replay()
         newest = self.latest_snapshot
-        if newest is not None:
-            content = read_snapshot_file(self._fs, f"{self.directory}/{newest.file_name}")
-            replay.replay(content.records, Provenance(newest.end_offset, newest.epoch))
+        replay = Replay() if newest is None else load_snapshot_file(self._fs, self.directory, newest).replay
         for records, provenance in self.records_between(replay.image.provenance.end_offset, self.end_offset):
             replay.replay(records, provenance)
         return replay
@@ -325,6 +323,15 @@ def read_snapshot_file(fs: FileSystem, path: str) -> SnapshotContent:
     """Blocks. Raises OSError, and `MalformedMessage` naming the file."""
     try:
         return read_snapshot(fs.read(path))
+    except MalformedMessage as error:
+        raise MalformedMessage(f"{path}: {error}") from error
+
+
+def load_snapshot_file(fs: FileSystem, directory: str, snapshot: SnapshotId) -> LoadedSnapshot:
+    """Blocks. Raises OSError, and `MalformedMessage` naming the file."""
+    path = f"{directory}/{snapshot.file_name}"
+    try:
+        return load_snapshot(fs.read(path), snapshot)
     except MalformedMessage as error:
         raise MalformedMessage(f"{path}: {error}") from error
 

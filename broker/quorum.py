@@ -39,12 +39,10 @@ from kraft.controller.controller import Controller
 from kraft.controller.controller_registration import registration_record
 from kraft.controller.settings import ControllerSettings
 from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.image.replay import Replay
 from kraft.raft import events
 from kraft.raft.election import Election, encode_election
 from kraft.raft.quorum_history import QuorumHistory
 from kraft.raft.raft import Raft
-from kraft.snapshot.batches import SnapshotContent
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
@@ -485,15 +483,8 @@ class Quorum:
     async def _load_snapshot(self, snapshot_id: SnapshotId) -> None:
         """A leader's snapshot takes the place of the log."""
         environment = self._environment
-
-        def finish() -> tuple[SnapshotContent, Replay]:
-            content = self._files.finish(snapshot_id)
-            replay = Replay()
-            replay.replay(content.records, Provenance(snapshot_id.end_offset, snapshot_id.epoch))
-            return content, replay
-
         try:
-            content, replay = await environment.offload(finish)
+            loaded = await environment.offload(lambda: self._files.finish(snapshot_id))
         except MalformedMessage as error:
             log.error("snapshot %s is malformed: %s", snapshot_id.file_name, error)
             self._feed(events.SnapshotRefused(snapshot_id))
@@ -502,7 +493,7 @@ class Quorum:
             environment.halt(f"cannot write a metadata snapshot: {error}")
             raise
         self._log.start_at(snapshot_id, environment.wall_ms())
-        self._committed.replaced(replay)
+        self._committed.replaced(loaded.replay)
         log.info("took metadata snapshot %s from the leader", snapshot_id.file_name)
-        self._feed(events.SnapshotLoaded(snapshot_id, content.quorum))
+        self._feed(events.SnapshotLoaded(snapshot_id, loaded.quorum))
         self._flusher.when_durable([self._log.log], self._flushed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.snapshot.batches import SnapshotContent, read_snapshot
+from kraft.snapshot.loading import LoadedSnapshot, load_snapshot
 from kraft.snapshot.names import PART_SUFFIX, SUFFIX, SnapshotId
 from protocol.primitives import BytesLike
 from storage.files import File, FileSystem
@@ -32,15 +32,15 @@ class SnapshotFiles:
         assert file.size() == position, f"a part at {position} after {file.size()} bytes"
         file.append([data])
 
-    def finish(self, snapshot_id: SnapshotId) -> SnapshotContent:
-        """Make the fetched snapshot durable under its name; what it says. Raises OSError and `MalformedMessage`: then
-        it is gone again."""
+    def finish(self, snapshot_id: SnapshotId) -> LoadedSnapshot:
+        """Make the fetched snapshot durable under its name; the state that it stands for. Raises OSError and
+        `MalformedMessage`: then it is gone again."""
         assert self._arriving is not None and self._arriving[0] == snapshot_id, "another snapshot"
         _, file = self._arriving
         self._arriving = None
         part = self._part_path(snapshot_id)
         try:
-            content = read_snapshot(file.pread(file.size(), 0))
+            loaded = load_snapshot(file.pread(file.size(), 0), snapshot_id)
             file.sync()
         except BaseException:
             file.close()
@@ -49,7 +49,7 @@ class SnapshotFiles:
         file.close()
         self._fs.rename(part, self._path(snapshot_id))
         self._fs.sync_directory(self._directory)
-        return content
+        return loaded
 
     def _begin(self, snapshot_id: SnapshotId) -> None:
         if self._arriving is not None:

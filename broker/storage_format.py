@@ -14,6 +14,8 @@ from typing import Final
 from broker.config.config import Config
 from broker.metadata_log import DIRECTORY, write_batches
 from kraft.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    ELIGIBLE_LEADER_REPLICAS_DEFAULT,
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
@@ -92,11 +94,10 @@ def format_directories(
 
 
 def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int]:
-    """Every feature that is not asked for is off.
-
-    DIVERGES: Apache Kafka turns on all it supports, eligible.leader.replicas.version 1 too; here that is asked for.
-    """
+    """What is not asked for has the level that Apache Kafka gives it, as far as this version supports it."""
     levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
+    if levels[METADATA_VERSION] >= ELIGIBLE_LEADER_REPLICAS_DEFAULT:
+        levels.setdefault(ELIGIBLE_LEADER_REPLICAS, 1)
     for name, level in levels.items():
         refusal = refusal_of_feature(name, level)
         if refusal is not None:

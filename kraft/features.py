@@ -45,6 +45,8 @@ METADATA_VERSION_NAMES: Final = {
     30: "4.3-IV0",
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED_FEATURES[METADATA_VERSION].last
+ELIGIBLE_LEADER_REPLICAS_DEFAULT: Final = 26
+"""The metadata version from which a new cluster keeps eligible leader replicas unless it is told not to."""
 CORDONED_LOG_DIRS_VERSION: Final = 30
 """The metadata version from which registrations name the directories that take no new replicas."""
 

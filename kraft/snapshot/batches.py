@@ -52,25 +52,38 @@ def snapshot_batches(
 
 def read_snapshot(data: BytesLike) -> SnapshotContent:
     """Raises `MalformedMessage` for a snapshot that is damaged or has no header or footer."""
-    records: list[object] = []
-    kinds: list[ControlRecordType | None] = []
-    quorum = QuorumDescription()
-    batches = iterate_batches(data)
-    for position, header in batches:
-        if not crc_is_valid(data, position, header):
-            raise MalformedMessage(f"the batch at position {position} of the snapshot has a wrong checksum")
-        for record in records_of(data, position, header):
-            if header.is_control:
-                kinds.append(control_record_type(record.key))
-                quorum = described_by(record, quorum)
-            elif record.value is None:
-                raise MalformedMessage("a snapshot holds a record without a value")
-            else:
-                records.append(decode_record(record.value))
-    if batches.partial_size:
-        raise MalformedMessage("the snapshot ends in the middle of a batch")
-    if not kinds or kinds[0] is not ControlRecordType.SNAPSHOT_HEADER:
-        raise MalformedMessage("the snapshot has no header")
-    if kinds[-1] is not ControlRecordType.SNAPSHOT_FOOTER:
-        raise MalformedMessage("the snapshot has no footer: it was not finished")
-    return SnapshotContent(records, quorum)
+    reading = SnapshotReading(data)
+    return SnapshotContent(list(reading.records()), reading.quorum)
+
+
+class SnapshotReading:
+    """A snapshot read record by record: all of them at once would take more memory than what they make."""
+
+    def __init__(self, data: BytesLike) -> None:
+        self._data = data
+        self.quorum = QuorumDescription()
+        """Complete once all records were read."""
+
+    def records(self) -> Iterator[object]:
+        """Raises `MalformedMessage` where the damage is met, the lack of a footer at the end: what was read before
+        counts for nothing then."""
+        data = self._data
+        kinds: list[ControlRecordType | None] = []
+        batches = iterate_batches(data)
+        for position, header in batches:
+            if not crc_is_valid(data, position, header):
+                raise MalformedMessage(f"the batch at position {position} of the snapshot has a wrong checksum")
+            for record in records_of(data, position, header):
+                if header.is_control:
+                    kinds.append(control_record_type(record.key))
+                    self.quorum = described_by(record, self.quorum)
+                elif record.value is None:
+                    raise MalformedMessage("a snapshot holds a record without a value")
+                else:
+                    yield decode_record(record.value)
+        if batches.partial_size:
+            raise MalformedMessage("the snapshot ends in the middle of a batch")
+        if not kinds or kinds[0] is not ControlRecordType.SNAPSHOT_HEADER:
+            raise MalformedMessage("the snapshot has no header")
+        if kinds[-1] is not ControlRecordType.SNAPSHOT_FOOTER:
+            raise MalformedMessage("the snapshot has no footer: it was not finished")

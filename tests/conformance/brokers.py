@@ -18,12 +18,14 @@ from tests.conformance.outcome import Failed
 from tests.conformance.toolchain import Toolchain
 
 # What Moldau does not offer yet is switched off in the peer too, so that clients take the same paths on both.
+ELIGIBLE_LEADERS_OFF = "eligible.leader.replicas.version=0"
+"""Off on both: scenarios turn them on themselves."""
 FEATURES_OFF = (
     "group.version=0",
     "transaction.version=0",
     "share.version=0",
     "streams.version=0",
-    "eligible.leader.replicas.version=0",
+    ELIGIBLE_LEADERS_OFF,
 )
 RELEASE = "4.3-IV0"
 
@@ -189,7 +191,8 @@ class Moldau(Broker):
     name = "moldau"
 
     def format_command(self) -> list[str]:
-        return [*MOLDAU, "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.properties), "--ignore-formatted"]
+        named = ["-t", CLUSTER_ID, "-c", str(self.properties)]
+        return [*MOLDAU, "format", "--standalone", "--ignore-formatted", *named, "--feature", ELIGIBLE_LEADERS_OFF]
 
     def serve_command(self) -> list[str]:
         return [*MOLDAU, "serve", str(self.properties)]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conformance.brokers import CLUSTER_ID, FEATURES_OFF, MOLDAU, RELEASE, Broker, Ports
+from tests.conformance.brokers import CLUSTER_ID, ELIGIBLE_LEADERS_OFF, FEATURES_OFF, MOLDAU, RELEASE, Broker, Ports
 from tests.conformance.outcome import Unavailable
 from tests.conformance.toolchain import Missing, Toolchain
 
@@ -38,7 +38,7 @@ class Node(Broker):
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties)]
         if not self._java:
-            return [*MOLDAU, "format", *named]
+            return [*MOLDAU, "format", *named, "--feature", ELIGIBLE_LEADERS_OFF]
         features = [word for feature in FEATURES_OFF for word in ("--feature", feature)]
         return [*self._java, "kafka.tools.StorageTool", "format", *named, "--release-version", RELEASE, *features]
 

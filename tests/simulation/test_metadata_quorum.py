@@ -107,14 +107,16 @@ class Story:
         assert before.topics == image.topics and before.configs == image.configs
 
     async def join(self, environment: SimulatedEnvironment, quorum: Quorum) -> int:
-        first, last = SUPPORTED_FEATURES["metadata.version"]
         registered = await ask(
             quorum,
             BrokerRegistrationRequest(
                 broker_id=1,
                 cluster_id=CLUSTER_ID,
                 incarnation_id=environment.entropy(16),
-                features=[Feature(name="metadata.version", min_supported_version=first, max_supported_version=last)],
+                features=[
+                    Feature(name=name, min_supported_version=first, max_supported_version=last)
+                    for name, (first, last) in SUPPORTED_FEATURES.items()
+                ],
                 log_dirs=[environment.entropy(16)],
             ),
             BrokerRegistrationResponse,

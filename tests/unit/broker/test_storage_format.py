@@ -193,3 +193,21 @@ def test_a_rotten_record_is_seen_when_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(MalformedMessage, match="offset 0 has a wrong checksum"):
         list(MetadataLog(FS, log, [])._batches(0))
     log.close(1000, clean=False)
+
+
+@pytest.mark.parametrize(
+    ("features", "level"),
+    [
+        ({}, 1),
+        ({"metadata.version": 26}, 1),
+        ({"metadata.version": 25}, None),
+        ({"eligible.leader.replicas.version": 0}, None),
+    ],
+)
+def test_eligible_leader_replicas_are_on_unless_told_otherwise(
+    tmp_path: Path, features: dict[str, int], level: int | None
+) -> None:
+    """As Apache Kafka's storage tool maps versions: from metadata.version 26 on."""
+    format_all(tmp_path, features)
+    levels = {each.name: each.feature_level for each in bootstrap_records(FS, config(tmp_path))}  # type: ignore[attr-defined]
+    assert levels.get("eligible.leader.replicas.version") == level

@@ -155,3 +155,22 @@ def test_a_partition_keeps_every_field_of_its_record() -> None:
     assert all(getattr(record, field.name) for field in fields_of(records.PartitionRecord)), "no field is at its zero"
     image = image_of([records.TopicRecord(name="t", topic_id=uuid(7)), record])
     assert list(image.snapshot_records())[1] == record
+
+
+def test_what_partitions_have_in_common_is_in_memory_once() -> None:
+    replicas = [1, 2, 3]
+    made = [
+        records.PartitionRecord(
+            partition_id=index,
+            topic_id=uuid(201),
+            replicas=list(replicas),
+            isr=list(replicas),
+            leader=1,
+            directories=[uuid(1), uuid(2), uuid(3)],
+        )
+        for index in range(2)
+    ]
+    image = image_of([records.TopicRecord(name="orders", topic_id=uuid(201)), *made])
+    first, second = (image.topics.partition("orders", index) for index in range(2))
+    assert first is not None and second is not None
+    assert first.replicas is first.isr is second.replicas and first.directories is second.directories

@@ -9,6 +9,7 @@ import pytest
 from kraft.raft.control_records import QuorumDescription
 from kraft.raft.voters import Voter, Voters
 from kraft.snapshot.batches import BATCH_RECORDS_MAX, read_snapshot, snapshot_batches
+from kraft.snapshot.loading import load_snapshot
 from kraft.snapshot.names import SnapshotId, parse_snapshot_name, snapshots_in
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import iterate_batches
@@ -57,14 +58,14 @@ def test_every_strict_prefix_is_refused() -> None:
     data = snapshot(topic("a", 7))
     for size in range(len(data)):
         with pytest.raises(MalformedMessage):
-            read_snapshot(data[:size])
+            load_snapshot(data[:size], SnapshotId(1, 1))
 
 
 def test_a_flipped_bit_is_seen() -> None:
     data = bytearray(snapshot(topic("a", 7)))
     data[-3] ^= 1
     with pytest.raises(MalformedMessage, match="checksum"):
-        read_snapshot(data)
+        load_snapshot(bytes(data), SnapshotId(1, 1))
 
 
 def test_names() -> None:
