@@ -60,6 +60,14 @@ conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that ne
 fuzz: $(VENV)/.installed-tests compiled ## a million hostile inputs at a broker, an honest client measured beside them
 	$(BIN)/python -m tests.fuzz --inputs 1000000
 
+.PHONY: limits limits-bounded
+
+limits: $(VENV)/.installed-tests compiled ## each limit over its edge on a real process, an honest client beside; about a minute
+	$(BIN)/python -m tests.limits
+
+limits-bounded: $(VENV)/.installed-tests compiled ## the same without what waits for slow readers: half a minute
+	$(BIN)/python -m tests.limits --quick
+
 $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[clients]'
 	@touch $@

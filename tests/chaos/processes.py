@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,9 +51,20 @@ def _is_open(port: int) -> bool:
 
 
 class Node:
-    """One node, broker and controller in one; `directory` holds its data and its log."""
+    """One node, broker and controller in one; `directory` holds its data and its log.
 
-    def __init__(self, directory: Path, port: int, controller_port: int, extra: Sequence[str] = ()) -> None:
+    `extra` are overrides, `prefix` is a command that runs the node's, `variables` are added to its environment.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int,
+        controller_port: int,
+        extra: Sequence[str] = (),
+        prefix: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data = directory / "data"
         self.log = directory / "broker.log"
@@ -61,7 +72,9 @@ class Node:
         self.bootstrap = f"127.0.0.1:{port}"
         listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
         overrides = [word for each in (listeners, *extra) for word in ("--override", each)]
-        self._command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(self.data), *overrides]
+        command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(self.data), *overrides]
+        self._command = [*prefix, *command]
+        self._variables = {"PYTHONPATH": str(ROOT), **(variables or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._began = 0.0
         self._log_position = 0
@@ -75,7 +88,7 @@ class Node:
         """Without waiting for it."""
         self._began = time.monotonic()
         self._log_position = self.log.stat().st_size if self.log.exists() else 0
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        environment = os.environ | self._variables
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -93,6 +106,15 @@ class Node:
             time.sleep(0.01)
         complaints = [line for line in said.splitlines() if any(f" {level} " in line for level in _LEVELS)]
         return Started(time.monotonic() - self._began, UNCLEAN in said, tuple(complaints))
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         process = self._running()
