@@ -44,6 +44,7 @@ class Attempt(NamedTuple):
     request: object
     reply: Reply
     deadline_ms: int
+    version: int | None
 
 
 class ControllerChannel:
@@ -62,10 +63,13 @@ class ControllerChannel:
         self._loop = loop
         self._is_closed = False
 
-    def submit(self, request: object, reply: Reply) -> None:
-        """Have the active controller decide on a request. A reply that says REQUEST_TIMED_OUT may hide a decision."""
+    def submit(self, request: object, reply: Reply, version: int | None = None) -> None:
+        """Have the active controller decide on a request. A reply that says REQUEST_TIMED_OUT may hide a decision.
+
+        A request of a client goes on in the version in which it came: another has no place for some of what it says.
+        """
         patience_ms = getattr(request, "timeout_ms", PATIENCE_MS)
-        self._try(Attempt(request, reply, self._environment.monotonic_ms() + max(0, patience_ms)))
+        self._try(Attempt(request, reply, self._environment.monotonic_ms() + max(0, patience_ms), version))
 
     def leader_changed(self) -> None:
         """Wait no longer for a controller of before."""
@@ -88,7 +92,7 @@ class ControllerChannel:
             self._later(attempt)
         else:
             channel = self._channels.to(PURPOSE, *address)
-            channel.ask(attempt.request, lambda response: self._answered(attempt, response), left_ms)
+            channel.ask(attempt.request, lambda response: self._answered(attempt, response), left_ms, attempt.version)
 
     def _later(self, attempt: Attempt) -> None:
         self._loop.call_later(RETRY_MS / 1000, self._try, attempt)

@@ -171,20 +171,20 @@ class Broker:
         live = [node_id for node_id, node in brokers.items() if not node.fenced]
         return self.environment.random.choice(live) if live else -1
 
-    def ask_controller(self, request: object) -> Pending[Response]:
-        """Pass a request on to the active controller; its answer is the reply."""
+    def ask_controller(self, request: object, version: int) -> Pending[Response]:
+        """Pass a request of this version on to the active controller; its answer is the reply."""
         reply: Pending[Response] = Pending()
-        self.quorum.submit(request, reply.complete)
+        self.quorum.submit(request, reply.complete, version)
         return reply
 
-    def ask_for_partitions(self, request: object) -> Pending[Response]:
+    def ask_for_partitions(self, request: object, version: int) -> Pending[Response]:
         """Pass a request for new partitions on to the controller; the reply comes when they are there."""
         reply: Pending[Response] = Pending()
 
         def answered(response: Response) -> None:
             self.partition_work.when_done(lambda: reply.complete(response))
 
-        self.quorum.submit(request, answered)
+        self.quorum.submit(request, answered, version)
         return reply
 
     def create_topic(

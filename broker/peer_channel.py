@@ -2,9 +2,10 @@
 
     idle ──ask──▶ connecting ──▶ greeting (ApiVersions) ──▶ open ──broken, silent for too long──▶ idle
 
-Requests leave in the order in which they were asked, each in the newest version that both sides speak, several in
-flight at once; replies come in that order. Whatever goes wrong, each request gets exactly one reply: a `NoAnswer` where
-there is none, and nobody knows then whether the peer has acted. Asking again is the caller's decision.
+Requests leave in the order in which they were asked, each in the newest version that both sides speak unless its asker
+names an older one, several in flight at once; replies come in that order. Whatever goes wrong, each request gets
+exactly one reply: a `NoAnswer` where there is none, and nobody knows then whether the peer has acted. Asking again is
+the caller's decision.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Asked(NamedTuple):
     request: object
     reply: Reply
     timer: asyncio.TimerHandle
+    version: int | None
+    """In which it is to be sent; None is the newest."""
 
 
 class InFlight(NamedTuple):
@@ -106,10 +109,10 @@ class PeerChannel:
         """Of each API what the peer speaks; None until it has said so."""
         self._connecting: asyncio.Task[None] | None = None
 
-    def ask(self, request: object, reply: Reply, timeout_ms: int) -> None:
+    def ask(self, request: object, reply: Reply, timeout_ms: int, version: int | None = None) -> None:
         """Send a request; `reply` is called later, never within this call."""
         timer = self._channels.loop.call_later(timeout_ms / 1000, self._fail, NoAnswer.SILENT, "no answer in time")
-        self._queue.append(Asked(request, reply, timer))
+        self._queue.append(Asked(request, reply, timer, version))
         if self._link is None and self._connecting is None:
             self._connecting = self._channels.loop.create_task(self._connect())
         elif self._versions is not None:
@@ -136,7 +139,7 @@ class PeerChannel:
         self._link = link
         greeting = ApiVersionsRequest(client_software_name="moldau", client_software_version=KAFKA_VERSION)
         timer = self._channels.loop.call_later(CONNECT_TIMEOUT_S, self._fail, NoAnswer.SILENT, "no greeting in time")
-        link.send(Asked(greeting, self._greeted, timer), GREETING_VERSION, self._channels.client_id)
+        link.send(Asked(greeting, self._greeted, timer, GREETING_VERSION), GREETING_VERSION, self._channels.client_id)
 
     def _greeted(self, response: object) -> None:
         if isinstance(response, NoAnswer):
@@ -154,7 +157,7 @@ class PeerChannel:
             asked = self._queue.popleft()
             spec = spec_of(type(asked.request))
             first, last = self._versions.get(spec.key or 0, (0, -1))
-            version = min(last, spec.versions.last)
+            version = min(last, spec.versions.last if asked.version is None else asked.version)
             if version < max(first, spec.versions.first):
                 log.warning("%s:%d does not speak our %s", self.host, self.port, type(asked.request).__name__)
                 asked.timer.cancel()

@@ -179,9 +179,10 @@ class Quorum:
         """Call the listener with every image from the next one on, and with what made it."""
         self._publisher.subscribe(listener)
 
-    def submit(self, request: object, reply: Reply) -> None:
-        """Have the active controller decide on a request, wherever it is; the reply comes once that is committed."""
-        self._controllers.submit(request, reply)
+    def submit(self, request: object, reply: Reply, version: int | None = None) -> None:
+        """Have the active controller decide on a request, wherever it is; the reply comes once that is committed. A
+        client's goes on in its own version."""
+        self._controllers.submit(request, reply, version)
 
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
         """What a peer, or a client, asks of the quorum."""

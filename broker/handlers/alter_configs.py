@@ -34,7 +34,7 @@ def handle(
                 )
             )
     if not answers:
-        return broker.ask_controller(request)
+        return broker.ask_controller(request, context.version)
     if not passed_on:
         return AlterConfigsResponse(responses=answers)
     reply: Pending[AlterConfigsResponse] = Pending()
@@ -42,5 +42,6 @@ def handle(
     def decided(response: AlterConfigsResponse) -> None:
         reply.complete(AlterConfigsResponse(responses=answers + response.responses))
 
-    broker.quorum.submit(AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only), decided)
+    asked = AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
+    broker.quorum.submit(asked, decided, context.version)
     return reply

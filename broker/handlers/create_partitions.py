@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 def handle(
     broker: Broker, context: RequestContext, request: CreatePartitionsRequest
 ) -> Pending[CreatePartitionsResponse]:
-    return broker.ask_for_partitions(request)
+    return broker.ask_for_partitions(request, context.version)

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
-    return broker.ask_for_partitions(request)
+    return broker.ask_for_partitions(request, context.version)

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
-    return broker.ask_controller(request)
+    return broker.ask_controller(request, context.version)

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: object) -> Pending[object]:
-    return broker.ask_controller(request)
+    return broker.ask_controller(request, context.version)
