@@ -46,12 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Run until told to stop."""
     layout = _layout(arguments)
-    _write(layout)
     import asyncio
 
+    from broker.cli.local_cluster.claims import claim_directory, refuse_taken_ports
     from broker.cli.local_cluster.merged_output import MergedOutput
     from broker.cli.local_cluster.processes import Processes
+    from storage.local_files import LocalFiles
 
+    _refuse_bad_settings(layout)
+    refuse_taken_ports(layout)
+    lock = claim_directory(LocalFiles(), layout)
+    _write(layout)
     output = MergedOutput(invocation.out, layout.node_count)
     for line in _format(layout):
         output.own(line)
@@ -63,7 +68,10 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     async def cluster() -> int:
         return await Processes(layout, output, invocation.variables).run(serving)
 
-    return asyncio.run(cluster())
+    try:
+        return asyncio.run(cluster())
+    finally:
+        lock.release()
 
 
 def _layout(arguments: argparse.Namespace) -> Layout:
@@ -88,20 +96,24 @@ def _layout(arguments: argparse.Namespace) -> Layout:
     return layout
 
 
-def _write(layout: Layout) -> None:
-    """Each node's settings, once they are known to be good."""
-    from broker.cli.local_cluster.layout import properties_text
+def _refuse_bad_settings(layout: Layout) -> None:
     from broker.config import Config, ConfigError
 
     for node_id in layout.node_ids:
-        properties = layout.properties(node_id)
         try:
-            Config.load(properties)
+            Config.load(layout.properties(node_id))
         except ConfigError as refusal:
             raise CommandError(f"the settings of node {node_id} cannot be used", *refusal.problems) from None
+
+
+def _write(layout: Layout) -> None:
+    """Each node's settings."""
+    from broker.cli.local_cluster.layout import properties_text
+
+    for node_id in layout.node_ids:
         try:
             Path(layout.directory_of(node_id)).mkdir(parents=True, exist_ok=True)
-            Path(layout.file_of(node_id)).write_text(properties_text(properties), "utf-8")
+            Path(layout.file_of(node_id)).write_text(properties_text(layout.properties(node_id)), "utf-8")
         except OSError as problem:
             raise CommandError(f"{layout.file_of(node_id)} cannot be written: {problem.strerror}") from None
 

@@ -22,6 +22,7 @@ from broker.cli.local_cluster.processes import ended
 from broker.cli.terminal import Terminal
 from broker.config import Config
 from storage.java_properties import read_properties
+from storage.local_files import LocalFiles
 
 ROOT = Path(__file__).parents[4]
 
@@ -188,15 +189,35 @@ def test_three_processes_serve_and_stop_in_order_and_start_again(tmp_path: Path)
         running.process.kill()
 
 
-def test_a_node_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
+def test_taken_ports_and_a_directory_in_use_are_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     port = free_ports(6)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + 1))
         taken.listen()
-        running = Running(tmp_path / "data", port)
-        try:
-            output, _ = running.process.communicate(timeout=30)
-        finally:
-            running.process.kill()
+        assert main(["cluster", "--data", str(tmp_path / "data"), "--port", str(port)]) == 1
+    assert f"port {port + 1} is taken on 127.0.0.1" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+    files = LocalFiles()
+    (tmp_path / "data").mkdir()
+    lock = files.lock(str(tmp_path / "data" / ".lock"))
+    command = [sys.executable, "-m", "broker.cli", "cluster", "--data", str(tmp_path / "data"), "--port", str(port)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    lock.release()
+    assert done.returncode == 1 and "a cluster runs in" in done.stderr
+    assert not list((tmp_path / "data").glob("node-*"))
+
+
+def test_a_node_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
+    for node_id in (1, 2, 3):
+        (tmp_path / "data" / f"node-{node_id}" / "data").mkdir(parents=True)
+    lock = LocalFiles().lock(str(tmp_path / "data" / "node-2" / "data" / ".lock"))
+    running = Running(tmp_path / "data", free_ports(6))
+    try:
+        output, _ = running.process.communicate(timeout=30)
+    finally:
+        running.process.kill()
+        lock.release()
     assert running.process.returncode == 1
     assert "node 2 has ended with status 1" in output

@@ -1,0 +1,50 @@
+"""What a local cluster must have for itself before it writes anything: its directory and its ports."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from pathlib import Path
+from typing import Final
+
+from broker.cli.invocation import CommandError
+from broker.cli.local_cluster.layout import Layout
+from storage.files import FileLock, FileSystem
+
+LOCK: Final = ".lock"
+
+
+def claim_directory(files: FileSystem, layout: Layout) -> FileLock:
+    """Kept until this process ends: a second cluster would give the nodes of the first other ports."""
+    try:
+        Path(layout.directory).mkdir(parents=True, exist_ok=True)
+        return files.lock(f"{layout.directory}/{LOCK}")
+    except BlockingIOError:
+        raise CommandError(f"a cluster runs in {layout.directory} already: stop it, or give another --data") from None
+    except OSError as problem:
+        raise CommandError(f"{layout.directory} cannot be written: {problem.strerror}") from None
+
+
+def refuse_taken_ports(layout: Layout) -> None:
+    taken = [str(port) for port in layout.ports if not _is_free(layout.host, port)]
+    if taken:
+        which = f"port {taken[0]} is" if len(taken) == 1 else f"ports {', '.join(taken)} are"
+        last = layout.ports[-1]
+        raise CommandError(
+            f"{which} taken on {layout.host}, and {layout.port} to {last} are needed: give another --port"
+        )
+
+
+def _is_free(host: str, port: int) -> bool:
+    """As far as can be told before a node listens there; an address that is none is for the node to refuse."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        return True
+    with socket.socket(family, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what a client left behind is in nobody's way
+        try:
+            probe.bind(address)
+        except OSError as problem:
+            return problem.errno != errno.EADDRINUSE
+    return True
