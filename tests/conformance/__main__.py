@@ -15,12 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.conformance.brokers import Apache, Broker, Moldau, Ports, Running
-from tests.conformance.comparison import Cell, Judgement, judge, known_divergences, record, recorded
+from tests.conformance.comparison import RECORDED, Cell, Judgement, judge, known_divergences, record, recorded
 from tests.conformance.matrix import remarks, table
 from tests.conformance.outcome import Failed, Outcome, Status
 from tests.conformance.plan import COLUMNS, Plan
 from tests.conformance.runner import run_clients, run_directories, run_tools
 from tests.conformance.toolchain import Missing, Toolchain
+from tests.conformance.trio import Trio
 
 
 def arguments() -> argparse.Namespace:
@@ -29,6 +30,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--client", nargs="+", choices=COLUMNS, help="only these columns")
     parser.add_argument("--scenario", nargs="+", help="only scenarios whose name begins so")
     parser.add_argument("--bounded", action="store_true", help="against Moldau alone, with what is already installed")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="of the cluster that clients meet (1)")
     parser.add_argument("--side-by-side", type=int, default=3, metavar="N", help="columns at the same time (3)")
     parser.add_argument("--record", action="store_true", help="keep what Apache Kafka does for runs without it")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every outcome as JSON")
@@ -41,12 +43,15 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def brokers(choice: str, directory: Path, ports: Ports, toolchain: Toolchain) -> list[Broker | Running]:
+def brokers(
+    choice: str, nodes: int, directory: Path, ports: Ports, toolchain: Toolchain
+) -> list[Broker | Trio | Running]:
     if choice not in ("moldau", "apache", "both"):
         return [Running(choice)]
-    chosen: list[Broker | Running] = []
+    chosen: list[Broker | Trio | Running] = []
     if choice in ("moldau", "both"):
-        chosen.append(Moldau(directory / "moldau", ports.pair()))
+        place = directory / "moldau"
+        chosen.append(Moldau(place, ports.pair()) if nodes == 1 else Trio("moldau", toolchain, ports, place))
     if choice in ("apache", "both"):
         try:
             toolchain.java()
@@ -54,18 +59,20 @@ def brokers(choice: str, directory: Path, ports: Ports, toolchain: Toolchain) ->
         except Missing as missing:
             say(f"Apache Kafka is not run, what it answered when last recorded stands for it: {missing}")
         else:
-            chosen.append(Apache(directory / "apache", ports.pair(), toolchain))
+            place = directory / "apache"
+            one = nodes == 1
+            chosen.append(Apache(place, ports.pair(), toolchain) if one else Trio("apache", toolchain, ports, place))
     return chosen
 
 
 def observe(
-    broker: Broker | Running, plan: Plan, toolchain: Toolchain, directory: Path, width: int
+    broker: Broker | Trio | Running, plan: Plan, toolchain: Toolchain, directory: Path, width: int
 ) -> dict[Cell, Outcome]:
     """Every column against one broker, which is started for it and stopped afterwards."""
     with ExitStack() as stack:
         if not plan.clients and not plan.tools:
             return {}
-        if isinstance(broker, Broker):
+        if not isinstance(broker, Running):
             stack.callback(broker.stop)
             broker.format()
             broker.start()
@@ -74,10 +81,10 @@ def observe(
         return {**cells, **tools}
 
 
-def judged(outcomes: Mapping[str, Mapping[Cell, Outcome]]) -> dict[Cell, Judgement]:
+def judged(outcomes: Mapping[str, Mapping[Cell, Outcome]], nodes: int) -> dict[Cell, Judgement]:
     """The first broker's cells against Apache Kafka's of this run, or against those recorded."""
     name = next(iter(outcomes))
-    theirs = {} if name == "apache" else outcomes.get("apache") or recorded()
+    theirs = {} if name == "apache" else outcomes.get("apache") or recorded(RECORDED[nodes])
     known = known_divergences()
     return {cell: judge(cell, outcome, theirs.get(cell), known) for cell, outcome in outcomes[name].items()}
 
@@ -92,12 +99,12 @@ def write_json(path: Path, outcomes: Mapping[str, Mapping[Cell, Outcome]]) -> No
 
 
 def conclude(options: argparse.Namespace, outcomes: dict[str, dict[Cell, Outcome]]) -> int:
-    verdicts = judged(outcomes)
+    verdicts = judged(outcomes, options.nodes)
     say("\n" + table(verdicts) + "\n\n" + remarks(verdicts))
     if options.json is not None:
         write_json(options.json, outcomes)
     if options.record and "apache" in outcomes:
-        record(outcomes["apache"])
+        record(outcomes["apache"], RECORDED[options.nodes])
     for name, cells in outcomes.items():
         counts = Counter(outcome.status for outcome in cells.values())
         say(f"{name}: " + ", ".join(f"{counts[status]} {status.value}" for status in Status))
@@ -107,10 +114,11 @@ def conclude(options: argparse.Namespace, outcomes: dict[str, dict[Cell, Outcome
 
 
 def run(options: argparse.Namespace, plan: Plan, directory: Path) -> int:
+    choice = "moldau" if options.bounded else options.broker
     toolchain, ports = Toolchain(fetch=not options.bounded), Ports()
     outcomes: dict[str, dict[Cell, Outcome]] = {}
     try:
-        for broker in brokers("moldau" if options.bounded else options.broker, directory, ports, toolchain):
+        for broker in brokers(choice, options.nodes, directory, ports, toolchain):
             outcomes[broker.name] = observe(broker, plan, toolchain, directory, options.side_by_side)
     except Failed as failed:
         say(f"no broker: {failed}")
@@ -126,7 +134,7 @@ def run(options: argparse.Namespace, plan: Plan, directory: Path) -> int:
 def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # stop the brokers on the way out
-    plan = Plan.of(options.client, options.scenario, bounded=options.bounded)
+    plan = Plan.of(options.client, options.scenario, bounded=options.bounded, nodes=options.nodes)
     if not plan.names():
         say(f"no scenario begins with {' or '.join(options.scenario)}: --list shows them all")
         return 2

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 from tests.conformance.outcome import Failed
 from tests.conformance.toolchain import Toolchain
@@ -85,10 +86,28 @@ def _is_free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
+class Served(Protocol):
+    """What clients are held against: one node or several."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def node_count(self) -> int: ...
+
+    @property
+    def directories(self) -> Sequence[Path]:
+        """The log directories of all nodes; none where nobody can look."""
+
+
 class Broker:
     """A broker process. `directory` holds its properties, its log output and its data."""
 
     name = "broker"
+    node_count = 1
 
     def __init__(self, directory: Path, port: int, extra: Sequence[str] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -102,6 +121,11 @@ class Broker:
         quorum = f"controller.quorum.bootstrap.servers=127.0.0.1:{port + 1}"
         text = PROPERTIES.format(port=port, controller_port=port + 1, data=self.data, quorum=quorum)
         self.properties.write_text(text + "".join(line + "\n" for line in extra))
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """Log directories, to be looked into."""
+        return (self.data,)
 
     def format_command(self) -> list[str]:
         raise AssertionError("each broker says its own")
@@ -202,6 +226,8 @@ class Running:
     """A broker that somebody else runs: only its address is known."""
 
     name = "running"
+    node_count = 1
+    directories: tuple[Path, ...] = ()
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

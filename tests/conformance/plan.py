@@ -33,10 +33,15 @@ class Plan:
     directories: tuple[DirectoryScenario, ...]
 
     @classmethod
-    def of(cls, columns: Sequence[str] | None, prefixes: Sequence[str] | None, *, bounded: bool) -> Plan:
-        """`bounded` leaves out what needs Apache Kafka's jars or more than a few seconds."""
+    def of(
+        cls, columns: Sequence[str] | None, prefixes: Sequence[str] | None, *, bounded: bool, nodes: int = 1
+    ) -> Plan:
+        """`bounded` leaves out what needs Apache Kafka's jars or more than a few seconds.
+
+        Directories are of one node, or start as many nodes as they want: they are not asked twice.
+        """
         begins = tuple(prefixes or ("",))
-        wanted = set(columns or COLUMNS) - ({TOOLS, DIRECTORIES} if bounded else set())
+        wanted = set(columns or COLUMNS) - ({TOOLS, DIRECTORIES} if bounded else set() if nodes == 1 else {DIRECTORIES})
         return cls(
             clients=tuple(kind for kind in CLIENTS if kind.name in wanted),
             scenarios=tuple(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.conformance.brokers import Broker, Ports, Running
+from tests.conformance.brokers import Ports, Served
 from tests.conformance.client import Client
 from tests.conformance.clients import ClientKind
 from tests.conformance.comparison import Cell
@@ -48,7 +48,7 @@ class Column:
     """One client against one broker; a driver that died or hangs is started anew for the next scenario."""
 
     def __init__(
-        self, kind: ClientKind, broker: Broker | Running, toolchain: Toolchain, logs: Path, stopping: threading.Event
+        self, kind: ClientKind, broker: Served, toolchain: Toolchain, logs: Path, stopping: threading.Event
     ) -> None:
         self._stopping = stopping
         self._kind = kind
@@ -79,8 +79,7 @@ class Column:
                 raise Unavailable(str(missing)) from None
             self._command = [*command, self._broker.bootstrap]
             self._client = self._start()
-        data = self._broker.data if isinstance(self._broker, Broker) else None
-        session = Session(self._client, scenario.name, data, self._start)
+        session = Session(self._client, scenario.name, self._broker, self._start)
         scenario.run(session)
         return session.facts
 
@@ -95,7 +94,7 @@ class Column:
 
 
 def run_tools(
-    broker: Broker | Running,
+    broker: Served,
     scenarios: Sequence[ToolScenario],
     toolchain: Toolchain,
     directory: Path,
@@ -104,10 +103,9 @@ def run_tools(
     report: Report,
 ) -> dict[Cell, Outcome]:
     """Each tool is a process of its own, so that scenarios of tools run side by side."""
-    data = broker.data if isinstance(broker, Broker) else None
 
     def run(scenario: ToolScenario) -> tuple[Cell, Outcome]:
-        box = Toolbox(toolchain, broker.bootstrap, scenario.name, directory, data)
+        box = Toolbox(toolchain, broker.bootstrap, scenario.name, directory, broker.directories, broker.node_count)
 
         def story() -> dict[str, object]:
             scenario.run(box)
@@ -127,7 +125,7 @@ def run_directories(
     """These start both brokers themselves; the control belongs to Apache Kafka's side of the comparison."""
     outcomes: dict[str, dict[Cell, Outcome]] = {}
     for scenario in scenarios:
-        work = Workshop(toolchain, ports, directory / scenario.name)
+        work = Workshop(toolchain, ports, directory / f"{scenario.side}-{scenario.name}")
 
         def story(scenario: DirectoryScenario = scenario, work: Workshop = work) -> dict[str, object]:
             scenario.run(work)
@@ -140,7 +138,7 @@ def run_directories(
 
 
 def run_clients(
-    broker: Broker | Running,
+    broker: Served,
     kinds: Sequence[ClientKind],
     scenarios: Sequence[Scenario],
     toolchain: Toolchain,

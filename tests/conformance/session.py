@@ -6,22 +6,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.conformance.brokers import Served
 from tests.conformance.client import Client
 from tests.conformance.outcome import Facts, Failed, Refused, Unavailable
+from tests.conformance.propagation import is_known_everywhere
 from tests.conformance.record import Json, Record
 
 
 class Session:
-    """`data` is the broker's log directory where it can be looked into, None for a broker of somebody else.
+    """`another_client()` starts a second driver of the same kind; who asks for it closes it."""
 
-    `another_client()` starts a second driver of the same kind; who asks for it closes it.
-    """
-
-    def __init__(self, client: Client, scenario: str, data: Path | None, another: Callable[[], Client]) -> None:
+    def __init__(self, client: Client, scenario: str, served: Served, another: Callable[[], Client]) -> None:
         self.client = client
         self.another_client = another
         self.facts: Facts = {}
-        self.data = data
+        self.node_count = served.node_count
+        self._served = served
         self._prefix = f"{client.name}.{scenario}"
 
     def name(self, suffix: str = "t") -> str:
@@ -32,10 +32,20 @@ class Session:
         """Creates a topic; `segment_bytes="1"` stands for `segment.bytes=1`."""
         topic = self.name(suffix)
         self.client.create_topic(
-            topic, partitions, configs={name.replace("_", "."): value for name, value in configs.items()}
+            topic,
+            partitions,
+            replicas=self.node_count,
+            configs={name.replace("_", "."): value for name, value in configs.items()},
         )
         self.described(topic)
+        self.settled(topic, partitions)
         return topic
+
+    def settled(self, topic: str, partitions: int) -> None:
+        """Waits until it is all the same which of several nodes a client asks."""
+        if self.node_count > 1:
+            bootstrap = self._served.bootstrap
+            self.until(f"every node knows {topic}", lambda: is_known_everywhere(bootstrap, topic, partitions))
 
     def described(self, topic: str) -> Json:
         """A topic's description, once the broker has heard of it from the controller."""
@@ -47,6 +57,11 @@ class Session:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+
+    def replicas_on_disk(self, topic: str, partition: int) -> list[Path]:
+        """The partition's directory on every node that has it; empty where nobody can look."""
+        found = [directory / f"{topic}-{partition}" for directory in self._served.directories]
+        return [path for path in found if path.is_dir()]
 
     def needs(self, *abilities: str) -> None:
         for ability in abilities:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.conformance.outcome import Facts, Failed, Unavailable
@@ -35,11 +36,20 @@ CLASSES = {
 
 
 class Toolbox:
-    """`data` is the broker's log directory, None where it cannot be looked into; `directory` is for small files."""
+    """`data` are the log directories of all nodes, none where nobody can look; `directory` is for small files."""
 
-    def __init__(self, toolchain: Toolchain, bootstrap: str, scenario: str, directory: Path, data: Path | None) -> None:
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        bootstrap: str,
+        scenario: str,
+        directory: Path,
+        data: Sequence[Path] = (),
+        node_count: int = 1,
+    ) -> None:
         self.facts: Facts = {}
         self.directory = directory
+        self.node_count = node_count
         self._toolchain = toolchain
         self._bootstrap = bootstrap
         self._scenario = scenario
@@ -51,10 +61,11 @@ class Toolbox:
     def observe(self, name: str, value: object) -> None:
         self.facts[name] = value
 
-    def data(self) -> Path:
-        if self._data is None:
+    def replica(self, topic: str, partition: int = 0) -> Path:
+        """The partition's directory on one of the nodes that have it."""
+        if not self._data:
             raise Unavailable("the broker's files cannot be looked into")
-        return self._data
+        return next(path for data in self._data if (path := data / f"{topic}-{partition}").is_dir())
 
     def run(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 60) -> str:
         """What the tool prints on stdout when it talks to the broker; it must end with `status`."""

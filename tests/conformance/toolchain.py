@@ -29,13 +29,14 @@ class Toolchain:
         given = os.environ.get("MOLDAU_KAFKA_LIB")
         if given:
             return Path(given)
-        lib = CACHE / "kafka"
-        if not (lib / "complete").exists():
+        lib, wanted = CACHE / "kafka", HERE / "peer" / "pom.xml"
+        complete = lib / "complete.xml"
+        if not complete.exists() or complete.read_bytes() != wanted.read_bytes():
             maven = self._program("mvn", "Maven, for Apache Kafka's jars")
             self._may_fetch("Apache Kafka's jars are not fetched")
             goal = ("dependency:copy-dependencies", f"-DoutputDirectory={lib}")
-            self._run(maven, "-q", "-B", "-f", str(HERE / "peer" / "pom.xml"), *goal)
-            (lib / "complete").touch()
+            self._run(maven, "-q", "-B", "-f", str(wanted), *goal)
+            shutil.copy(wanted, complete)
         return lib
 
     def java_command(self, *options: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,18 +55,43 @@ def java_of(toolchain: Toolchain) -> list[str]:
         raise Unavailable(str(missing)) from None
 
 
+class Trio:
+    """Three nodes as one thing to hold clients against, in the order of their ids."""
+
+    node_count = NODES
+
+    def __init__(self, name: str, toolchain: Toolchain, ports: Ports, directory: Path) -> None:
+        java = java_of(toolchain) if name == "apache" else []
+        pairs = [ports.pair() for _ in range(NODES)]
+        self.name = name
+        self.nodes = [Node(name, node_id, directory, pairs, java) for node_id in range(1, NODES + 1)]
+        self.bootstrap = ",".join(node.bootstrap for node in self.nodes)
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        return tuple(node.data for node in self.nodes)
+
+    def format(self) -> None:
+        for node in self.nodes:
+            node.format()
+
+    def start(self) -> None:
+        """All at once: one alone waits for the others before it serves."""
+        with ThreadPoolExecutor(NODES) as pool:
+            list(pool.map(Node.start, self.nodes))
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+
 @contextmanager
 def trio(name: str, toolchain: Toolchain, ports: Ports, directory: Path) -> Iterator[list[Node]]:
-    """Three nodes that were formatted and started, in the order of their ids; they are stopped in the end."""
-    java: Callable[[], list[str]] = (lambda: java_of(toolchain)) if name == "apache" else list
-    pairs = [ports.pair() for _ in range(NODES)]
-    nodes = [Node(name, node_id, directory, pairs, java()) for node_id in range(1, NODES + 1)]
-    for node in nodes:
-        node.format()
+    """Three nodes that were formatted and started; they are stopped in the end."""
+    three = Trio(name, toolchain, ports, directory)
+    three.format()
     try:
-        with ThreadPoolExecutor(NODES) as pool:  # one alone waits for the others before it serves
-            list(pool.map(Node.start, nodes))
-        yield nodes
+        three.start()
+        yield three.nodes
     finally:
-        for node in nodes:
-            node.stop()
+        three.stop()

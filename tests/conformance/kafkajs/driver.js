@@ -25,7 +25,7 @@ const SOURCES = {
 
 const bootstrap = process.argv[2]
 const kafka = new Kafka({
-  clientId: 'conformance', brokers: [bootstrap], logLevel: logLevel.NOTHING, requestTimeout: 10000,
+  clientId: 'conformance', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING, requestTimeout: 10000,
   retry: { retries: 8, initialRetryTime: 100 },
 })
 

@@ -23,7 +23,7 @@ def on(side: str) -> Callable[[Workshop], None]:
     def story(work: Workshop) -> None:
         with trio(side, work.toolchain, work.ports, work.directory) as nodes:
             bootstrap = ",".join(node.bootstrap for node in nodes[:2])
-            box = Toolbox(work.toolchain, bootstrap, "cluster-tools", work.directory, nodes[0].data)
+            box = Toolbox(work.toolchain, bootstrap, "cluster-tools", work.directory, node_count=len(nodes))
             until(box, "three brokers serve", lambda: len(endpoints(box)) == len(nodes))
             for part in (quorum, features, elections, reassignments, shell, unregistration):
                 part(box, nodes)

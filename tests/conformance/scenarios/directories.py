@@ -139,13 +139,13 @@ def expect_rolled_segments(data: Path) -> None:
         name = f"{TOPIC}-{partition}"
         segments = len(list((data / name).glob("*.log")))
         expect(segments >= 3, f"{name} has {segments} segments: they have not rolled")
-        stored = codecs_stored(data, name)
+        stored = codecs_stored(data / name)
         expect(stored == set(CODECS), f"{name} holds the codecs {sorted(stored)}")
 
 
 def expect_files_accepted(work: Workshop, data: Path) -> None:
     """DumpLogSegments reads every file of every partition, and complains about none."""
-    box = Toolbox(work.toolchain, "", "dump", work.directory, data)
+    box = Toolbox(work.toolchain, "", "dump", work.directory)
     dumped = 0
     for directory in sorted(path for path in data.iterdir() if path.is_dir()):
         kinds = ("*.log", "*.index", "*.timeindex", "*.snapshot", "*.checkpoint")

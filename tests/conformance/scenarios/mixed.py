@@ -61,11 +61,11 @@ def apache_joins(work: Workshop) -> None:
     guest.format()
     first, later, last = records_of("first", RECORDS), records_of("later", 500), records_of("last", 10)
     with work.running(ours), work.client("confluent", ours) as client:
-        box = Toolbox(work.toolchain, ours.bootstrap, "mixed", work.directory, None)
+        box = Toolbox(work.toolchain, ours.bootstrap, "mixed", work.directory)
         box.run("kafka-topics", "--create", "--topic", TOPIC, "--replica-assignment", str(OURS))
         produce_all(client, first)
         with work.running(guest), work.client("confluent", guest) as theirs:
-            there = Toolbox(work.toolchain, guest.bootstrap, "mixed", work.directory, None)
+            there = Toolbox(work.toolchain, guest.bootstrap, "mixed", work.directory)
             reassign(there, [GUEST, OURS])  # by the guest, in an envelope
             wait_for(box, OURS, {OURS, GUEST})
             there.run("kafka-leader-election", "--election-type", "preferred", "--topic", TOPIC, "--partition", "0")

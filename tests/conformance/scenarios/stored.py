@@ -11,8 +11,8 @@ ATTRIBUTES_AT = 21
 HEADER_SIZE = 61
 
 
-def codecs_stored(data: Path, partition: str) -> set[str]:
-    return {codec for segment in sorted((data / partition).glob("*.log")) for codec in _codecs_of(segment)}
+def codecs_stored(directory: Path) -> set[str]:
+    return {codec for segment in sorted(directory.glob("*.log")) for codec in _codecs_of(segment)}
 
 
 def _codecs_of(segment: Path) -> set[str]:

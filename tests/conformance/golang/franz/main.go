@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ type driver struct {
 
 func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(d.bootstrap), kgo.MetadataMinAge(100 * time.Millisecond), kgo.AllowAutoTopicCreation(),
+		kgo.SeedBrokers(strings.Split(d.bootstrap, ",")...), kgo.MetadataMinAge(100 * time.Millisecond), kgo.AllowAutoTopicCreation(),
 		kgo.FetchMaxPartitionBytes(16 << 20), kgo.RequestTimeoutOverhead(10 * time.Second),
 		kgo.RetryTimeout(10 * time.Second),
 	}, options...)...)

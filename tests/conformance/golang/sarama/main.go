@@ -178,7 +178,7 @@ func refusal(err error) (string, int16) {
 
 func main() {
 	sarama.Logger = log.New(io.Discard, "", 0)
-	d := &driver{bootstrap: []string{os.Args[1]}, members: map[string]*member{}}
+	d := &driver{bootstrap: strings.Split(os.Args[1], ","), members: map[string]*member{}}
 	operations := wire.Operations{
 		"hello": hello, "produce": d.produce, "consume": d.consume, "init_transactions": d.initTransactions,
 		"member_open": d.memberOpen, "member_state": d.memberState, "member_close": d.memberClose,
