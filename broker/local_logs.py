@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -14,10 +14,11 @@ from broker.config.config import Config
 from broker.disk_space import DiskSpace
 from broker.environment import Environment
 from broker.node_directories import Directories
+from kraft.image.cluster import LOST_DIRECTORY
 from storage.files import FileSystem
 from storage.log import Log
 from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log_directory import LogDirectory, Repaired
 from storage.log_paths import STRAY_SUFFIX
 from storage.offset_checkpoint import TopicPartition
 from storage.partition_metadata import CorruptPartitionMetadata
@@ -61,16 +62,24 @@ class LocalLogs:
     """Everything here belongs to the loop; what blocks for long is offloaded.
 
     A directory that fails goes from `directories` to `offline` and stays there until the next start; `failed` is told
-    of it, in the midst of whatever the disk refused.
+    of it, in the midst of whatever the disk refused. `damaged` is told of one log that is not what was written.
     """
 
     def __init__(
-        self, config: Config, environment: Environment, found: Directories, failed: Callable[[LogDirectory], None]
+        self,
+        config: Config,
+        environment: Environment,
+        found: Directories,
+        failed: Callable[[LogDirectory], None],
+        damaged: Callable[[Log, str], None],
     ) -> None:
         self._environment = environment
         self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
         self._producer_expiration_ms = config.integer("producer.id.expiration.ms")
         self._tell = failed
+        self._tell_damaged = damaged
+        self.damaged: dict[TopicPartition, str] = {}
+        """The logs that were found damaged when they were opened, and why."""
         self.space = DiskSpace(environment.fs)
         self.properties = found.properties
         """By path, what meta.properties says: the same cluster and node everywhere."""
@@ -131,9 +140,10 @@ class LocalLogs:
         now_ms = self._environment.wall_ms()
         found = [*self._partitions()]
         configs = {topic: config_of(topic) for topic in dict.fromkeys(key[0] for _, key in found)}
+        suspects = {key for key, each in wanted.items() if each.directory_id == LOST_DIRECTORY}
         if found:
             log.info("opening %d partitions%s", len(found), "" if self._was_clean else " after an unclean stop")
-            for failed_directory, error in await self._load_all(found, configs, now_ms):
+            for failed_directory, error in await self._load_all(found, configs, suspects, now_ms):
                 failed_directory.fail(error)
         logs: dict[TopicPartition, Log] = {}
         for directory, key in found:
@@ -143,7 +153,7 @@ class LocalLogs:
             if key in logs:
                 with failing(self._of(logs[key])):
                     logs[key].assign_topic_id(partition.topic_id)
-            elif not self._may_lie_offline(partition):
+            elif key not in self.damaged and not self._may_lie_offline(partition):
                 logs[key] = self.create(*key, partition.topic_id, config_of(key[0]))
         return {key: opened for key, opened in logs.items() if opened.failure is None}
 
@@ -156,6 +166,11 @@ class LocalLogs:
     ) -> None:
         """Keep what was found, or set it aside. Raises OSError."""
         if directory.failure is not None:
+            return
+        if key in directory.damaged:
+            if key not in wanted:
+                self.damaged.pop(key, None)
+                directory.remove_damaged(*key, self._unique(), STRAY_SUFFIX)
             return
         if not self._is_wanted(directory.logs[key], wanted):
             log.warning("%s-%d is not a partition of this broker any more: set aside as stray", *key)
@@ -224,6 +239,29 @@ class LocalLogs:
             return directory.delete(deleted.topic, deleted.partition, self._unique())
         return None
 
+    def fence(self, damaged: Log, high_watermark: int) -> LogDirectory:
+        """Serve a damaged log no more; the directory where it lies, as it is."""
+        directory = self._of(damaged)
+        directory.fence(damaged, high_watermark)
+        return directory
+
+    def where_damaged(self, key: TopicPartition) -> LogDirectory | None:
+        return next((directory for directory in self.directories if key in directory.damaged), None)
+
+    async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> Repaired:
+        """See `LogDirectory.repair`. Raises OSError."""
+        work = partial(directory.repair, *key, config, self._environment.wall_ms(), log.info, self._unique())
+        repaired: Repaired = await self._environment.offload(work)
+        return repaired
+
+    def remove_damaged(self, key: TopicPartition) -> str | None:
+        """As `delete`, of a damaged log."""
+        directory = self.where_damaged(key)
+        if directory is not None:
+            with failing(directory):
+                return directory.remove_damaged(*key, self._unique())
+        return None
+
     def left_to_remove(self) -> list[str]:
         """Trees whose removal an earlier process did not finish."""
         paths: list[str] = []
@@ -289,6 +327,7 @@ class LocalLogs:
         else:
             directory.on_failure = self._failed
             directory.on_shortage = partial(self.space.refused, path)
+            directory.on_damage = self._tell_damaged
             self.directories.append(directory)
 
     def _failed(self, directory: LogDirectory) -> None:
@@ -303,9 +342,9 @@ class LocalLogs:
                 yield from [Found(directory, (each.topic, each.partition)) for each in directory.partitions()]
 
     async def _load_all(
-        self, found: list[Found], configs: Mapping[str, LogConfig], now_ms: int
+        self, found: list[Found], configs: Mapping[str, LogConfig], suspects: Set[TopicPartition], now_ms: int
     ) -> list[tuple[LogDirectory, OSError]]:
-        """Open everything; the directories that are to go offline.
+        """Open everything; the directories that are to go offline. Suspects are read from end to end.
 
         After a crash in several threads: one reads from the disk while another checks what it has read.
         """
@@ -314,14 +353,20 @@ class LocalLogs:
         shares = [share for first in range(count) if (share := found[first::count])]
         failures = await asyncio.gather(
             *(
-                self._environment.offload(partial(self._load, share, configs, now_ms, opened, len(found)))
+                self._environment.offload(partial(self._load, share, configs, suspects, now_ms, opened, len(found)))
                 for share in shares
             )
         )
         return list({directory.path: (directory, error) for each in failures for directory, error in each}.values())
 
     def _load(
-        self, share: list[Found], configs: Mapping[str, LogConfig], now_ms: int, opened: list[Found], found_count: int
+        self,
+        share: list[Found],
+        configs: Mapping[str, LogConfig],
+        suspects: Set[TopicPartition],
+        now_ms: int,
+        opened: list[Found],
+        found_count: int,
     ) -> list[tuple[LogDirectory, OSError]]:
         """In a thread; the directories that are to go offline. `opened` is what all threads have opened."""
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
@@ -330,8 +375,13 @@ class LocalLogs:
             if directory.path not in failures:
                 try:
                     directory.load(topic, index, configs[topic], now_ms, log.info, self._producer_expiration_ms)
+                    found = directory.find_damage(topic, index) if each.key in suspects else None
+                    if found is not None:
+                        directory.fence(directory.logs[each.key], directory.high_watermarks.get(each.key, 0))
+                        self.damaged[each.key] = found.reason
                 except (CorruptLog, CorruptPartitionMetadata) as damage:
-                    failures[directory.path] = directory, OSError(errno.EBADMSG, str(damage))
+                    directory.cannot_load(topic, index)
+                    self.damaged[each.key] = str(damage)
                 except OSError as error:
                     failures[directory.path] = directory, error
             opened.append(each)

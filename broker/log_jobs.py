@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.background import Job
+from protocol.primitives import MalformedMessage
 from storage.log_config import INT64_MAX
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class LogJobs:
             segments_before = len(partition.log.segments)
             try:
                 paths = partition.log.delete_old_segments(self._environment.wall_ms(), partition.high_watermark)
+            except MalformedMessage as malformed:
+                partition.log.damaged(str(malformed))
+                continue
             except OSError as error:
                 log.error("retention of %s-%d: %s", partition.topic, partition.index, error)
                 continue

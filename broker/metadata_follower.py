@@ -49,6 +49,8 @@ class MetadataFollower:
         for key, (topic_id, assigned) in local.items():
             if key not in logs:
                 broker.replicas.add_offline(key[0], topic_id, key[1])
+                if key in broker.logs.damaged:
+                    broker.damaged.note(key[0], topic_id, key[1], broker.logs.damaged[key])
                 continue
             partition = Partition(key[0], topic_id, key[1], logs[key], broker.logs.high_watermark(logs[key]))
             self._add(partition, assigned)
@@ -69,11 +71,13 @@ class MetadataFollower:
             topic = self._broker.image.topics.by_id.get(partition.topic_id)
             if topic is not None:
                 self._assume(partition, topic.partitions[partition.index])
+        self._broker.damaged.look()
 
     def _changed(self, image: MetadataImage, delta: MetadataDelta) -> None:
         deleted = [topic.name for topic in delta.topics.deleted.values()]
-        for name in deleted:
-            self._delete(name)
+        for topic in delta.topics.deleted.values():
+            self._broker.damaged.topic_deleted(topic.id)
+            self._delete(topic.name)
         if deleted:
             self._broker.groups.topics_deleted(deleted)
         new: list[Make] = []
@@ -84,9 +88,13 @@ class MetadataFollower:
                     partition = self._broker.replicas.get(name, index)
                     if partition is not None:
                         self._assume(partition, assigned)
+                    elif self._broker.replicas.is_offline(topic_id, index):
+                        if self._takes_roles:
+                            self._broker.damaged.changed(topic_id, index, assigned)
                     elif not self._broker.replicas.is_expected(topic_id, index):
                         new.append(Make(name, topic_id, index))
                 else:
+                    self._broker.damaged.left(topic_id, index)
                     self._leave(name, index)
             if topic_id in delta.topics.created:
                 self._warn(image, name)
@@ -143,6 +151,20 @@ class MetadataFollower:
         made.config = config
         partition = Partition(new.topic, new.topic_id, new.partition, made, made.log_start_offset)
         self._add(partition, broker.image.topics.by_id[new.topic_id].partitions[new.partition])
+
+    def take_repaired(self, topic: str, topic_id: bytes, index: int, repaired: Log) -> None:
+        """Serve a partition again whose log was damaged, as far as it goes."""
+        broker = self._broker
+        try:
+            repaired.assign_topic_id(topic_id)
+        except OSError as error:
+            repaired.fail(error)
+        broker.replicas.forget_offline(topic_id, index)
+        if repaired.failure is not None:
+            broker.replicas.add_offline(topic, topic_id, index)
+            return
+        partition = Partition(topic, topic_id, index, repaired, broker.logs.high_watermark(repaired))
+        self._add(partition, broker.image.topics.by_id[topic_id].partitions[index])
 
     def _add(self, partition: Partition, assigned: topics.Partition) -> None:
         partition.is_internal = self._broker.is_internal(partition.topic)

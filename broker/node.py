@@ -16,6 +16,7 @@ from broker.config.http_address import read_address
 from broker.connection import RECEIVE_BUFFER_SIZE
 from broker.connection_quota import connection_limits
 from broker.controller_registration import keep_registered
+from broker.damaged_replicas import DamagedReplicas
 from broker.directory_assignments import DirectoryAssignments
 from broker.environment import Environment
 from broker.flusher import Flusher
@@ -115,7 +116,10 @@ class Broker:
         }
         self.stage = Stage.STARTING
         self.metrics: Metrics | None = None
-        self.logs = LocalLogs(config, environment, look_into(environment, config), self._directory_fails)
+        self.damaged = DamagedReplicas(self)
+        self.logs = LocalLogs(
+            config, environment, look_into(environment, config), self._directory_fails, self.damaged.found
+        )
         self.log_jobs = LogJobs(self)
         self.cluster_id = self.logs.cluster_id
         self.settings = Settings(config)

@@ -18,6 +18,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from protocol.primitives import MalformedMessage
 from replication.partition import Partition
 from replication.replica_fetcher import (
     Complain,
@@ -190,6 +191,9 @@ class RunningFetcher:
                     partition.log.truncate_fully_and_start_at(effect.offset, now_ms)
                 partition.truncated()
                 log.info("truncated %s-%d to offset %d", partition.topic, partition.index, effect.offset)
+        except MalformedMessage as malformed:
+            partition.log.damaged(str(malformed))
+            return
         except OSError as error:
             log.error("cannot truncate %s: %s", partition.log.directory, error)
             self._machine.not_truncated(partition, effect.leader_epoch, broker.environment.monotonic_ms())

@@ -7,7 +7,15 @@ from struct import Struct
 from typing import NamedTuple
 
 from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, parse_header
+from protocol.record_batch import (
+    HEADER_SIZE,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    BatchHeader,
+    crc_is_valid,
+    iterate_batches,
+    parse_header,
+)
 from storage.files import Readable
 
 CHUNK_SIZE = 8192
@@ -73,3 +81,14 @@ def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[t
             return
         yield position, header
         position += header.size
+
+
+def damage_in(records: BytesLike) -> str | None:
+    """What is wrong with the first bad batch of some that were stored; a batch cut short at the end is none."""
+    try:
+        for position, header in iterate_batches(records):
+            if not crc_is_valid(records, position, header):
+                return f"the checksum of the batch at offset {header.base_offset} is wrong"
+    except MalformedMessage as malformed:
+        return str(malformed)
+    return None

@@ -56,6 +56,7 @@ class Log:
         "fs",
         "last_flush_ms",
         "log_start_offset",
+        "on_damage",
         "on_failure",
         "on_shortage",
         "partition",
@@ -89,6 +90,8 @@ class Log:
         self.failure: OSError | None = None
         self.on_failure: Callable[[OSError], None] | None = None
         """Told of the failure: what broke one log breaks its neighbours in the directory."""
+        self.on_damage: Callable[[Log, str], None] | None = None
+        """Told, in the midst of a read, that batches are not what was written."""
         self.on_shortage: Callable[[OSError], None] | None = None
         """Told of each refusal that may pass."""
         self.last_flush_ms = now_ms
@@ -207,6 +210,13 @@ class Log:
             self.failure = error
             if self.on_failure is not None:
                 self.on_failure(error)
+
+    def damaged(self, reason: str) -> None:
+        """Bytes that were whole are not what they were: this log serves no more, its neighbours do."""
+        if self.failure is None:
+            self.failure = OSError(errno.EBADMSG, reason, self.directory)
+            if self.on_damage is not None:
+                self.on_damage(self, reason)
 
     def fail_unless_passing(self, error: OSError) -> None:
         """As `fail`, but a full disk or a lack of descriptors is only this caller's. It has changed nothing."""

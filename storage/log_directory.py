@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from storage.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
+from storage.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
 from storage.disk_errors import PASSING
 from storage.files import FileLock, FileSystem, write_atomically
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_paths import (
     DELETE_SUFFIX,
+    STRAY_SUFFIX,
     PartitionDirectory,
     parse_partition_directory,
     partition_directory_name,
@@ -37,8 +40,9 @@ from storage.offset_checkpoint import (
     encode_offsets,
     read_offsets,
 )
+from storage.partition_metadata import CorruptPartitionMetadata
 from storage.producer_state import PRODUCER_EXPIRATION_MS
-from storage.recovery import Report
+from storage.recovery import CorruptLog, Report
 from storage.text_checkpoint import CorruptCheckpoint
 
 LOCK = ".lock"
@@ -61,6 +65,24 @@ class CheckpointWork:
             write_atomically(self._fs, path, data)
 
 
+class Kept(NamedTuple):
+    """What the checkpoints go on saying of a log that is damaged and not served."""
+
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+
+
+class Repaired(NamedTuple):
+    """A log without what was damaged: whole as far as it goes, which may be nowhere."""
+
+    log: Log
+    damage: Damage | None
+    """None where nothing is wrong with it any more."""
+    aside: str
+    """Where the rest lies."""
+
+
 def make_durable_directory(fs: FileSystem, path: str) -> None:
     """Create a directory and its parents where missing, so that a crash does not take them back."""
     missing = []
@@ -78,10 +100,12 @@ class LogDirectory:
         "_log_starts",
         "_recovery_points",
         "clean_broker_epoch",
+        "damaged",
         "failure",
         "fs",
         "high_watermarks",
         "logs",
+        "on_damage",
         "on_failure",
         "on_shortage",
         "path",
@@ -92,8 +116,12 @@ class LogDirectory:
         self.path = path
         self._lock = lock
         self.logs: dict[TopicPartition, Log] = {}
+        self.damaged: dict[TopicPartition, Kept] = {}
+        """Logs that lie here and are not served, because a part of them is not what was written."""
         self.failure: OSError | None = None
         """Why the directory is offline."""
+        self.on_damage: Callable[[Log, str], None] | None = None
+        """Told of a log that turns out to be damaged, in the midst of a read."""
         self.on_failure: Callable[[LogDirectory], None] | None = None
         """Told once, in the midst of whatever the disk refused: it may take note, and act later."""
         self.on_shortage: Callable[[OSError], None] | None = None
@@ -168,6 +196,80 @@ class LogDirectory:
         self.adopt(log)
         return log
 
+    # Damage
+
+    def cannot_load(self, topic: str, partition: int) -> None:
+        """The log of a partition is damaged: leave it as it is, and go on saying what is known of it."""
+        key = (topic, partition)
+        self.damaged[key] = Kept(
+            self._recovery_points.get(key, 0), self._log_starts.get(key, 0), self.high_watermarks.get(key, 0)
+        )
+
+    def find_damage(self, topic: str, partition: int) -> Damage | None:
+        """Read all of a log. Blocks for long, and may run in a thread. Raises OSError."""
+        return find_damage(self.fs, f"{self.path}/{partition_directory_name(topic, partition)}")
+
+    def fence(self, log: Log, high_watermark: int) -> None:
+        """Stop serving a log that is damaged; its files stay as they are."""
+        key = (log.topic, log.partition)
+        self.damaged[key] = Kept(log.recovery_point, log.log_start_offset, high_watermark)
+        del self.logs[key]
+        log.on_failure = log.on_damage = None
+        log.close(0, clean=False)
+
+    def repair(
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        now_ms: int,
+        report: Report,
+        unique: str,
+    ) -> Repaired:
+        """Set aside everything from the segment of the first bad batch on, and open what is left.
+
+        Only when the controller counts on this replica no more. Blocks for as long as it takes to read the log; may run
+        in a thread. The log belongs to the directory once it is adopted. Raises OSError.
+        """
+        path = f"{self.path}/{partition_directory_name(topic, partition)}"
+        aside = f"{self.path}/{suffixed_directory_name(topic, partition, unique, STRAY_SUFFIX)}"
+        kept = self.damaged[topic, partition]
+        damage = find_damage(self.fs, path)
+        recovery_point = kept.recovery_point
+        if damage is not None:
+            make_durable_directory(self.fs, aside)
+            set_aside_from(self.fs, path, aside, damage.segment_base_offset)
+            recovery_point = min(recovery_point, damage.segment_base_offset)
+        kept = kept._replace(recovery_point=recovery_point)
+        try:
+            return Repaired(self._reopened(path, kept, config, now_ms, report), damage, aside)
+        except (CorruptLog, CorruptPartitionMetadata) as error:
+            make_durable_directory(self.fs, aside)
+            set_all_aside(self.fs, path, aside)
+            kept = kept._replace(recovery_point=0)
+            return Repaired(self._reopened(path, kept, config, now_ms, report), damage or Damage(0, str(error)), aside)
+
+    def _reopened(self, path: str, kept: Kept, config: LogConfig, now_ms: int, report: Report) -> Log:
+        log = Log.open(
+            self.fs,
+            path,
+            config,
+            recovery_point=kept.recovery_point,
+            log_start_offset=kept.log_start_offset,
+            now_ms=now_ms,
+            report=report,
+        )
+        if log.unflushed_count >= config.flush_messages:
+            log.flush(now_ms)
+        return log
+
+    def remove_damaged(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> str:
+        """Rename the directory of a damaged log that nobody wants any more; its new path. Raises OSError."""
+        del self.damaged[topic, partition]
+        new = f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
+        self.fs.rename(f"{self.path}/{partition_directory_name(topic, partition)}", new)
+        return new
+
     # Serving
 
     def fail(self, error: OSError) -> None:
@@ -209,7 +311,9 @@ class LogDirectory:
     def adopt(self, log: Log) -> None:
         """Take a log that was opened here among those that are served."""
         self.logs[log.topic, log.partition] = log
+        self.damaged.pop((log.topic, log.partition), None)
         log.on_shortage = self.on_shortage
+        log.on_damage = self.on_damage
         if self.failure is not None:
             log.fail(self.failure)  # the directory went offline while the log was made
         log.on_failure = self.fail
@@ -245,27 +349,28 @@ class LogDirectory:
     def let_go(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
         """Close a log; its path, and the one to which it has to be renamed."""
         log = self.logs.pop((topic, partition))
-        log.on_failure = None  # who still reads it finds its files gone: that is no fault of the disk
+        log.on_failure = log.on_damage = None  # who still reads it finds its files gone: that is no fault of the disk
         log.close(0, clean=False)
         return log.directory, f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> CheckpointWork:
         """The checkpoints as they are now: run the work off the loop. Without high watermarks theirs stays as it is."""
-        files = [
-            (RECOVERY_POINTS, encode_offsets({key: log.recovery_point for key, log in self.logs.items()})),
-            (LOG_STARTS, encode_offsets(self._hidden_starts())),
-        ]
+        points = {key: log.recovery_point for key, log in self.logs.items()}
+        points |= {key: kept.recovery_point for key, kept in self.damaged.items()}
+        files = [(RECOVERY_POINTS, encode_offsets(points)), (LOG_STARTS, encode_offsets(self._hidden_starts()))]
         if high_watermarks is not None:
-            files.append((HIGH_WATERMARKS, encode_offsets(high_watermarks)))
+            damaged = {key: kept.high_watermark for key, kept in self.damaged.items()}
+            files.append((HIGH_WATERMARKS, encode_offsets({**high_watermarks, **damaged})))
         return CheckpointWork(self.fs, [(f"{self.path}/{name}", data) for name, data in files])
 
     def _hidden_starts(self) -> Offsets:
         """Only where the start of a log is not the start of its first segment."""
-        return {
+        hidden = {
             key: log.log_start_offset
             for key, log in self.logs.items()
             if log.log_start_offset > log.segments[0].base_offset
         }
+        return hidden | {key: kept.log_start_offset for key, kept in self.damaged.items() if kept.log_start_offset}
 
     def abandon(self) -> None:
         """After a failure: let go of all files, so that the disk can be taken away."""

@@ -61,16 +61,18 @@ def read(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bo
     """Up to `size_max` bytes of batches from the one that holds an offset, of one segment, before `end_offset`.
 
     With `at_least_one` the first batch comes whole even where it is larger. OFFSET_OUT_OF_RANGE outside of the log,
-    KAFKA_STORAGE_ERROR where the disk refuses (the log failed, but for a lack of descriptors), CORRUPT_MESSAGE where no
-    batch is found in its place. Without `waits` it raises `NotCached` where it would have to read from the disk.
+    KAFKA_STORAGE_ERROR where the disk refuses (the log failed, but for a lack of descriptors) and where no batch is
+    found in its place (the log is damaged). Without `waits` it raises `NotCached` where it would have to read from the
+    disk.
     """
     try:
         return find(log, offset, size_max, end_offset, at_least_one, waits)
     except OSError as error:
         log.fail_unless_passing(error)
         return ErrorCode.KAFKA_STORAGE_ERROR
-    except MalformedMessage:
-        return ErrorCode.CORRUPT_MESSAGE
+    except MalformedMessage as malformed:
+        log.damaged(str(malformed))
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def find(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool) -> LogRead | ErrorCode:

@@ -41,7 +41,8 @@ Report = Callable[[str], None]
 class CorruptLog(Exception):
     """Bytes that were once durable are not what they were: the replica must be fenced, never cut.
 
-    DIVERGES: Kafka cuts a log at the first damage in the segments it recovers, flushed or not, and serves the rest.
+    DIVERGES: Kafka cuts a log at the first damage in the segments it recovers, flushed or not, and serves the rest;
+    what is damaged later it serves.
     """
 
 

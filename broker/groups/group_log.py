@@ -35,6 +35,9 @@ class GroupLog(Protocol):
 
     def unwatch(self, moved: Callable[[], None]) -> None: ...
 
+    def damaged(self, reason: str) -> None:
+        """What lies there is not what was written: another replica must lead."""
+
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
         """Stored batches from the one that holds an offset, at least one whole; None where the log cannot be read.
 
@@ -75,6 +78,9 @@ class PartitionGroupLog:
 
     def unwatch(self, moved: Callable[[], None]) -> None:
         self._partition.forget(moved)
+
+    def damaged(self, reason: str) -> None:
+        self._partition.log.damaged(reason)
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
         log = self._partition.log

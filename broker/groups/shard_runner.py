@@ -19,6 +19,7 @@ from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import build_batch
+from storage.batch_scan import damage_in
 from storage.disk_errors import PASSING
 from storage.open_file import FileSlice
 
@@ -99,6 +100,8 @@ class ShardRunner:
                     self.shard.replay(change, end_offset)
                 count += len(changes)
         except (OSError, MalformedMessage) as error:
+            if isinstance(error, MalformedMessage):
+                self._log.damaged(str(error))
             log.error("cannot load the groups of __consumer_offsets-%d: %s", self._log.index, error)
             self.state = RunnerState.FAILED
             return
@@ -138,7 +141,7 @@ class ShardRunner:
         if piece is None:
             raise MalformedMessage(f"nothing to read at offset {reader.next_offset}")
         before = reader.next_offset
-        changes = await self._environment.offload(lambda: reader.read(bytes_of(piece)))
+        changes = await self._environment.offload(lambda: reader.read(sound(bytes_of(piece))))
         if reader.next_offset == before:
             raise MalformedMessage(f"no complete batch at offset {before}")
         return changes
@@ -224,3 +227,11 @@ class ShardRunner:
 
 def bytes_of(piece: FileSlice) -> bytes:
     return piece.file.pread(piece.size, piece.position)
+
+
+def sound(stored: bytes) -> bytes:
+    """Stored batches, each with its checksum. Raises `MalformedMessage`."""
+    damage = damage_in(stored)
+    if damage is not None:
+        raise MalformedMessage(damage)
+    return stored

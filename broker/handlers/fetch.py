@@ -24,6 +24,7 @@ from protocol.messages.fetch import (
 )
 from protocol.schema import FetchedRecords
 from replication.fetch_session import FetchContext, PartitionKey
+from storage.batch_scan import damage_in
 from storage.open_file import NotCached
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Answer(NamedTuple):
     data: PartitionData
     partition: Partition | None
     read: LogRead | None
+    read_offset: int = -1
+    """What was asked for."""
 
     @property
     def is_urgent(self) -> bool:
@@ -279,7 +282,7 @@ def _plan_partition(
         raise ColdLookup(partition.log, missing.place) from None
     except OSError as error:
         return Answer(key, _unreadable(partition.log, data, error), partition, None)
-    return Answer(key, data, partition, read)
+    return Answer(key, data, partition, read, wish.fetch_offset)
 
 
 def _aborted(log: Log, fetch_offset: int, end_offset: int, read: LogRead) -> list[AbortedTransaction]:
@@ -325,10 +328,19 @@ def _respond(
     Of a large slice nothing is read at all where the connection can send it as it lies in its file.
     """
     cold: list[tuple[Log, PartitionData, FileSlice]] = []
+    suspects: list[tuple[Log, PartitionData, FileSlice]] = []
+    served_before = context.connection.served
+    served: dict[PartitionKey, int] = {}
+    context.connection.served = served
     for answer in answers:
         read = answer.read
         if read is not None and read.size:
             assert read.slice is not None and answer.partition is not None
+            before, offset = served_before.get(answer.key), answer.read_offset
+            served[answer.key] = ~offset if before in (offset, ~offset) else offset
+            if before == offset:
+                suspects.append((answer.partition.log, answer.data, read.slice))
+                continue
             try:
                 records = _cached(context, read.slice)
             except OSError as error:
@@ -339,7 +351,7 @@ def _respond(
                 cold.append((answer.partition.log, answer.data, read.slice))
             else:
                 answer.data.records = records
-    if not cold:
+    if not cold and not suspects:
         return _assemble(broker, context, fetch, is_incremental, answers)
     reply: Pending[FetchResponse] = Pending()
     memory, borrowed_size = broker.reply_memory, sum(_copied_size(context, answer) for answer in answers)
@@ -347,6 +359,8 @@ def _respond(
 
     async def read_cold() -> None:
         try:
+            for read_log, data, place in suspects:
+                await _serve_suspect(broker, context, read_log, data, place)
             for read_log, data, place in cold:
                 try:
                     if _is_sent_as_it_lies(context, place):
@@ -362,6 +376,30 @@ def _respond(
 
     broker.spawn(read_cold())
     return reply
+
+
+async def _serve_suspect(
+    broker: Broker, context: RequestContext, read_log: Log, data: PartitionData, place: FileSlice
+) -> None:
+    """The asker had these bytes in its last reply and asks for them again: perhaps they are not what was written.
+
+    Replicas and most clients check each batch and drop what is damaged; to whom keeps the log nobody else can say so.
+    """
+
+    def checked() -> tuple[bytes, str | None]:
+        records = place.read()
+        return records, damage_in(records)
+
+    try:
+        records, damage = await broker.environment.offload(checked)
+    except OSError as error:
+        _unreadable(read_log, data, error)
+        return
+    if damage is None:
+        data.records = place if _is_sent_as_it_lies(context, place) else records
+    else:
+        read_log.damaged(f"{damage}, at or after position {place.position} of a segment")
+        _failed(data, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _cached(context: RequestContext, place: FileSlice) -> FetchedRecords | None:

@@ -13,6 +13,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.primitives import MalformedMessage
 from protocol.schema import VERSION_MAX
 
 if TYPE_CHECKING:
@@ -110,6 +111,9 @@ def _answer(
             )
         except OSError as error:
             log.fail_unless_passing(error)
+            return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
+        except MalformedMessage as malformed:
+            log.damaged(str(malformed))
             return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
         if found is not None and found.offset < end_offset:
             answer.timestamp = found.timestamp

@@ -156,6 +156,15 @@ moldau_replica_lag_max  gauge  -
 kafka_server_replicamanager_offlinereplicacount  gauge  -
     kafka.server:type=ReplicaManager,name=OfflineReplicaCount
     Partitions on this broker that are in no log directory that is online.
+moldau_damaged_replicas  gauge  -
+    -
+    Replicas on this broker that are fenced because a batch in their log is damaged; among the offline ones.
+moldau_damaged_replicas_found_total  counter  -
+    -
+    Replicas that were found damaged since the start.
+moldau_damaged_replicas_repaired_total  counter  -
+    -
+    Of them, those whose bad segments were set aside to be fetched again.
 kafka_log_logmanager_offlinelogdirectorycount  gauge  -
     kafka.log:type=LogManager,name=OfflineLogDirectoryCount
     Log directories that failed; they come back with a restart.

@@ -26,6 +26,8 @@ MIGRATING_DIRECTORY: Final = bytes(16)
 """The broker has the replica, in a directory that nobody wrote down."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
 """The broker chooses a directory by itself, and says which."""
+LOST_DIRECTORY: Final = (2).to_bytes(16, "big")
+"""The broker has the replica and cannot serve it: it is damaged."""
 
 
 class Endpoint(NamedTuple):
@@ -92,6 +94,8 @@ class Broker(NamedTuple):
 
     def has_online(self, directory_id: bytes) -> bool:
         """Whether a replica in this directory can serve. One that is in no directory yet can."""
+        if directory_id == LOST_DIRECTORY:
+            return False
         if not self.directories or directory_id in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY):
             return True
         return directory_id in self.directories

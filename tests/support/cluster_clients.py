@@ -28,6 +28,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from protocol.record_batch import crc_is_valid, iterate_batches
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
+from storage.batch_scan import damage_in
 from tests.support.history import History, Key, Reading, Send
 from tests.support.node import Client, Closed, fetch_request, produce_request
 
@@ -263,9 +264,17 @@ class Reader:
     """Follows one partition from its beginning, from the leader or from any replica."""
 
     def __init__(
-        self, bootstrap: Bootstrap, reading: Reading, complaints: list[str], *, from_followers: bool = False
+        self,
+        bootstrap: Bootstrap,
+        reading: Reading,
+        complaints: list[str],
+        *,
+        from_followers: bool = False,
+        may_rot: bool = False,
     ) -> None:
+        """`may_rot`: a disk may be bad, so that a batch with a wrong CRC is asked for again, as Kafka's clients do."""
         self.reading = reading
+        self._may_rot = may_rot
         self.offset = 0
         self._bootstrap = bootstrap
         self._complaints = complaints
@@ -306,6 +315,8 @@ class Reader:
         return False
 
     def _take(self, stored: bytes, high_watermark: int) -> None:
+        if self._may_rot and damage_in(stored) is not None:
+            return
         for place, header in iterate_batches(stored):
             if not crc_is_valid(stored, place, header):
                 self._complaints.append(f"{self.reading.reader} was served a batch with a wrong CRC")

@@ -58,7 +58,7 @@ class LeaderSide:
         )
         self._context = SimpleNamespace(
             version=FETCH_VERSION,
-            connection=SimpleNamespace(sends_files=lambda: False),
+            connection=SimpleNamespace(sends_files=lambda: False, served={}),
             listener=SimpleNamespace(name="PLAINTEXT"),
         )
 

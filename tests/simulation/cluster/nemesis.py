@@ -2,24 +2,33 @@
 
 Rules that keep it honest: where acknowledgements are not flushed, the power of one node is cut only while every
 partition has all its replicas in sync and the others live on, for of an acknowledged record that lies in page caches
-alone one in-sync replica must survive. Kills, pauses and partitions need no such rule.
+alone one in-sync replica must survive. Bits rot on one node only, in what is durable below its recovery point, and
+while all replicas of the partition are in sync: what a crash could tear, a start cuts. Kills, pauses and partitions
+need no such rule.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
+from protocol.record_batch import iterate_batches
+from storage.log import Log
+from storage.offset_checkpoint import RECOVERY_POINTS, decode_offsets
 from tests.simulation.cluster.plan import Fault, Plan
-from tests.support.simulation.disk import DiskFaults, Operation
+from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
 
 if TYPE_CHECKING:
     from tests.support.cluster import Cluster, ClusterNode
 
 STOP_S = 20.0
 SECOND_NS = 1_000_000_000
+LENGTH_BYTES = range(8, 12)
+CRC_BEGINS = 16
+"""In a batch of Kafka's format the base offset and the leader epoch, before it, are under no checksum: who reads them
+cannot know that they rotted."""
 
 
 class Nemesis:
@@ -32,6 +41,8 @@ class Nemesis:
         self._random = random
         self._is_over = False
         self._rebooting: dict[int, None] = {}
+        self._rotting: ClusterNode | None = None
+        """The one node whose disk rots in this run: the others keep good copies."""
         self._table: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.POWER_CUT: self.power_cut,
             Fault.POWER_CUT_ALL: self.power_cut_all,
@@ -56,6 +67,7 @@ class Nemesis:
             Fault.DISK_ERROR: self.disk_error,
             Fault.FULL_DISK: self.full_disk,
             Fault.WALL_JUMP: self.wall_jump,
+            Fault.BIT_ROT: self.bit_rot,
         }
 
     async def work(self) -> None:
@@ -311,7 +323,42 @@ class Nemesis:
             await asyncio.sleep(self._random.random() * 4)
             disk.faults.capacity_bytes = DiskFaults().capacity_bytes
 
+    async def bit_rot(self) -> None:
+        node = self._rotting or self._any()
+        if node is None or node.broker is None or not node.is_up:
+            return
+        places = [
+            place
+            for partition in node.broker.replicas
+            if self._is_whole(partition.topic, partition.index)
+            for place in durable_batches(node.host.disk, partition.log)
+        ]
+        if places:
+            self._rotting = node
+            path, position, size = self._random.choice(places)
+            node.host.disk.flip_bit(path, position + self._random.choice([*LENGTH_BYTES, *range(CRC_BEGINS, size)]))
+
+    def _is_whole(self, topic: str, index: int) -> bool:
+        """Whether everybody who knows says that all replicas are in sync."""
+        known = [node.broker.image.topics.partition(topic, index) for node in self._up() if node.broker is not None]
+        return len(known) == len(self._cluster.nodes) and all(
+            each is not None and len(each.isr) == len(each.replicas) > 1 for each in known
+        )
+
     async def wall_jump(self) -> None:
         node = self._any()
         if node is not None and self._plan.skew_ms_max:
             node.host.wall_skew_ms = self._random.randint(-self._plan.skew_ms_max, self._plan.skew_ms_max)
+
+
+def durable_batches(disk: SimulatedDisk, log: Log) -> Iterator[tuple[str, int, int]]:
+    """(path, position, size) of the batches that a start must not cut: those below the recovery point on the disk."""
+    directory = log.directory.rpartition("/")[0]
+    checkpoint = bytes(disk.peek_durable(f"{directory}/{RECOVERY_POINTS}"))
+    recovery_point = decode_offsets(checkpoint, directory).get((log.topic, log.partition), 0)
+    for segment in log.segments:
+        path = segment.path(".log")
+        if segment.base_offset < recovery_point:
+            for position, header in iterate_batches(bytes(disk.peek_durable(path))):
+                if header.next_offset <= recovery_point:
+                    yield path, position, header.size

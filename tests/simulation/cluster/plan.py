@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
@@ -33,9 +33,12 @@ class Fault(Enum):
     DISK_ERROR = "disk error"
     FULL_DISK = "full disk"
     WALL_JUMP = "jump of the wall clock"
+    BIT_ROT = "bit rot with good copies elsewhere"
 
 
-ALWAYS_SAFE = tuple(fault for fault in Fault if fault is not Fault.POWER_CUT_ALL)
+DRAWN_ALONE = (Fault.BIT_ROT,)
+"""Added to what is drawn of the others, whose draws it leaves as they are."""
+ALWAYS_SAFE = tuple(fault for fault in Fault if fault not in (Fault.POWER_CUT_ALL, *DRAWN_ALONE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,9 @@ class Plan:
     @classmethod
     def drawn(cls, random: Random) -> Plan:
         flushes = random.random() < 0.4
-        kinds = list(Fault) if flushes else list(ALWAYS_SAFE)
+        kinds = [each for each in Fault if each not in DRAWN_ALONE] if flushes else list(ALWAYS_SAFE)
         faults = tuple(random.sample(kinds, random.randint(1, min(6, len(kinds)))))
-        return cls(
+        plan = cls(
             flushes=flushes,
             partitions=random.randint(1, 3),
             producers=random.randint(1, 2),
@@ -85,6 +88,7 @@ class Plan:
             churns_topics=random.random() < 0.4,
             small_segments=random.random() < 0.4,
         )
+        return replace(plan, faults=(*faults, Fault.BIT_ROT)) if random.random() < 0.25 else plan
 
     def broker_properties(self) -> dict[str, str]:
         """For every node."""

@@ -17,7 +17,7 @@ from kraft.image.topics import NO_LEADER
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.simulation.cluster.nemesis import Nemesis
-from tests.simulation.cluster.plan import Plan
+from tests.simulation.cluster.plan import Fault, Plan
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.observation import Observer, Violation
@@ -157,7 +157,13 @@ class Swarm:
             for from_followers in (False, True):
                 name = f"{'any' if from_followers else 'tail'}-{key[1]}"
                 reading = run.history.reading(name, key)
-                reader = Reader(self.bootstrap(name), reading, run.complaints, from_followers=from_followers)
+                reader = Reader(
+                    self.bootstrap(name),
+                    reading,
+                    run.complaints,
+                    from_followers=from_followers,
+                    may_rot=Fault.BIT_ROT in plan.faults,
+                )
                 working.append(loop.create_task(reader.work(lambda: self._is_ended)))
         self._committers = [
             Committer(f"group-{number}", self.keys[0], self.bootstrap(f"group-{number}"), run.complaints)
@@ -253,7 +259,13 @@ class Swarm:
             for key in self.keys:
                 reading = self.run.history.reading("final", key, is_complete=True)
                 await asyncio.wait_for(
-                    Reader(self.bootstrap(f"final-{key[1]}"), reading, self.run.complaints).work(lambda: True), DRAIN_S
+                    Reader(
+                        self.bootstrap(f"final-{key[1]}"),
+                        reading,
+                        self.run.complaints,
+                        may_rot=Fault.BIT_ROT in self.plan.faults,
+                    ).work(lambda: True),
+                    DRAIN_S,
                 )
             for committer in self._committers:
                 await asyncio.wait_for(committer.verify(), DRAIN_S)

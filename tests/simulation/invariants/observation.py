@@ -196,6 +196,8 @@ class Observer:
             known = self._image.cluster.brokers.get(node.id)
             is_registered = known is not None and known.epoch == node.broker.registration.epoch
             for partition in node.broker.replicas:
+                if node.disk.is_rotten(partition.log.directory):
+                    continue  # it holds what it holds, until that is found and fetched again
                 key = (partition.topic_id, partition.index)
                 content = self._content(node, key, partition.log)
                 replica = Replica(node.id, node.life, node.broker, partition, node.disk, content, is_registered)

@@ -92,6 +92,21 @@ class _NameChange:
                 directory.durable[name] = node
 
 
+@dataclass(slots=True)
+class _Rot:
+    """A bit that flipped on the platter."""
+
+    path: str
+    inode: Inode
+    position: int
+    byte: int
+
+    @property
+    def is_there(self) -> bool:
+        durable = self.inode.durable
+        return self.position < len(durable) and durable[self.position] == self.byte
+
+
 class SimulatedFile:
     """One open file of one life of one process."""
 
@@ -220,6 +235,7 @@ class SimulatedDisk:
         self._changes: list[_NameChange] = []
         self._scripted: dict[tuple[Operation, int], int] = {}
         self._broken: tuple[str, ...] = ()
+        self._rots: list[_Rot] = []
         self._locks: set[str] = set()
         self._powered = True
 
@@ -251,7 +267,16 @@ class SimulatedDisk:
         inode.durable[position] = before ^ bit
         if position < len(inode.cache) and inode.cache[position] == before:
             inode.cache[position] = before ^ bit  # the clean page is read anew
+        self._rots.append(_Rot(path, inode, position, before ^ bit))
         return position
+
+    def is_rotten(self, directory: str) -> bool:
+        """Whether a file in this directory has a flipped bit that was not written over, cut away or moved: for
+        checks."""
+        below = f"{directory}/"
+        return any(
+            rot.path.startswith(below) and rot.is_there and self._find(rot.path) is rot.inode for rot in self._rots
+        )
 
     def crash(self) -> None:
         """Power cut and power on: the unsynced is lost by the seed's choice, open files and locks are gone."""

@@ -219,20 +219,41 @@ def test_a_node_starts_without_a_directory_whose_meta_properties_are_damaged() -
     serve_and(story, log_dirs=f"/data,{BROKEN}")
 
 
-def test_one_damaged_partition_takes_its_directory_offline_at_the_start_and_not_the_node() -> None:
+def test_one_damaged_partition_is_offline_alone_and_its_files_stay_as_they_are() -> None:
     async def story(node: Node) -> None:
         client, broken, others = await with_records(node, flush_messages=1)
         await client.produce("t", batch("b"), partition=broken[0])
         await asyncio.sleep(0.1)
         await node.broker.log_jobs.checkpoint()
         node.host.kill()
-        node.host.disk.flip_bit(f"{BROKEN}/t-{broken[0]}/00000000000000000000.log", 80)
+        path = f"{BROKEN}/t-{broken[0]}/00000000000000000000.log"
+        sound = bytes(node.host.disk.peek(path))
+        node.host.disk.flip_bit(path, 80)
+        before = bytes(node.host.disk.peek(path))
+        for is_clean in (None, True, False):
+            if is_clean is None:
+                node.boot()
+                client = await node.connect()
+            else:
+                client = await restarted(node, is_clean=is_clean)
+            await asyncio.sleep(0.5)
+            assert (await client.produce("t", batch("c"), partition=broken[0])).error_code == STORAGE
+            found = await described(client)
+            assert [index for index, each in found.items() if each.leader_id == -1] == [broken[0]]
+            assert found[broken[0]].offline_replicas == [1]
+            assert bytes(node.host.disk.peek(path)) == before
+            assert not node.broker.logs.offline
+        for index in (*broken[1:], *others):
+            assert (await client.produce("t", batch("b"), partition=index)).base_offset == 1
+        node.host.kill()
+        mended = node.host.disk.open(path)
+        mended.pwrite(sound, 0)
+        mended.sync()
         node.boot()
         client = await node.connect()
-        for index in broken:
-            assert (await client.produce("t", batch("c"), partition=index)).error_code == STORAGE
-        for index in others:
-            assert (await client.produce("t", batch("b"), partition=index)).base_offset == 1
+        await asyncio.sleep(0.5)
+        assert (await client.fetch("t", partition=broken[0])).high_watermark == 2
+        assert (await client.produce("t", batch("c"), partition=broken[0])).base_offset == 2
 
     serve_and(story, log_dirs=f"/data,{BROKEN}")
 

@@ -42,11 +42,9 @@ def test_a_node_stops_cleanly_when_told_and_names_the_damage_that_keeps_it_from_
     assert process.wait(10) == 0
     (mark,) = tmp_path.glob("**/.kafka_cleanshutdown")
     mark.unlink()
-    (data,) = {path.parent.parent for path in tmp_path.glob("**/partition.metadata")}
-    (data / "t-0").mkdir()
-    for base_offset in (0, 10):
-        (data / "t-0" / f"{base_offset:020}.log").touch()
-    (data / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    (metadata,) = tmp_path.glob("**/__cluster_metadata-0")
+    metadata.rename(tmp_path / "away")
+    metadata.touch()
     process = start(tmp_path)
     try:
         _, errors = process.communicate(timeout=10)

@@ -149,13 +149,18 @@ def test_a_read_error_is_told_and_ends_the_log() -> None:
     assert log.failure is not None
 
 
-def test_a_place_without_a_batch_is_told() -> None:
+def test_a_place_without_a_batch_is_told_and_fences_this_log_alone() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     for number in range(30):
         append(log, f"value {number}")
     disk.open(f"/d/t-0/{0:020d}.log").pwrite(bytes(500), 100)
-    assert log.read(3, 100, end_offset=30, at_least_one=True) is ErrorCode.CORRUPT_MESSAGE
+    told: list[str] = []
+    log.on_damage = lambda damaged, reason: told.append(reason)
+    log.on_failure = lambda error: told.append("the directory")
+    assert log.read(3, 100, end_offset=30, at_least_one=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(told) == 1 and told[0].startswith("no batch at position")
+    assert log.failure is not None
     assert read_all(open_log(disk, "/d/t-0")) == {0: "value 0"}, "after a crash without a recovery point it is cut"
 
 

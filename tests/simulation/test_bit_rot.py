@@ -1,0 +1,153 @@
+"""A bit that flips on one disk: the replica is fenced and fetched again, and nobody gets or loses anything."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from protocol.errors import ErrorCode
+from storage.batch_scan import damage_in
+from tests.support.cluster import Cluster, ClusterNode
+from tests.support.node import Client, batch, fetch_request, produce_request
+from tests.support.simulation.disk import SimulatedDisk
+
+VALUES = 40
+SEGMENT = f"{0:020d}.log"
+
+
+async def written(cluster: Cluster, segment_bytes: int = 1 << 20) -> ClusterNode:
+    """A topic on three nodes with records in several segments, all durable; its leader."""
+    await cluster.settled()
+    configs = {"min_insync_replicas": 2, "flush_messages": 1, "internal_segment_bytes": segment_bytes}
+    await cluster.create("t", 1, 3, **configs)
+    while (leader_id := await cluster.leader("t")) < 0:
+        await asyncio.sleep(0.1)
+    leader = cluster.nodes[leader_id]
+    client = await cluster.connect(leader.id)
+    for number in range(VALUES):
+        reply = await client.ask(produce_request("t", batch(f"value {number}")), 9)
+        assert reply.responses[0].partition_responses[0].error_code == 0
+    client.close()
+    await asyncio.sleep(8)  # the recovery points are in their checkpoints
+    return leader
+
+
+def log_path(node: ClusterNode) -> str:
+    assert node.broker is not None
+    partition = node.broker.replicas.get("t", 0)
+    assert partition is not None
+    return f"{partition.log.directory}/{SEGMENT}"
+
+
+async def read_all(cluster: Cluster) -> list[int]:
+    """The base offsets that a consumer gets, which asks again for what is damaged, from whoever leads."""
+    offset = 0
+    got: list[int] = []
+    for _ in range(400):
+        leader_id = await cluster.leader("t")
+        if leader_id > 0:
+            client = await cluster.connect(leader_id)
+            offset = await read_on(client, offset, got)
+            client.close()
+            if offset >= VALUES:
+                return got
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"only {got}")
+
+
+async def read_on(client: Client, offset: int, got: list[int]) -> int:
+    for _ in range(100):
+        request = fetch_request([("t", 0, offset)], max_wait_ms=100, partition_max_bytes=300)
+        data = (await client.ask(request, 11)).responses[0].partitions[0]
+        records = bytes(data.records or b"")
+        if data.error_code != ErrorCode.NONE or offset >= VALUES:
+            break
+        if records and damage_in(records) is None:
+            got.append(int.from_bytes(records[:8], "big"))
+            offset = got[-1] + 1
+    return offset
+
+
+def is_whole(cluster: Cluster) -> bool:
+    brokers = [node.broker for node in cluster.nodes.values() if node.broker is not None]
+    return all(
+        not len(broker.damaged)
+        and (assigned := broker.image.topics.partition("t", 0)) is not None
+        and len(assigned.isr) == 3
+        and broker.replicas.get("t", 0) is not None
+        for broker in brokers
+    )
+
+
+def stray(disk: SimulatedDisk, path: str) -> list[str]:
+    directory = path.rpartition("/")[0].rpartition("/")[0]
+    return [name for name in disk.list_directory(directory) if name.endswith("-stray")]
+
+
+@pytest.mark.parametrize("position", [20, 65], ids=["in a header", "in a record"])
+def test_a_leader_whose_disk_rots_gives_up_its_place_and_fetches_what_was_bad(position: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster)
+        path = log_path(leader)
+        bad = leader.host.disk.flip_bit(path, position)
+        before = bytes(leader.host.disk.peek(path))
+        assert await read_all(cluster) == list(range(VALUES))
+        await cluster.until(lambda: is_whole(cluster), "the replica is in sync again", 60)
+        assert leader.broker is not None and leader.broker.damaged.repaired_count == 1
+        assert not leader.broker.logs.offline
+        (aside,) = stray(leader.host.disk, path)
+        kept = f"{path.rpartition('/')[0].rpartition('/')[0]}/{aside}/{SEGMENT}"
+        assert bytes(leader.host.disk.peek(kept)) == before and bad == position
+        logs = {bytes(node.host.disk.peek(log_path(node))) for node in cluster.nodes.values()}
+        assert len(logs) == 1
+
+    with Cluster(3) as cluster:
+        cluster.live(story)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_replica_that_finds_its_damage_at_the_start_is_fetched_again(is_clean: bool) -> None:
+    """After a crash recovery finds it; after a clean stop the next who reads there does."""
+
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster)
+        follower = next(node for node in cluster.nodes.values() if node is not leader)
+        path = log_path(follower)
+        if is_clean:
+            follower.stop()
+            await cluster.until(lambda: not follower.is_up, "stopped")
+        else:
+            follower.kill()
+        follower.host.disk.flip_bit(path, 65)
+        follower.boot()
+        await cluster.settled()
+        if is_clean:
+            client = await cluster.connect(follower.id)
+            assert await read_on(client, 0, []) == 0, "what is damaged is told"
+        await cluster.until(lambda: is_whole(cluster), "the replica is in sync again", 60)
+        assert follower.broker is not None and follower.broker.damaged.repaired_count == 1
+        assert await read_all(cluster) == list(range(VALUES))
+        assert len({bytes(node.host.disk.peek(log_path(node))) for node in cluster.nodes.values()}) == 1
+
+    with Cluster(4) as cluster:
+        cluster.live(story)
+
+
+def test_only_what_lies_behind_the_damage_is_fetched_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster, segment_bytes=500)
+        assert leader.broker is not None
+        partition = leader.broker.replicas.get("t", 0)
+        assert partition is not None and len(partition.log.segments) > 5
+        third = partition.log.segments[3]
+        leader.host.disk.flip_bit(third.path(".log"), 65)
+        assert await read_all(cluster) == list(range(VALUES))
+        await cluster.until(lambda: is_whole(cluster), "the replica is in sync again", 60)
+        (aside,) = stray(leader.host.disk, log_path(leader))
+        directory = log_path(leader).rpartition("/")[0].rpartition("/")[0]
+        offsets = [int(name[:20]) for name in leader.host.disk.list_directory(f"{directory}/{aside}") if "log" in name]
+        assert min(offsets) == third.base_offset
+
+    with Cluster(5) as cluster:
+        cluster.live(story)
