@@ -6,9 +6,9 @@ import argparse
 import os  # noqa: TID251 the process's variables and its broken pipes enter here and nowhere else
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from importlib import import_module
+from typing import Final, NamedTuple
 
-from broker.cli import cluster, container, dump_log, format_storage, health, random_uuid, serve, spark, version
 from broker.cli.invocation import CommandError, Invocation
 from broker.cli.terminal import Terminal
 
@@ -30,13 +30,35 @@ examples:
 Settings are Apache Kafka's own: server.properties, then variables such as KAFKA_LISTENERS, then --override.
 'moldau COMMAND --help' tells more of each command."""
 
+
+class Subcommand(NamedTuple):
+    """`module` is imported where the subcommand is asked for, or its help: a start pays for no other."""
+
+    name: str
+    summary: str
+    module: str
+
+
+SUBCOMMANDS: Final = (
+    Subcommand("serve", "run a node", "broker.cli.serve"),
+    Subcommand("cluster", "run several nodes on this machine", "broker.cli.cluster"),
+    Subcommand("format", "prepare the directories of a new node", "broker.cli.format_storage"),
+    Subcommand("health", "ask a node whether it is ready", "broker.cli.health"),
+    Subcommand("container", "run a node as the image does, from variables", "broker.cli.container"),
+    Subcommand("random-uuid", "make an id for a cluster or a directory", "broker.cli.random_uuid"),
+    Subcommand("dump-log", "show log files, indexes and checkpoints as JSON lines", "broker.cli.dump_log"),
+    Subcommand("spark", "run a job over the segments of a topic", "broker.cli.spark"),
+    Subcommand("version", "say which version this is", "broker.cli.version"),
+)
+
 Run = Callable[[argparse.Namespace, Invocation], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status of the process."""
     invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
-    parsed = parser(invocation.out).parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    parsed = parser(invocation.out, words[0] if words else None).parse_args(words)
     run: Run = parsed.run
     try:
         return run(parsed, invocation)
@@ -67,38 +89,39 @@ class HelpfulParser(argparse.ArgumentParser):
         return "\n".join(terminal.painted(line, "bold") if _is_heading(line) else line for line in lines)
 
 
-def parser(terminal: Terminal | None = None) -> argparse.ArgumentParser:
-    """The command's arguments."""
+def parser(terminal: Terminal | None = None, first_word: str | None = None) -> argparse.ArgumentParser:
+    """The command's arguments; where the first word names a subcommand, of that one alone."""
     command = HelpfulParser(
         prog="moldau",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
     )
     command.terminal = terminal
     subcommands = command.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, summary, module in (
-        ("serve", "run a node", serve),
-        ("cluster", "run several nodes on this machine", cluster),
-        ("format", "prepare the directories of a new node", format_storage),
-        ("health", "ask a node whether it is ready", health),
-        ("container", "run a node as the image does, from variables", container),
-        ("random-uuid", "make an id for a cluster or a directory", random_uuid),
-        ("dump-log", "show log files, indexes and checkpoints as JSON lines", dump_log),
-        ("spark", "run a job over the segments of a topic", spark),
-        ("version", "say which version this is", version),
-    ):
+    asked = [each for each in SUBCOMMANDS if each.name == first_word]
+    for name, summary, module_name in asked or SUBCOMMANDS:
+        module = import_module(module_name)
         subcommand = subcommands.add_parser(
             name,
             help=summary,
             description=module.DESCRIPTION,
             epilog=module.EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_formatter,
         )
         subcommand.terminal = terminal
         module.add_arguments(subcommand)
         subcommand.set_defaults(run=module.run)
     return command
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """argparse makes one for each argument, and would import shutil, and a dozen modules more, to learn the width."""
+    try:
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError):  # no terminal, or none behind it
+        width = 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)
 
 
 def _is_heading(line: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.cli.terminal import Terminal
@@ -54,6 +53,7 @@ def read_file(file: str) -> dict[str, str]:
     from storage.java_properties import MalformedProperties, read_properties
 
     try:
-        return read_properties(Path(file).read_text("utf-8"))
+        with open(file, encoding="utf-8") as text:
+            return read_properties(text.read())
     except (OSError, UnicodeDecodeError, MalformedProperties) as problem:
         raise CommandError(f"{file} cannot be read: {getattr(problem, 'strerror', None) or problem}") from None

@@ -191,3 +191,24 @@ def test_asking_for_help_imports_nothing_heavy(tmp_path: Path) -> None:
     root = Path(__file__).parents[4]
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
     assert literal_eval(done.stdout) == []
+
+
+def test_serving_imports_no_other_subcommand_and_nothing_that_only_help_needs() -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import sys\nfrom broker.cli.command import parser\nparser(None, 'serve').parse_args(['serve'])\n"
+        "print([name for name in sys.modules if name in ('pathlib', 'shutil', 'broker.cli.cluster')])"
+    )
+    root = Path(__file__).parents[4]
+    done = subprocess.run([sys.executable, "-S", "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    assert literal_eval(done.stdout) == []
+
+
+def test_a_first_word_that_names_no_subcommand_has_all_of_them_to_choose_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        parser(None, "server").parse_args(["server"])
+    assert "'serve', 'cluster'" in capsys.readouterr().err
