@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from bench import load
+from bench.client import Unanswered, connect_when_possible
 from bench.figures import Figure
 from bench.frames import Frames, batch_for_frame_size, produce_error_position, produce_frame
 from bench.groups import Form
 from bench.outcome import Outcome
 from bench.subjects import Bench, warm_memory
-from bench.trio import SpentByAll, Trio
+from bench.trio import PATIENCE_S, SpentByAll, Trio
+from protocol.errors import ErrorCode
 
 PARTITIONS: Final = 6
 WARM_UP_TIMES: Final = 3
 """Three JVMs on the cores of one machine take so many times as long to warm as one."""
 WARM_UP_OURS_S: Final = 10.0
+RETRY_S: Final = 0.02
 SCRATCH_SIZE_MIN: Final = 1 << 30
 MEMORY_NAME: Final = "three nodes under load: resident memory of the three"
 
@@ -91,6 +95,8 @@ def run_load(trio: Trio, workload: ClusterLoad, requests: int) -> ClusterRun:
     batch = batch_for_frame_size(topic, workload.size, time.time_ns() // 1_000_000)
     frames = [Frames(produce_frame(topic, batch, index), workload.in_flight) for index in range(len(ports))]
     position = produce_error_position(topic)
+    for port, each in zip(ports, frames, strict=True):
+        _await_written(port, bytes(each.next(1)), position)
 
     def work() -> Outcome:
         return load.run(ports, frames, in_flight=workload.in_flight, requests=requests, error_position=position)
@@ -98,6 +104,18 @@ def run_load(trio: Trio, workload: ClusterLoad, requests: int) -> ClusterRun:
     run = ClusterRun(*trio.spend(work))
     trio.delete_topic(topic)
     return run
+
+
+def _await_written(port: int, frame: bytes, error_position: int) -> None:
+    """Until the leader takes a record: Apache Kafka names leaders in its metadata before they know of it themselves,
+    and the load takes no refusal."""
+    deadline = time.monotonic() + PATIENCE_S
+    client = connect_when_possible(port)
+    while (error := struct.unpack_from(">h", client.exchange(frame), error_position)[0]) != ErrorCode.NONE:
+        if time.monotonic() > deadline:
+            raise Unanswered(f"the leader on port {port} refuses: {ErrorCode(error).name}")
+        time.sleep(RETRY_S)
+    client.close()
 
 
 def _warm_up(trio: Trio, seconds: float) -> None:

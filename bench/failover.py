@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from statistics import median
 from typing import Final
 
 from bench.client import Client, Unanswered
@@ -27,7 +28,9 @@ PARTITIONS: Final = 1000
 """All together."""
 STALL_S: Final = 2.0
 SHUTDOWNS: Final = 10
-NOTE: Final = "a client that asks all nodes every 50 ms who leads, while a partition stands still"
+CLIENT: Final = (
+    "a client that goes where a refused produce says, and asks all nodes every 50 ms while a partition stands still"
+)
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
@@ -38,23 +41,32 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         ports = {node_id: server.port for node_id, server in trio.servers.items()}
         with FailoverClient(ports, TOPIC, range(WRITTEN)) as client:
             measurement = Measurement(trio, client)
-            killed = [measurement.outage(measurement.kill) for _ in range(form.rounds)]
-            _say("killed", killed)
-            stopped = [measurement.outage(measurement.stop_for_long) for _ in range(form.rounds)]
-            _say("stopped", stopped)
+            killed = repeated("leader killed", form.rounds, lambda: measurement.outage(measurement.kill))
+            stopped = repeated("leader stopped", form.rounds, lambda: measurement.outage(measurement.stop_for_long))
             fenced = sum(measurement.stall() for _ in range(max(3, form.rounds // 2)))
-            left = [measurement.outage(measurement.leave) for _ in range(min(form.rounds, SHUTDOWNS))]
-            _say("left", left)
-            decided = [measurement.controller_failover() for _ in range(min(form.rounds, SHUTDOWNS))]
-            _say("controller killed", decided)
+            print(f"  brokers fenced by a stall of {STALL_S:.0f} s: {fenced}", flush=True)
+            shutdowns = min(form.rounds, SHUTDOWNS)
+            left = repeated("controlled shutdown", shutdowns, lambda: measurement.outage(measurement.leave))
+            decided = repeated("controller killed", shutdowns, measurement.controller_failover)
     which = f"{PARTITIONS:,} partitions: longest time without an acknowledgement"
     return [
-        Figure(f"leader killed, {which}, p99", "ms", {OURS: [p99(killed)]}, note=NOTE),
-        Figure(f"leader stopped by SIGSTOP, {which}, p99", "ms", {OURS: [p99(stopped)]}, note=NOTE),
+        Figure(f"leader killed, {which}, p99", "ms", {OURS: [p99(killed)]}, note=note_of(killed)),
+        Figure(f"leader stopped by SIGSTOP, {which}, p99", "ms", {OURS: [p99(stopped)]}, note=note_of(stopped)),
         Figure(f"brokers fenced by standing still for {STALL_S:.0f} s", "brokers", {OURS: [float(fenced)]}),
-        Figure(f"controlled shutdown, {which}", "ms", {OURS: [max(left)]}, note=NOTE),
-        Figure("controller killed: until another decides, p99", "ms", {OURS: [p99(decided)]}),
+        Figure(f"controlled shutdown, {which}", "ms", {OURS: [max(left)]}, note=note_of(left)),
+        Figure("controller killed: until another decides, p99", "ms", {OURS: [p99(decided)]}, note=spread_of(decided)),
     ]
+
+
+def repeated(what: str, rounds: int, once: Callable[[], float]) -> list[float]:
+    """Each round is said at once: what is measured survives a later one that fails."""
+    began = time.monotonic()
+    times = []
+    for _ in range(rounds):
+        times.append(once())
+        print(f"  {what}: {times[-1]:.0f} ms", flush=True)
+    print(f"  {what}: {spread_of(times)}; all of it took {time.monotonic() - began:.0f} s", flush=True)
+    return times
 
 
 def p99(times: list[float]) -> float:
@@ -62,8 +74,12 @@ def p99(times: list[float]) -> float:
     return sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
 
 
-def _say(what: str, times: list[float]) -> None:
-    print(f"  {what}: {', '.join(f'{each:.0f}' for each in times)} ms", flush=True)
+def spread_of(times: list[float]) -> str:
+    return f"{len(times)} times, median {median(times):.0f}, p99 {p99(times):.0f}, longest {max(times):.0f} ms"
+
+
+def note_of(times: list[float]) -> str:
+    return f"{spread_of(times)}; {CLIENT}"
 
 
 class Measurement:

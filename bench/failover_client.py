@@ -7,11 +7,12 @@ import struct
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.frames import batch_of, produce_error_position, produce_frame, request_frame
 from protocol.compiler import decode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.produce import ProduceResponse
 
 PAUSE_S: Final = 0.01
 """Between two records of one partition."""
@@ -21,7 +22,19 @@ SILENT_S: Final = 0.15
 PATIENCE_S: Final = 0.25
 """For a connection, and for the answer to who leads."""
 METADATA_VERSION: Final = 9
+PRODUCE_VERSION: Final = 11
+"""A refusal says who leads instead (KIP-951), and clients of today turn there at once."""
 LOST: Final = (OSError, TimeoutError, asyncio.IncompleteReadError)
+
+
+class Leader(NamedTuple):
+    """Who leads a partition; the newest epoch is right."""
+
+    epoch: int
+    node_id: int
+
+
+NOBODY: Final = Leader(-1, -1)
 
 
 class Connection:
@@ -76,7 +89,7 @@ class FailoverClient(threading.Thread):
         """By partition, the longest time between two acknowledgements since `forget`."""
         self._ports = ports
         self._topic = topic
-        self._leaders: dict[int, int] = {}
+        self._leaders: dict[int, Leader] = dict.fromkeys(partitions, NOBODY)
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, Connection] = {}
         """For the question who leads: nothing is to wait behind a record there."""
@@ -126,16 +139,18 @@ class FailoverClient(threading.Thread):
             connection.abort()
 
     async def _write(self, partition: int) -> None:
-        frame = produce_frame(self._topic, batch_of([100], time.time_ns() // 1_000_000), partition)
+        batch = batch_of([100], time.time_ns() // 1_000_000)
+        frame = produce_frame(self._topic, batch, partition, PRODUCE_VERSION)
         position = produce_error_position(self._topic)
         while True:
-            leader = self._leaders.get(partition)
-            connection = None if leader is None else self._connections.get(leader)
+            connection = self._connections.get(self._leaders[partition].node_id)
             try:
                 if connection is None or connection.is_lost:
                     raise ConnectionError("not there yet")
                 reply = await connection.exchange(frame)
                 if struct.unpack_from(">h", reply, position)[0]:
+                    if self._is_told(partition, reply):
+                        continue
                     raise ConnectionError("refused")
             except LOST:
                 self._is_refused = True
@@ -147,28 +162,36 @@ class FailoverClient(threading.Thread):
             self.latest[partition] = now
             await asyncio.sleep(PAUSE_S)
 
+    def _is_told(self, partition: int, reply: bytes) -> bool:
+        """Whether a refusal names a leader that is news."""
+        response = decode(ProduceResponse, memoryview(reply)[9:], PRODUCE_VERSION)
+        hint = response.responses[0].partition_responses[0].current_leader
+        if hint is None or hint.leader_id < 0 or hint.leader_epoch <= self._leaders[partition].epoch:
+            return False
+        self._leaders[partition] = Leader(hint.leader_epoch, hint.leader_id)
+        return True
+
     async def _refresh(self) -> None:
-        """Ask all nodes who leads; the newest leader epoch counts. What waits at a node that leads no more is sent
-        again, elsewhere."""
+        """Ask all nodes who leads. What waits at a node that leads no more and says nothing goes elsewhere."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
         frame = request_frame(request, METADATA_VERSION)
-        newest: dict[int, tuple[int, int]] = {}
-        for found in await asyncio.gather(*(self._ask(node_id, frame) for node_id in self._ports)):
-            for each in found.topics[0].partitions if found is not None and found.topics else ():
-                before = newest.get(each.partition_index, (-1, -1))
-                newest[each.partition_index] = max(before, (each.leader_epoch, each.leader_id))
+        silent: dict[int, None] = {}
         left: dict[int, None] = {}
-        for partition in self.latest:
-            leader, former = newest.get(partition, (-1, -1))[1], self._leaders.get(partition)
-            if leader > 0 and leader != former:
-                self._leaders[partition] = leader
-                if former is not None:
-                    left[former] = None
+        answers = await asyncio.gather(*(self._ask(node_id, frame) for node_id in self._ports))
+        for node_id, found in zip(self._ports, answers, strict=True):
+            if found is None:
+                silent[node_id] = None
+            for each in found.topics[0].partitions if found is not None and found.topics else ():
+                newest, known = Leader(each.leader_epoch, each.leader_id), self._leaders[each.partition_index]
+                if newest > known and newest.node_id > 0:
+                    self._leaders[each.partition_index] = newest
+                    left[known.node_id] = None
         for node_id in left:
-            if node_id in self._connections:
+            if node_id in silent and node_id in self._connections:
                 self._connections.pop(node_id).abort()
-        for node_id in dict.fromkeys(self._leaders.values()):
-            await self._connect(self._connections, node_id)
+        for node_id in self._ports:
+            if node_id not in silent:
+                await self._connect(self._connections, node_id)
 
     async def _connect(self, connections: dict[int, Connection], node_id: int) -> Connection | None:
         connection = connections.get(node_id)

@@ -141,11 +141,11 @@ def batch_of(value_sizes: list[int], now_ms: int, producer: Producer | None = No
     return build_batch(records, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0)
 
 
-def produce_frame(topic: str, batch: bytes, partition: int = 0) -> bytes:
+def produce_frame(topic: str, batch: bytes, partition: int = 0, version: int = PRODUCE_VERSION) -> bytes:
     """A produce request to one partition under acks=all."""
     data = PartitionProduceData(index=partition, records=batch)
     topic_data = TopicProduceData(name=topic, partition_data=[data])
-    return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic_data]), PRODUCE_VERSION)
+    return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic_data]), version)
 
 
 def batch_for_frame_size(topic: str, size: int, now_ms: int) -> bytes:

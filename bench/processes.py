@@ -37,6 +37,12 @@ def cpu_time(pid: int) -> CpuTime:
 
 
 def memory(pid: int) -> Memory:
-    text = Path(f"/proc/{pid}/status").read_text()
+    """Raises `ProcessLookupError` of one that has ended."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        text = ""
     sizes = {name: int(kb) * 1024 / 1e6 for name, kb in re.findall(r"(VmRSS|RssAnon):\s+(\d+) kB", text)}
+    if not sizes:
+        raise ProcessLookupError(f"process {pid} has ended")
     return Memory(sizes["VmRSS"], sizes["RssAnon"])

@@ -124,6 +124,11 @@ class Running:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @property
+    def status(self) -> int | None:
+        """With which it ended, by itself or by force; None while it runs."""
+        return self._process.poll()
+
     def connect(self) -> Client:
         return connect_when_possible(self.server.port)
 

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -37,6 +37,9 @@ T = TypeVar("T")
 NODES: Final = (1, 2, 3)
 PATIENCE_S: Final = 60.0
 SAMPLE_S: Final = 0.1
+LAST_LINES: Final = 6
+LINE_LENGTH_MAX: Final = 300
+GRAVE: Final = ("ERROR", "FATAL", "CRITICAL", "Exception")
 PROPERTIES: Final = """\
 process.roles=broker,controller
 node.id={node_id}
@@ -119,7 +122,10 @@ class Trio:
             running.connect().close()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception):
+            print(f"  {self.name}: {'; '.join(self.ended()) or 'all three run'}. Their last lines:", flush=True)
+            print(self.last_lines(), flush=True)
         self._stack.close()
 
     def start(self, node_id: int) -> None:
@@ -136,9 +142,16 @@ class Trio:
     def client(self, node_id: int = 1) -> Client:
         return connect_when_possible(self.servers[node_id].port)
 
+    def ended(self) -> list[str]:
+        """The nodes whose process is gone without having been told to go, and how each ended."""
+        ends = {node_id: running.status for node_id, running in self.running.items()}
+        return [f"node {node_id} ended with status {status}" for node_id, status in ends.items() if status is not None]
+
     def last_lines(self) -> str:
-        logs = [server.directory / "server.log" for server in self.servers.values()]
-        return "\n".join(line for log in logs for line in log.read_text(errors="replace").splitlines()[-6:])
+        """Of each node what it complained of last, and its very last lines."""
+        return "\n".join(
+            f"    node {node_id}: {line}" for node_id, server in self.servers.items() for line in _last_words(server)
+        )
 
     def create_topic(self, topic: str, partitions: int, node_id: int = 1) -> None:
         """Returns once every partition has a leader and three replicas in sync."""
@@ -194,12 +207,22 @@ class Trio:
         peak = _PeakResident(pids)
         before = [cpu_time(pid) for pid in pids]
         peak.start()
-        result = work()
+        try:
+            result = work()
+        except BaseException:
+            peak.give_up()
+            raise
         after = [cpu_time(pid) for pid in pids]
         peak.finish()
         spent = [now.since(then) for now, then in zip(after, before, strict=True)]
         cpu = CpuTime(sum(each.user_s for each in spent), sum(each.system_s for each in spent))
         return result, SpentByAll(cpu, peak.resident_mb)
+
+
+def _last_words(server: Node) -> list[str]:
+    lines = (server.directory / "server.log").read_text(errors="replace").splitlines()
+    grave = [line for line in lines[:-LAST_LINES] if any(word in line for word in GRAVE)]
+    return [line[:LINE_LENGTH_MAX] for line in (*grave[-LAST_LINES:], *lines[-LAST_LINES:])]
 
 
 def _are_in_sync(found: list[MetadataResponsePartition], count: int) -> bool:
@@ -216,10 +239,16 @@ class _PeakResident(threading.Thread):
         self._is_over = threading.Event()
 
     def run(self) -> None:
-        while not self._is_over.wait(SAMPLE_S):
-            self._look()
+        with suppress(ProcessLookupError):
+            while not self._is_over.wait(SAMPLE_S):
+                self._look()
+
+    def give_up(self) -> None:
+        self._is_over.set()
+        self.join()
 
     def finish(self) -> None:
+        """Raises `ProcessLookupError` where one of them has ended."""
         self._is_over.set()
         self.join()
         self._look()
