@@ -30,13 +30,19 @@ class DelayedFetch:
         self._partitions = partitions
         self._attempt = attempt
         self._is_scheduled = False
-        self._is_over = False
+        self.is_over = False
+        """Answered, or given up."""
         self._timer = loop.call_later(wait_ms / 1000, self._look, True)
         self._news = news
         if news is not None:
             news.wake = self._wake
         for partition in partitions:
             partition.wait(self._wake, for_appends=is_replica)
+
+    def end_in(self, wait_ms: int) -> None:
+        """Wait no longer than that from now on."""
+        self._timer.cancel()
+        self._timer = self._loop.call_later(wait_ms / 1000, self._look, True)
 
     def _wake(self) -> None:
         """A partition moved. Look once the current callback is done: a produce of ten partitions wakes ten times."""
@@ -46,7 +52,7 @@ class DelayedFetch:
 
     def _look(self, is_last: bool) -> None:
         self._is_scheduled = False
-        if self._is_over:
+        if self.is_over:
             return
         response = self._attempt(is_last)
         if response is None:
@@ -59,7 +65,7 @@ class DelayedFetch:
 
     def _give_up(self) -> None:
         """Wait no longer, for anything."""
-        self._is_over = True
+        self.is_over = True
         self._timer.cancel()
         for partition in self._partitions:
             partition.forget(self._wake)

@@ -208,6 +208,8 @@ class MetadataFollower:
                 partition_epoch=assigned.partition_epoch,
                 now_ms=broker.environment.monotonic_ms(),
             )
+            if assigned.leader_epoch > epoch_before and len(assigned.replicas) > 1:
+                broker.parked_fetches.leads_anew()
             if partition.awaits_flush:
                 broker.flusher.flush(partition.log)  # what the process before this one left to the page cache
         else:

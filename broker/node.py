@@ -33,6 +33,7 @@ from broker.metadata_follower import MetadataFollower
 from broker.nearest_replica import RACK_AWARE
 from broker.node_directories import look_into
 from broker.node_role import role_of
+from broker.parked_fetches import ParkedFetches
 from broker.partition_work import PartitionWork
 from broker.peer_channel import PeerChannels
 from broker.pending import Pending
@@ -131,6 +132,7 @@ class Broker:
         self.partition_work = PartitionWork(self)
         self.follower = MetadataFollower(self)
         self.fetchers = ReplicaFetchers(self)
+        self.parked_fetches = ParkedFetches(environment.monotonic_ms)
         self.in_sync_changes = InSyncChanges(self)
         self.role = role_of(self)
         self.registration: Registration

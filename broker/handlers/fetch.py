@@ -142,12 +142,19 @@ class Fetching:
 
     def _wait(self) -> Pending[FetchResponse]:
         broker, wait_ms, news = self._broker, self._request.max_wait_ms, self._news
+        if self._replica is None:
+            return DelayedFetch(broker.loop, wait_ms, self._awaited(), self._attempt).reply
+        wait_ms = broker.parked_fetches.wait_ms(wait_ms)
         if news is not None:
-            return DelayedFetch(broker.loop, wait_ms, [], self._attempt, news=news).reply
-        wanted = self._fetch.wanted
-        partitions = [found for key, _ in wanted if (found := broker.replicas.find(key)) is not None]
-        is_replica = self._replica is not None
-        return DelayedFetch(broker.loop, wait_ms, partitions, self._attempt, is_replica=is_replica).reply
+            parked = DelayedFetch(broker.loop, wait_ms, [], self._attempt, news=news)
+        else:
+            parked = DelayedFetch(broker.loop, wait_ms, self._awaited(), self._attempt, is_replica=True)
+        broker.parked_fetches.park(parked)
+        return parked.reply
+
+    def _awaited(self) -> list[Partition]:
+        replicas = self._broker.replicas
+        return [found for key, _ in self._fetch.wanted if (found := replicas.find(key)) is not None]
 
     def _look_again(self, cold: ColdLookup, is_last: bool) -> Pending[FetchResponse]:
         """Plan once more when what the page cache lacked is in it."""

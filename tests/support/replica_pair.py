@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.handlers import fetch
+from broker.parked_fetches import ParkedFetches
 from broker.pending import Pending
 from broker.replicas import Replicas
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -51,6 +52,7 @@ class LeaderSide:
             fetch_size_max=1 << 26,
             reads_near=False,
             reply_memory=SimpleNamespace(room=lambda: 1 << 26),
+            parked_fetches=ParkedFetches(lambda: self.now_ms),
             in_sync_changes=SimpleNamespace(may_join=lambda *_: None),
             image=SimpleNamespace(topics=SimpleNamespace(by_id={})),
             live_nodes=lambda _: (),

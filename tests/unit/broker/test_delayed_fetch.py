@@ -114,3 +114,12 @@ def test_a_fetch_that_nobody_waits_for_leaves_nothing_behind() -> None:
     parked.loop.run()
     parked.timer.call()
     assert parked.attempts == [] and not parked.replies
+
+
+def test_it_can_be_told_to_wait_no_longer() -> None:
+    parked = Parked()
+    parked.fetch.end_in(10)
+    (_, first), (delay_s, second) = parked.loop.timers
+    assert first.is_cancelled and delay_s == 0.01
+    second.call()
+    assert parked.attempts == [True] and len(parked.replies) == 1 and parked.fetch.is_over
