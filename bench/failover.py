@@ -41,6 +41,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         ports = {node_id: server.port for node_id, server in trio.servers.items()}
         with FailoverClient(ports, TOPIC, range(WRITTEN)) as client:
             measurement = Measurement(trio, client)
+            repeated("nothing", form.rounds, lambda: measurement.outage(measurement.do_nothing))
             killed = repeated("leader killed", form.rounds, lambda: measurement.outage(measurement.kill))
             stopped = repeated("leader stopped", form.rounds, lambda: measurement.outage(measurement.stop_for_long))
             fenced = sum(measurement.stall() for _ in range(max(3, form.rounds // 2)))
@@ -101,6 +102,11 @@ class Measurement:
         longest_ms = 1000 * max(self._client.longest.values())
         undo()
         return longest_ms
+
+    def do_nothing(self, node_id: int) -> Callable[[], None]:
+        """How long a partition goes without an acknowledgement on this machine as it is."""
+        time.sleep(1)
+        return lambda: None
 
     def kill(self, node_id: int) -> Callable[[], None]:
         self._trio.running[node_id].kill()

@@ -29,8 +29,8 @@ SHUTDOWN_SILENCE_MS: Final = 3_000
 REGISTRATION_RETRY_MS: Final = 100
 PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
 """An incarnation that was killed is still taken to be alive; the controller's disk is full."""
-SHUTDOWN_RETRY_MS: Final = 50
-"""How often the controller is asked whether this broker may go."""
+SHUTDOWN_RETRY_MS: Final = 20
+"""How long after an answer the controller is asked again to move more partitions, or whether this broker may go."""
 
 
 class RegistrationRefused(Exception):

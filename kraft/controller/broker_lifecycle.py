@@ -4,15 +4,17 @@ The state is what the registration says; a heartbeat asks for another one.
 
     fenced ⇄ unfenced → in controlled shutdown → gone (fenced, and told to exit)
 
-A broker is unfenced once it has read the log up to its own registration. It may exit once it leads nothing, and every
-broker that serves has read who leads instead.
+A broker is unfenced once it has read the log up to its own registration. One that shuts down is led out of its
+partitions some at a time, a heartbeat each: clients of those wait for these few alone. It may exit once nothing is left
+to be moved, and every broker that serves has read who leads instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_with, changes_without, changes_without_directories
@@ -22,6 +24,10 @@ from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.records.metadata import BrokerRegistrationChangeRecord
+
+MOVES_MIN: Final = 64
+MOVES_SHARE: Final = 8
+"""A broker that shuts down leaves so many of its partitions at a time, or one in so many of what is left."""
 
 
 class BrokerState(Enum):
@@ -50,7 +56,7 @@ NEXT_STATE: dict[tuple[BrokerState, Wish], BrokerState] = {
     (U, Wish.SHUT_DOWN): C,  # goes on to S at once where the broker leads nothing
     (C, Wish.SERVE): C,
     (C, Wish.FENCE): C,
-    (C, Wish.SHUT_DOWN): S,  # held back by `next_state` while the broker leads
+    (C, Wish.SHUT_DOWN): S,  # held back by `next_state` while there is something to be moved
 }
 
 
@@ -64,7 +70,7 @@ class Session(NamedTuple):
     metadata_offset: int = -1
     """The last offset of the metadata log that the broker has read."""
     shutdown_offset: int = -1
-    """The end of the log when the controller was first asked to let the broker go."""
+    """The end of the log when nothing was left to be moved."""
 
 
 class BrokerSessions:
@@ -150,9 +156,13 @@ def heartbeat(view: View, sessions: BrokerSessions, request: BrokerHeartbeatRequ
         return refused(ErrorCode.STALE_BROKER_EPOCH)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     state = state_of(broker)
-    may_go = sessions.is_shutdown_known(broker.id, view.image.cluster)
-    after = next_state(view, broker, state, wish_of(request), is_caught_up=is_caught_up, may_go=may_go)
-    records = records_of_transition(view, broker, state, after)
+    wish = wish_of(request)
+    moves = moves_of(view, broker, state, wish)
+    if state is BrokerState.CONTROLLED_SHUTDOWN and not moves:
+        sessions.shuts_down(broker.id, view.image.provenance.end_offset)
+    may_go = not moves and sessions.is_shutdown_known(broker.id, view.image.cluster)
+    after = next_state(view, broker, state, wish, is_caught_up=is_caught_up, may_go=may_go)
+    records = records_of_transition(view, broker, state, after, moves)
     records += records_of_failed_directories(view, broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
     if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
@@ -179,7 +189,7 @@ def refused(error: ErrorCode) -> Decision:
 def next_state(
     view: View, broker: Broker, state: BrokerState, wish: Wish, *, is_caught_up: bool, may_go: bool
 ) -> BrokerState:
-    """`may_go`: whether those who serve know that others lead instead of this one."""
+    """`may_go`: whether nothing is left to be moved, and those who serve know that others lead instead of this one."""
     after = NEXT_STATE[state, wish]
     if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not is_caught_up:
         return BrokerState.FENCED
@@ -191,14 +201,28 @@ def next_state(
     return after
 
 
-def records_of_transition(view: View, broker: Broker, state: BrokerState, after: BrokerState) -> list[object]:
+def moves_of(view: View, broker: Broker, state: BrokerState, wish: Wish) -> list[object]:
+    """Of a broker that shuts down, some of the partitions that it leads or is in sync with, without it.
+
+    DIVERGES: Apache Kafka moves all of them at once, and clients wait until every broker has taken in all of that.
+    """
+    begins = state is BrokerState.UNFENCED and wish is Wish.SHUT_DOWN
+    if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
+        return []
+    count = max(MOVES_MIN, len(view.by_broker.in_sync(broker.id)) // MOVES_SHARE)
+    return [*islice(changes_without(view, broker.id), count)]
+
+
+def records_of_transition(
+    view: View, broker: Broker, state: BrokerState, after: BrokerState, moves: list[object]
+) -> list[object]:
     if after is state:
-        return [*changes_without(view, broker.id)] if state is BrokerState.CONTROLLED_SHUTDOWN else []
+        return moves
     match after:
         case BrokerState.UNFENCED:
             return [change(broker, fenced=UNFENCE), *changes_with(view, broker.id)]
         case BrokerState.CONTROLLED_SHUTDOWN:
-            return [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN), *changes_without(view, broker.id)]
+            return [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN), *moves]
     return fence(view, broker)
 
 

@@ -181,8 +181,6 @@ class Controller:
                 | BrokerRegistrationChangeRecord(broker_id=broker_id, fenced=1)
             ):
                 self._forget(broker_id)
-            case BrokerRegistrationChangeRecord(broker_id=broker_id, in_controlled_shutdown=1):
-                self._sessions.shuts_down(broker_id, self.image.provenance.end_offset)
 
     # One method an API; what a start does not need is imported when it is first asked for.
 

@@ -6,11 +6,21 @@ from itertools import product
 
 import pytest
 
-from kraft.controller.broker_lifecycle import NEXT_STATE, BrokerSessions, BrokerState, Wish, next_state, state_of
+from kraft.controller.broker_lifecycle import (
+    MOVES_MIN,
+    NEXT_STATE,
+    BrokerSessions,
+    BrokerState,
+    Wish,
+    heartbeat,
+    next_state,
+    state_of,
+)
 from kraft.controller.partition_index import PartitionIndex
 from kraft.controller.view import View
 from kraft.image.cluster import Broker
-from kraft.image.metadata_image import MetadataImage
+from kraft.image.metadata_image import MetadataImage, Provenance
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tests.support.controller_scribe import SETTINGS
 from tests.unit.kraft.image.images import broker, image_of, topic
 
@@ -64,6 +74,33 @@ def test_a_broker_goes_when_all_others_know() -> None:
     sessions.touch(3, serving[3].epoch, 1, metadata_offset=60)
     sessions.touch(1, serving[1].epoch, 2, metadata_offset=60)
     assert sessions.is_shutdown_known(1, cluster), "its own heartbeats change nothing of it"
+
+
+def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
+    """Until others lead them all, and it is in sync with none; it goes once the others have read that."""
+    image = image_of([broker(1), broker(2), *topic("t", 7, partitions=100)])
+    serving = {node_id: each._replace(fenced=False) for node_id, each in image.cluster.brokers.items()}
+    image = image._replace(
+        cluster=image.cluster._replace(brokers=serving), provenance=Provenance(end_offset=200, epoch=1)
+    )
+    sessions = BrokerSessions(image, 9000, now_ms=0)
+    asks = BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=5, current_metadata_offset=199, want_fence=False, want_shut_down=True
+    )
+    led = []
+    for _ in range(3):
+        view = View(image, PartitionIndex(image.topics), SETTINGS)
+        led.append(len(view.by_broker.led(1)))
+        sessions.touch(2, 5, 0, metadata_offset=199)
+        decision = heartbeat(view, sessions, asks)
+        assert isinstance(decision.reply, BrokerHeartbeatResponse) and not decision.reply.should_shut_down
+        image = image_of(decision.records, image)._replace(provenance=Provenance(end_offset=300, epoch=1))
+    assert led == [100, 100 - MOVES_MIN, 0] and state_of(image.cluster.brokers[1]) is BrokerState.CONTROLLED_SHUTDOWN
+    assert all(each.isr == (2,) for _, _, each in image.topics.partitions())
+    sessions.touch(2, 5, 0, metadata_offset=299)
+    decision = heartbeat(View(image, PartitionIndex(image.topics), SETTINGS), sessions, asks)
+    assert isinstance(decision.reply, BrokerHeartbeatResponse) and decision.reply.should_shut_down
+    assert image_of(decision.records, image).cluster.brokers[1].fenced
 
 
 def test_sessions() -> None:
