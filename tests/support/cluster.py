@@ -7,14 +7,15 @@ life, `boot` begins the next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from broker.config.config import Config
 from broker.node import Broker
 from broker.registration import RegistrationRefused
 from broker.storage_format import format_directories
+from kraft.raft.voters import Voter, Voters
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -40,11 +41,29 @@ def role_properties(node_id: int, is_controller: bool) -> dict[str, str]:
     return {"process.roles": "broker", "listeners": f"PLAINTEXT://:{PORT}"}
 
 
+class Formatting(NamedTuple):
+    """What a new node is formatted with."""
+
+    features: Mapping[str, int]
+    voters: Voters | None = None
+    """The first voters of a quorum whose log names them; None where the configuration does."""
+
+
+def directory_id(node_id: int) -> bytes:
+    """Of a first voter, or of one that is added later."""
+    return f"directory-{node_id:06}".encode()
+
+
+def voter_of(node_id: int) -> Voter:
+    return Voter(node_id, directory_id(node_id), (("CONTROLLER", (host_name(node_id), CONTROLLER_PORT)),))
+
+
 class ClusterNode:
     """One node: its host, and its broker while it lives."""
 
-    def __init__(self, world: World, node_id: int, properties: dict[str, str]) -> None:
+    def __init__(self, world: World, node_id: int, properties: dict[str, str], formatting: Formatting) -> None:
         self.id = node_id
+        self.formatting = formatting
         self.host: Host = world.add_host(host_name(node_id))
         self.properties = properties
         self.broker: Broker | None = None
@@ -79,11 +98,12 @@ class ClusterNode:
                 environment.fs,
                 config,
                 cluster_id=CLUSTER_ID,
-                features={},
+                features=self.formatting.features,
                 ignore_formatted=True,
                 standalone=False,
                 entropy=environment.entropy,
                 now_ms=environment.wall_ms(),
+                initial_voters=self.formatting.voters,
             )
         self._stop = asyncio.Event()
         broker = Broker(config, environment, asyncio.get_running_loop())
@@ -104,14 +124,31 @@ class Cluster:
     """Nodes 1 to n, and a driver who watches."""
 
     def __init__(
-        self, seed: int, *, nodes: int = 3, controllers: int = 0, keep_trace: bool = False, **properties: object
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        controllers: int = 0,
+        voters: int = 0,
+        features: Mapping[str, int] | None = None,
+        keep_trace: bool = False,
+        **properties: object,
     ) -> None:
-        """`controllers`: so many of the first nodes are controllers only, the others brokers only; 0: all are both."""
+        """`controllers`: so many of the first nodes are controllers only, the others brokers only; 0: all are both.
+        `voters`: so many of the first nodes vote at first, and the log names them; 0: the configuration does.
+        """
         self.world = World(seed, keep_trace=keep_trace)
         given = {name.replace("_", "."): str(value) for name, value in properties.items()}
         ids = range(1, nodes + 1)
         voter_ids = ids[: controllers or nodes]
-        voters = ",".join(f"{node_id}@{host_name(node_id)}:{CONTROLLER_PORT}" for node_id in voter_ids)
+        quorum = {
+            "controller.quorum.voters": ",".join(f"{each}@{host_name(each)}:{CONTROLLER_PORT}" for each in voter_ids)
+        }
+        formatting = Formatting(features or {})
+        if voters:
+            servers = ",".join(f"{host_name(each)}:{CONTROLLER_PORT}" for each in ids)
+            quorum = {"controller.quorum.bootstrap.servers": servers}
+            formatting = formatting._replace(voters=Voters.of(map(voter_of, ids[:voters])))
         self.nodes = {
             node_id: ClusterNode(
                 self.world,
@@ -119,12 +156,14 @@ class Cluster:
                 {name: value for name, value in PROPERTIES.items() if name != "controller.quorum.bootstrap.servers"}
                 | {
                     "node.id": str(node_id),
-                    "controller.quorum.voters": voters,
+                    "listeners": f"PLAINTEXT://:{PORT},CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}",
+                    **quorum,
                     "advertised.listeners": f"PLAINTEXT://{host_name(node_id)}:{PORT}",
                     "offsets.topic.replication.factor": str(min(nodes - controllers, 3)),
                 }
                 | (role_properties(node_id, node_id in voter_ids) if controllers else {})
                 | given,
+                formatting,
             )
             for node_id in ids
         }

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, Final, Protocol, cast
 
 from protocol.errors import ErrorCode
+from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -36,6 +38,9 @@ PATIENCE_S: Final = 5.0
 CONNECT_S: Final = 2.0
 IN_FLIGHT_MAX: Final = 5
 BACKOFF_S: Final = 0.05
+BEYOND: Final = 1 << 40
+"""An offset that no log has."""
+EARLIEST: Final = -2
 TRANSIENT: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -290,6 +295,23 @@ class Reader:
                 pass
             await self._bootstrap.back_off()
 
+    async def start_after(self, readings: Sequence[Reading]) -> None:
+        """Begin where the log does, and take over from others what came before: they read it while it was there."""
+        wish = ListOffsetsPartition(partition_index=self.reading.key[1], timestamp=EARLIEST)
+        topic = ListOffsetsTopic(name=self.reading.key[0], partitions=[wish])
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
+        while True:
+            with suppress(Closed):
+                reply = await self._bootstrap.ask(await self._bootstrap.leader(self.reading.key), request, 4)
+                (answer,) = reply.topics[0].partitions
+                if answer.error_code == ErrorCode.NONE:
+                    break
+            await self._bootstrap.back_off()
+        self.offset = answer.offset
+        before = {offset: value for each in readings for offset, value in each.records if offset < self.offset}
+        for offset in sorted(before):
+            self.reading.got(offset, before[offset])
+
     async def _converse(self, is_ended: Callable[[], bool]) -> bool:
         leader_id, replicas = await self._bootstrap.replicas(self.reading.key)
         may_finish = True
@@ -331,11 +353,50 @@ class Reader:
                 self.offset = record.offset + 1
 
 
+class Trimmer:
+    """Deletes records at the beginning of one partition, which everybody has read, and tries to delete others."""
+
+    def __init__(self, key: Key, readers: Sequence[Reader], bootstrap: Bootstrap, complaints: list[str]) -> None:
+        self.key = key
+        self._readers = readers
+        self._bootstrap = bootstrap
+        self._complaints = complaints
+
+    async def work(self, is_ended: Callable[[], bool]) -> None:
+        while not is_ended():
+            with suppress(Closed):
+                await self._trim()
+            await asyncio.sleep(self._bootstrap.random.random() * 2)
+
+    async def _trim(self) -> None:
+        read = min(reader.offset for reader in self._readers)
+        is_forbidden = self._bootstrap.random.random() < 0.3
+        offset = BEYOND if is_forbidden else int(self._bootstrap.random.random() * (read + 1))
+        wish = DeleteRecordsPartition(partition_index=self.key[1], offset=offset)
+        topic = DeleteRecordsTopic(name=self.key[0], partitions=[wish])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+        reply = await self._bootstrap.ask(await self._bootstrap.leader(self.key), request, 2)
+        (answer,) = reply.topics[0].partitions
+        if is_forbidden and answer.error_code == ErrorCode.NONE:
+            self._complaints.append(f"records of {self.key} were deleted up to offset {answer.low_watermark}")
+
+
 class Committer:
     """One group commits ever higher offsets; what was acknowledged must be there afterwards, on whichever node."""
 
-    def __init__(self, group: str, key: Key, bootstrap: Bootstrap, complaints: list[str]) -> None:
+    def __init__(
+        self,
+        group: str,
+        key: Key,
+        bootstrap: Bootstrap,
+        complaints: list[str],
+        term_of: Callable[[int, str], int | None] = lambda node_id, group: None,
+    ) -> None:
+        """`term_of`: the leader epoch in which a node is a group's coordinator, None where it is not, or not any more
+        for all that was ever committed: such a node may answer with what was true then, any other may not."""
         self.group = group
+        self._term_of = term_of
+        self._node_id = -1
         self.key = key
         self.is_ending = False
         self.acknowledged = -1
@@ -365,6 +426,7 @@ class Committer:
     async def _coordinator(self) -> Client | None:
         reply = await self._bootstrap.ask_any(FindCoordinatorRequest(coordinator_keys=[self.group]), 4)
         (found,) = reply.coordinators
+        self._node_id = found.node_id
         return None if found.error_code else await self._bootstrap.connect(found.node_id)
 
     async def _converse(self) -> None:
@@ -395,6 +457,7 @@ class Committer:
     async def _check(self, client: Client, *, is_final: bool) -> bool:
         topic = OffsetFetchRequestTopic(name=self.key[0], partition_indexes=[self.key[1]])
         request = OffsetFetchRequest(group_id=self.group, topics=[topic], require_stable=True)
+        acknowledged, term = self.acknowledged, self._term_of(self._node_id, self.group)
         try:
             reply = await within(client.ask(request, 7))
         except TimeoutError as error:
@@ -403,7 +466,8 @@ class Committer:
             return False
         found = reply.topics[0].partitions[0].committed_offset
         # Whoever was deposed and does not know it yet may answer with what was true then.
-        if found > self._sent or (is_final and found < self.acknowledged and found not in self._in_doubt):
+        is_final = is_final or (term is not None and term == self._term_of(self._node_id, self.group))
+        if found > self._sent or (is_final and found < acknowledged and found not in self._in_doubt):
             text = f"group {self.group} committed {self.acknowledged} (sent {self._sent}) and finds {found}"
             self._complaints.append(text)
         return True

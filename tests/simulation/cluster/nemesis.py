@@ -11,19 +11,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
+from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.record_batch import iterate_batches
 from storage.log import Log
 from storage.offset_checkpoint import RECOVERY_POINTS, decode_offsets
 from tests.simulation.cluster.plan import Fault, Plan
+from tests.support.cluster import CLUSTER_ID, voter_of
+from tests.support.node import Closed
 from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
 
 if TYPE_CHECKING:
     from tests.support.cluster import Cluster, ClusterNode
 
 STOP_S = 20.0
+ADMIN_S = 5.0
 SECOND_NS = 1_000_000_000
 LENGTH_BYTES = range(8, 12)
 CRC_BEGINS = 16
@@ -43,6 +55,7 @@ class Nemesis:
         self._rebooting: dict[int, None] = {}
         self._rotting: ClusterNode | None = None
         """The one node whose disk rots in this run: the others keep good copies."""
+        self._asking: list[asyncio.Task[None]] = []
         self._table: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.POWER_CUT: self.power_cut,
             Fault.POWER_CUT_ALL: self.power_cut_all,
@@ -68,6 +81,9 @@ class Nemesis:
             Fault.FULL_DISK: self.full_disk,
             Fault.WALL_JUMP: self.wall_jump,
             Fault.BIT_ROT: self.bit_rot,
+            Fault.MOVE_LEADERS: self.move_leaders,
+            Fault.REASSIGN: self.reassign,
+            Fault.CHANGE_VOTERS: self.change_voters,
         }
 
     async def work(self) -> None:
@@ -349,6 +365,84 @@ class Nemesis:
         node = self._any()
         if node is not None and self._plan.skew_ms_max:
             node.host.wall_skew_ms = self._random.randint(-self._plan.skew_ms_max, self._plan.skew_ms_max)
+
+    # What an administrator does meanwhile
+
+    def _ask_soon(self, *requests: tuple[object, int]) -> None:
+        """Of any node that is up, one after the other; what comes of it the cluster shows."""
+        node = self._any()
+        if node is None:
+            return
+
+        async def ask() -> None:
+            with suppress(OSError, TimeoutError, Closed):
+                client = await self._cluster.connect(node.id)
+                try:
+                    for request, version in requests:
+                        await asyncio.wait_for(client.ask(request, version), ADMIN_S)
+                finally:
+                    client.close()
+
+        self._asking = [task for task in self._asking if not task.done()]
+        self._asking.append(asyncio.get_running_loop().create_task(ask()))
+
+    def _some_partition(self) -> tuple[str, int, tuple[int, ...]] | None:
+        """Topic, index, replicas, as some node sees them."""
+        node = self._any()
+        image = node.broker.image if node is not None and node.broker is not None else None
+        if image is None:
+            return None
+        found = [(topic.name, index, each.replicas) for topic, index, each in image.topics.partitions()]
+        return self._random.choice(found) if found else None
+
+    def _reassignment(self, topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+        asked = ReassignableTopic(
+            name=topic, partitions=[ReassignablePartition(partition_index=index, replicas=replicas)]
+        )
+        return AlterPartitionReassignmentsRequest(timeout_ms=3000, topics=[asked])
+
+    async def move_leaders(self) -> None:
+        """Others become the preferred leaders, and lead: nobody has failed."""
+        found = self._some_partition()
+        if found is not None:
+            topic, index, replicas = found
+            others = [*replicas[1:], replicas[0]]
+            elect = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=3000)
+            self._ask_soon((self._reassignment(topic, index, others), 0), (elect, 2))
+
+    async def reassign(self) -> None:
+        """To other nodes, or back, before the last move is over perhaps."""
+        found = self._some_partition()
+        if found is not None:
+            topic, index, replicas = found
+            target = self._random.sample(list(self._cluster.nodes), min(len(replicas), len(self._cluster.nodes)))
+            is_given_up = self._random.random() < 0.2
+            self._ask_soon((self._reassignment(topic, index, None if is_given_up else target), 0))
+
+    async def change_voters(self) -> None:
+        """Add who does not vote, remove who does, but for the last two."""
+        leader = self._cluster.leader_of_quorum()
+        if leader is None or leader.broker is None or not self._plan.names_voters:
+            return
+        voters = leader.broker.quorum._history.voters
+        outside = [each for each in self._cluster.nodes if each not in voters.by_id]
+        if outside and (len(voters.by_id) < 3 or self._random.random() < 0.5):
+            voter = voter_of(self._random.choice(outside))
+            listeners = [Listener(name=name, host=host, port=port) for name, (host, port) in voter.endpoints]
+            add = AddRaftVoterRequest(
+                cluster_id=CLUSTER_ID,
+                timeout_ms=3000,
+                voter_id=voter.id,
+                voter_directory_id=voter.directory_id,
+                listeners=listeners,
+            )
+            self._ask_soon((add, 1))
+        elif len(voters.by_id) > 2:
+            voter = self._random.choice(list(voters.by_id.values()))
+            remove = RemoveRaftVoterRequest(
+                cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id
+            )
+            self._ask_soon((remove, 0))
 
 
 def durable_batches(disk: SimulatedDisk, log: Log) -> Iterator[tuple[str, int, int]]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
+from kraft.features import ELIGIBLE_LEADER_REPLICAS
+
 
 class Fault(Enum):
     """What may strike. `POWER_CUT_ALL` only where every acknowledgement is flushed: else nothing is promised."""
@@ -33,12 +35,17 @@ class Fault(Enum):
     DISK_ERROR = "disk error"
     FULL_DISK = "full disk"
     WALL_JUMP = "jump of the wall clock"
+    MOVE_LEADERS = "move leaders"
+    REASSIGN = "reassign a partition"
+    CHANGE_VOTERS = "change the voters"
     BIT_ROT = "bit rot with good copies elsewhere"
 
 
 DRAWN_ALONE = (Fault.BIT_ROT,)
 """Added to what is drawn of the others, whose draws it leaves as they are."""
 ALWAYS_SAFE = tuple(fault for fault in Fault if fault not in (Fault.POWER_CUT_ALL, *DRAWN_ALONE))
+VOTERS = 3
+"""At first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,18 @@ class Plan:
     skew_ms_max: int
     churns_topics: bool
     small_segments: bool
+    nodes: int = 3
+    """The fourth, where there is one, has replicas and no vote at first."""
+    has_eligible_replicas: bool = False
+    """KIP-966 is on."""
+    names_voters: bool = False
+    """The metadata log does, and the voters may change; else the configuration."""
+    small_snapshots: bool = False
+    """Snapshots of the metadata every few records, and little of its log is kept."""
+    trims: bool = False
+    """Records are deleted at the beginning of the logs."""
+    members: int = 0
+    """Of a consumer group."""
     properties: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -69,17 +88,18 @@ class Plan:
         flushes = random.random() < 0.4
         kinds = [each for each in Fault if each not in DRAWN_ALONE] if flushes else list(ALWAYS_SAFE)
         faults = tuple(random.sample(kinds, random.randint(1, min(6, len(kinds)))))
+        moves = {Fault.REASSIGN, Fault.CHANGE_VOTERS} & {*faults}
         plan = cls(
             flushes=flushes,
             partitions=random.randint(1, 3),
             producers=random.randint(1, 2),
             in_flight=random.choice((1, 2, 5, 5)),
             batch_records_max=random.randint(1, 4),
-            pause_s=random.choice((0.01, 0.03, 0.1)),
+            pause_s=random.choice((0.03, 0.1, 0.2)),
             timeout_ms=random.choice((200, 1000, 3000)),
             faults=faults,
-            strike_every_s=random.choice((0.7, 2.0, 5.0)),
-            fault_s=random.choice((15.0, 30.0, 45.0)),
+            strike_every_s=random.choice((0.5, 1.0, 2.0, 4.0)),
+            fault_s=random.choice((10.0, 20.0, 40.0)),
             look_every_s=random.choice((0.004, 0.02, 0.05)),
             lag_ms_max=random.choice((1000, 3000, 10000)),
             session_ms=random.choice((2000, 3000, 9000)),
@@ -87,8 +107,15 @@ class Plan:
             skew_ms_max=random.choice((0, 500, 1_000_000)),
             churns_topics=random.random() < 0.4,
             small_segments=random.random() < 0.4,
+            nodes=4 if moves and random.random() < 0.8 else 3,
+            has_eligible_replicas=random.random() < 0.5,
+            names_voters=Fault.CHANGE_VOTERS in faults or random.random() < 0.2,
+            small_snapshots=random.random() < 0.4,
+            trims=random.random() < 0.3,
+            members=random.choice((0, 0, 2, 3)),
         )
-        return replace(plan, faults=(*faults, Fault.BIT_ROT)) if random.random() < 0.25 else plan
+        rots = random.random() < 0.25 and Fault.REASSIGN not in faults  # a move could leave the rotten copy alone
+        return replace(plan, faults=(*faults, Fault.BIT_ROT)) if rots else plan
 
     def broker_properties(self) -> dict[str, str]:
         """For every node."""
@@ -100,9 +127,18 @@ class Plan:
             "broker.heartbeat.interval.ms": str(self.session_ms // 4),
             "log.retention.ms": "-1",
         }
+        if self.small_snapshots:
+            given["metadata.log.max.record.bytes.between.snapshots"] = "600"
+            given["metadata.max.retention.bytes"] = "4000"
+        if self.trims:
+            given["log.retention.check.interval.ms"] = "1000"
+            given["log.segment.delete.delay.ms"] = "200"
         if self.flushes:
             given["log.flush.interval.messages"] = "1"
         return given | dict(self.properties)
+
+    def features(self) -> dict[str, int]:
+        return {ELIGIBLE_LEADER_REPLICAS: int(self.has_eligible_replicas)}
 
     def topic_configs(self) -> dict[str, str]:
         return {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})

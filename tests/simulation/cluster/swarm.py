@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from broker.internal_topics import GROUP_METADATA_TOPIC
 from kraft.image.topics import NO_LEADER
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.simulation.cluster.nemesis import Nemesis
-from tests.simulation.cluster.plan import Fault, Plan
+from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.observation import Observer, Violation
 from tests.support.cluster import Cluster
-from tests.support.cluster_clients import Bootstrap, Committer, Producer, Reader
+from tests.support.cluster_clients import Bootstrap, Committer, Producer, Reader, Trimmer
+from tests.support.cluster_group import GroupWatch, Member
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
 from tests.support.node import Client, Closed
@@ -33,7 +35,7 @@ LIMIT_S: Final = 400.0
 LIVENESS_S: Final = 60.0
 """How long a healed cluster may take until it serves fully."""
 DRAIN_S: Final = 60.0
-NODES: Final = 3
+REPLICAS: Final = 3
 
 Story = Callable[["Swarm"], Awaitable[None]]
 """What happens instead of random faults: a scripted scenario."""
@@ -76,12 +78,20 @@ class Swarm:
         self.plan = plan
         self.random = Random(f"{seed}/swarm")
         properties: dict[str, Any] = {**plan.broker_properties()}
-        self.cluster = Cluster(seed, keep_trace=keep_trace, **properties)
+        self.cluster = Cluster(
+            seed,
+            nodes=plan.nodes,
+            voters=VOTERS if plan.names_voters else 0,
+            features=plan.features(),
+            keep_trace=keep_trace,
+            **properties,
+        )
         self.nemesis = Nemesis(self.cluster, plan, Random(f"{seed}/nemesis"))
-        self.observer = Observer(self.cluster, flushes=plan.flushes)
+        self.observer = Observer(self.cluster, flushes=plan.flushes, is_brief=True)
         self.invariants: list[Invariant] = [make() for make in ALL]
         self.keys: list[Key] = [(TOPIC, index) for index in range(plan.partitions)]
         self.producers: list[Producer] = []
+        self._readers: list[Reader] = []
         self._is_ended = False
 
     # What clients need of the cluster
@@ -96,11 +106,26 @@ class Swarm:
     def bootstrap(self, name: str) -> Bootstrap:
         return Bootstrap(self, Random(f"{self.run.seed}/{name}"))
 
+    def _term_of(self, node_id: int, group: str) -> int | None:
+        """The leader epoch in which a node coordinates a group, where nobody has heard of a later one."""
+        brokers = {node.id: node.broker for node in self.cluster.nodes.values() if node.is_up}
+        broker, images = brokers.get(node_id), [each.image for each in brokers.values() if each is not None]
+        if broker is None:
+            return None
+        images += [] if self.observer.image is None else [self.observer.image]
+        image = max(images, key=lambda each: each.provenance.end_offset)
+        index = broker.groups.partition_of(group)
+        mine = broker.replicas.get(GROUP_METADATA_TOPIC, index)
+        assigned = image.topics.partition(GROUP_METADATA_TOPIC, index)
+        if mine is None or assigned is None or mine.leader_epoch != assigned.leader_epoch or not mine.is_leader:
+            return None
+        return mine.leader_epoch
+
     # The watch
 
-    def look(self) -> None:
+    def look(self, *, is_full: bool = False) -> None:
         """Raises `Violation`."""
-        seen = self.observer.look()
+        seen = self.observer.look(is_full=is_full)
         if seen is not None:
             self.run.looks += 1
             for invariant in self.invariants:
@@ -122,7 +147,7 @@ class Swarm:
         watch = loop.create_task(self.watch())
         operator = loop.create_task(self.nemesis.operate())
         await self.cluster.settled()
-        await self.cluster.create(TOPIC, self.plan.partitions, NODES, **self.plan.topic_configs())
+        await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self.plan.topic_configs())
         working = self._begin()
         if story is None:
             striking = loop.create_task(self.nemesis.work())
@@ -136,7 +161,7 @@ class Swarm:
         await self._end(working)
         watch.cancel()
         operator.cancel()
-        self.look()
+        self.look(is_full=True)
 
     def _begin(self) -> list[asyncio.Task[None]]:
         loop, run, plan = asyncio.get_running_loop(), self.run, self.plan
@@ -164,12 +189,20 @@ class Swarm:
                     from_followers=from_followers,
                     may_rot=Fault.BIT_ROT in plan.faults,
                 )
+                self._readers.append(reader)
                 working.append(loop.create_task(reader.work(lambda: self._is_ended)))
         self._committers = [
-            Committer(f"group-{number}", self.keys[0], self.bootstrap(f"group-{number}"), run.complaints)
+            Committer(f"group-{number}", self.keys[0], self.bootstrap(f"group-{number}"), run.complaints, self._term_of)
             for number in range(2)
         ]
         working += [loop.create_task(committer.work()) for committer in self._committers]
+        watch = GroupWatch("members", TOPIC, plan.partitions, run.complaints)
+        self._members = [Member(watch, self.bootstrap(f"member-{number}")) for number in range(plan.members)]
+        working += [loop.create_task(member.work()) for member in self._members]
+        for key in self.keys if plan.trims else []:
+            readers = [reader for reader in self._readers if reader.reading.key == key]
+            trimmer = Trimmer(key, readers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
+            working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
         if plan.churns_topics:
             working.append(loop.create_task(self._churn()))
         return working
@@ -214,11 +247,13 @@ class Swarm:
 
     def _is_whole(self) -> bool:
         brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
-        if len(brokers) < NODES or any(broker.not_ready() for broker in brokers):
+        if len(brokers) < self.plan.nodes or any(broker.not_ready() for broker in brokers):
             return False
         image = max((broker.image for broker in brokers), key=lambda each: each.provenance.end_offset)
         return image.topics.by_name(TOPIC) is not None and all(
-            assigned.leader != NO_LEADER and set(assigned.isr) == set(assigned.replicas)
+            assigned.leader != NO_LEADER
+            and set(assigned.isr) == set(assigned.replicas)
+            and not (assigned.adding_replicas or assigned.removing_replicas)
             for _, _, assigned in image.topics.partitions()
         )
 
@@ -252,23 +287,25 @@ class Swarm:
                 producer.is_ending = True
             for committer in self._committers:
                 committer.is_ending = True
+            for member in self._members:
+                member.is_ending = True
             waiting = working[: len(self.producers)]
             await asyncio.wait_for(asyncio.gather(*waiting), DRAIN_S)
             self._is_ended = True
             await asyncio.wait_for(asyncio.gather(*working), DRAIN_S)
             for key in self.keys:
                 reading = self.run.history.reading("final", key, is_complete=True)
-                await asyncio.wait_for(
-                    Reader(
-                        self.bootstrap(f"final-{key[1]}"),
-                        reading,
-                        self.run.complaints,
-                        may_rot=Fault.BIT_ROT in self.plan.faults,
-                    ).work(lambda: True),
-                    DRAIN_S,
+                final = Reader(
+                    self.bootstrap(f"final-{key[1]}"),
+                    reading,
+                    self.run.complaints,
+                    may_rot=Fault.BIT_ROT in self.plan.faults,
                 )
-            for committer in self._committers:
-                await asyncio.wait_for(committer.verify(), DRAIN_S)
+                before = [reader.reading for reader in self._readers if reader.reading.key == key]
+                await asyncio.wait_for(final.start_after(before), DRAIN_S)
+                await asyncio.wait_for(final.work(lambda: True), DRAIN_S)
+            for verify in [each.verify for each in self._committers] + [each.verify for each in self._members[:1]]:
+                await asyncio.wait_for(verify(), DRAIN_S)
         except (TimeoutError, AssertionError) as error:
             raise Violation(f"not live: clients are not done: {error}; {self._state()}") from error
 

@@ -15,7 +15,6 @@ DIGEST = "from tests.simulation.cluster.swarm import run_seed; print(run_seed({s
 
 @pytest.mark.parametrize("seed", [2, 21])
 def test_nothing_is_lost_and_the_cluster_comes_to_itself(seed: int) -> None:
-    """Seed 21: a repeated produce that a full disk refused was refused for good, its offset being in it already."""
     run = run_seed(seed)
     assert not run.problems()
     assert run.history.acknowledged_count > 0

@@ -15,6 +15,7 @@ from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
 from tests.simulation.invariants.in_sync_complete import InSyncComplete
 from tests.simulation.invariants.observation import Observation
 from tests.simulation.invariants.one_controller import OneController
+from tests.simulation.invariants.one_coordinator import OneCoordinator
 from tests.simulation.invariants.one_fetcher import OneFetcher
 from tests.simulation.invariants.one_leader import OneLeader
 from tests.simulation.invariants.producer_state import ProducerState
@@ -40,6 +41,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     HighWatermarkRises,
     InSyncComplete,
     OneController,
+    OneCoordinator,
     OneFetcher,
     OneLeader,
     ProducerState,

@@ -14,6 +14,6 @@ def check_acknowledged(cluster: Cluster, key: Key, last_offset: int) -> None:
         partition = node.broker.replicas.get(*key) if node.is_up and node.broker is not None else None
         if partition is not None:
             ends.append((partition.high_watermark, node.id, partition.is_leader))
-    everybody_lives = len(ends) == len(cluster.nodes)
+    everybody_lives = all(node.is_up and node.broker is not None for node in cluster.nodes.values())
     if everybody_lives and any(leads for _, _, leads in ends) and max(ends)[0] <= last_offset:
         raise Violation(f"{key} was acknowledged up to {last_offset}; high watermarks are {ends}")

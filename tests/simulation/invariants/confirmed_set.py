@@ -11,10 +11,16 @@ class ConfirmedSet:
     def __init__(self) -> None:
         self._sets: dict[tuple[PartitionKey, int], tuple[Set, str]] = {}
         """By partition and partition epoch: the set, and who said so first."""
+        self._read: dict[int, object] = {}
+        """The image of each node that was looked at last."""
 
     def check(self, seen: Observation) -> None:
         for node in seen.nodes:
-            for topic, index, assigned in node.broker.quorum.image.topics.partitions():
+            topics = node.broker.quorum.image.topics
+            if self._read.get(node.id) is topics:
+                continue
+            self._read[node.id] = topics
+            for topic, index, assigned in topics.partitions():
                 self._says((topic.id, index), assigned.partition_epoch, assigned.isr, f"image of node {node.id}")
         for key, replica in seen.all_replicas():
             partition, leadership = replica.partition, replica.partition.leadership

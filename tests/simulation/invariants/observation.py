@@ -24,6 +24,7 @@ from tests.support.simulation.disk import SimulatedDisk
 PartitionKey = tuple[bytes, int]
 """Topic id and index."""
 HEADER_SIZE = 61
+FULL_EVERY = 50
 
 
 class Violation(AssertionError):
@@ -169,17 +170,31 @@ class Observation:
 
 
 class Observer:
-    """Looks again and again at one cluster."""
+    """Looks again and again at one cluster.
 
-    def __init__(self, cluster: Cluster, *, flushes: bool) -> None:
+    With `is_brief` it leaves out replicas of which nothing is different that can be told at a glance, but for every
+    `FULL_EVERY`th look: most looks see one partition move, and would read them all.
+    """
+
+    def __init__(self, cluster: Cluster, *, flushes: bool, is_brief: bool = False) -> None:
         self._cluster = cluster
         self._flushes = flushes
+        self._is_brief = is_brief
+        self._count = 0
+        self._glances: dict[tuple[int, int, PartitionKey], object] = {}
         self._contents: dict[tuple[int, int, PartitionKey], LogContent] = {}
         self._committed: dict[PartitionKey, Committed] = {}
         self._image: MetadataImage | None = None
 
-    def look(self) -> Observation | None:
+    @property
+    def image(self) -> MetadataImage | None:
+        """The newest committed metadata that anybody ever had."""
+        return self._image
+
+    def look(self, *, is_full: bool = False) -> Observation | None:
         """None as long as nobody serves."""
+        self._count += 1
+        is_full = is_full or not self._is_brief or self._count % FULL_EVERY == 0
         nodes = [
             Node(node.id, node.host.lives, node.broker, node.host.disk)
             for node in self._cluster.nodes.values()
@@ -199,6 +214,11 @@ class Observer:
                 if node.disk.is_rotten(partition.log.directory):
                     continue  # it holds what it holds, until that is found and fetched again
                 key = (partition.topic_id, partition.index)
+                place = (node.id, node.life, key)
+                glance = self._glance(partition, key, is_registered)
+                if not is_full and self._glances.get(place) == glance:
+                    continue
+                self._glances[place] = glance
                 content = self._content(node, key, partition.log)
                 replica = Replica(node.id, node.life, node.broker, partition, node.disk, content, is_registered)
                 replicas.setdefault(key, []).append(replica)
@@ -209,6 +229,20 @@ class Observer:
             if replica.partition.leadership is not None:
                 self._learn(self._committed.setdefault(key, Committed()), replica)
         return observation
+
+    def _glance(self, partition: Partition, key: PartitionKey, is_registered: bool) -> object:
+        """What tells a replica that has moved from one that has not, without reading its log."""
+        log, leadership = partition.log, partition.leadership
+        committed = self._committed.get(key)
+        assert self._image is not None
+        return (
+            leadership and leadership.in_sync,
+            (partition.leader_id, partition.leader_epoch, partition.partition_epoch, partition.isr),
+            (partition.high_watermark, log.log_start_offset, log.end_offset, log.synced_end_offset),
+            (len(log.segments), log.active.base_offset, log.active.size, log.epochs.latest_epoch, log.failure is None),
+            committed and committed.end_offset,
+            (self._image.provenance.end_offset, is_registered, id(partition)),
+        )
 
     def _content(self, node: Node, key: PartitionKey, log: Log) -> LogContent:
         content = self._contents.get((node.id, node.life, key))

@@ -21,6 +21,7 @@ from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
 from tests.simulation.invariants.in_sync_complete import InSyncComplete
 from tests.simulation.invariants.observation import LogContent, Observation, Observer, Violation
 from tests.simulation.invariants.one_controller import OneController
+from tests.simulation.invariants.one_coordinator import OneCoordinator
 from tests.simulation.invariants.one_fetcher import OneFetcher
 from tests.simulation.invariants.one_leader import OneLeader
 from tests.simulation.invariants.producer_state import ProducerState
@@ -105,6 +106,11 @@ def plant_second_controller(cluster: Cluster, seen: Observation) -> None:
     other._active = active._active
 
 
+def plant_coordinator(cluster: Cluster, seen: Observation) -> None:
+    """Of a partition that nobody has yet: the topic is made when the first group asks."""
+    seen.nodes[0].broker.groups._runners[0] = None  # type: ignore[assignment]
+
+
 def plant_fenced_leader(cluster: Cluster, seen: Observation) -> None:
     key = next(key for key, each in seen.all_replicas() if each.partition.topic == "t")
     assigned = seen.assigned(key)
@@ -126,6 +132,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (HighWatermarkRises, plant_lower_watermark),
     (InSyncComplete, plant_lost_tail),
     (OneController, plant_second_controller),
+    (OneCoordinator, plant_coordinator),
     (OneFetcher, plant_fetcher),
     (OneLeader, plant_second_leader),
     (ProducerState, plant_producer),
