@@ -134,7 +134,7 @@ class DamagedReplicas:
             broker.loop.call_later(RETRY_MS / 1000, self._try_again, damaged)
             return
         directory.adopt(repaired.log)
-        await broker.logs.checkpoint(broker.log_jobs.high_watermarks())  # before anything new is written to it
+        await broker.logs.checkpoint()  # before anything new is written to it
         if self._is_wanted(damaged):
             self._resume(damaged, repaired)
             return

@@ -33,9 +33,13 @@ def note_positions(
     replica: ReplicaState,
     wanted: Iterable[tuple[PartitionKey, FetchPartition]],
     news: ReplicaNews | None = None,
-) -> None:
-    """Before anything is read: what a follower asks for says what it has, and may commit what is then told to it."""
+) -> dict[PartitionKey, None]:
+    """Before anything is read: what a follower asks for says what it has, and may commit what is then told to it.
+
+    The partitions in which its log agrees with ours.
+    """
     now_ms = broker.environment.monotonic_ms()
+    agreeing: dict[PartitionKey, None] = {}
     for key, wish in wanted:
         partition = broker.replicas.find(key)
         if partition is None or refusal_of_replica(partition, replica) is not ErrorCode.NONE:
@@ -44,6 +48,7 @@ def note_positions(
             continue
         log = partition.log
         if log.log_start_offset <= wish.fetch_offset <= log.end_offset and divergence(log, wish) is None:
+            agreeing[key] = None
             follower = partition.follower_fetched(
                 replica.replica_id, wish.fetch_offset, wish.log_start_offset, replica.replica_epoch, now_ms
             )
@@ -52,6 +57,7 @@ def note_positions(
                 follower.news = news
             broker.in_sync_changes.may_join(partition, replica.replica_id, now_ms)
             partition.advance()
+    return agreeing
 
 
 def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode:

@@ -93,8 +93,11 @@ class LocalLogs:
                 self._open(path)
         self._opened = tuple(self.directories)
         self._by_path = {directory.path: directory for directory in self.directories}
-        self._checkpointed: object = None
         self._checkpointing = asyncio.Lock()
+        self._next_checkpoint: asyncio.Task[bool] | None = None
+        """The one that whoever asks now will share."""
+        self._high_watermarks: HighWatermarks | None = None
+        """What it will write of them."""
         self._writing: asyncio.Task[None] | None = None
         """The checkpoint on its way to the disk. It goes on when the job that began it is cancelled."""
 
@@ -270,33 +273,44 @@ class LocalLogs:
                 paths += directory.directories_to_remove()
         return paths
 
-    async def checkpoint(self, high_watermarks: HighWatermarks) -> None:
-        """Write what moved since the last checkpoint; nothing where nothing did."""
-        async with self._checkpointing:
-            await self._write_checkpoints(high_watermarks)
+    async def checkpoint(self, high_watermarks: HighWatermarks | None = None) -> bool:
+        """Write the checkpoints in which something moved, as it is then; whether all of it is durable.
 
-    async def _write_checkpoints(self, high_watermarks: HighWatermarks) -> None:
-        state = {
-            (directory.path, key): (each.recovery_point, each.log_start_offset, high_watermarks.get(key))
-            for directory in self.directories
-            for key, each in directory.logs.items()
-        }
-        if state == self._checkpointed:
-            return
+        Whoever asks while one is being written shares the next, however many they are.
+        """
+        if high_watermarks is not None:
+            self._high_watermarks = high_watermarks
+        if self._next_checkpoint is None:
+            self._next_checkpoint = asyncio.get_running_loop().create_task(self._checkpoint_next())
+        return await asyncio.shield(self._next_checkpoint)
+
+    async def _checkpoint_next(self) -> bool:
+        async with self._checkpointing:
+            self._next_checkpoint = None
+            high_watermarks, self._high_watermarks = self._high_watermarks, None
+            return await self._write_checkpoints(high_watermarks)
+
+    async def _write_checkpoints(self, high_watermarks: HighWatermarks | None) -> bool:
         is_written = True
         for directory in tuple(self.directories):
-            work = directory.checkpoint(_of_directory(directory, high_watermarks))
+            mine = _of_directory(directory, high_watermarks) if high_watermarks is not None else None
+            work = directory.checkpoint(mine)
+            if not work:
+                continue
             self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.run))
             try:
                 await asyncio.shield(self._writing)
             except OSError as error:
                 is_written = False
                 directory.refused(error)
-        if is_written:
-            self._checkpointed = state
+            else:
+                directory.checkpointed(work)
+        return is_written
 
     async def close(self, broker_epoch: int, high_watermarks: HighWatermarks) -> None:
         """Write everything out; the next start believes the files."""
+        if self._next_checkpoint is not None:
+            await asyncio.wait([self._next_checkpoint])
         if self._writing is not None:
             await asyncio.wait([self._writing])  # both write the same files
             self._writing = None

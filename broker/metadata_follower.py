@@ -200,6 +200,7 @@ class MetadataFollower:
         was_leader, epoch_before = partition.is_leader, partition.leader_epoch
         if assigned.leader == broker.node_id:
             broker.fetchers.unfollow(partition)
+            replicas_before = partition.leadership.replicas if partition.leadership is not None else ()
             partition.become_leader(
                 assigned.leader,
                 assigned.leader_epoch,
@@ -208,7 +209,8 @@ class MetadataFollower:
                 partition_epoch=assigned.partition_epoch,
                 now_ms=broker.environment.monotonic_ms(),
             )
-            if assigned.leader_epoch > epoch_before and len(assigned.replicas) > 1:
+            is_new = assigned.leader_epoch > epoch_before or assigned.replicas != replicas_before
+            if is_new and len(assigned.replicas) > 1:
                 broker.parked_fetches.leads_anew()
             if partition.awaits_flush:
                 broker.flusher.flush(partition.log)  # what the process before this one left to the page cache

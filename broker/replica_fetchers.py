@@ -6,6 +6,7 @@ The machine decides (replication/replica_fetcher.py); here its requests travel, 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -182,7 +183,8 @@ class RunningFetcher:
         partition, broker = effect.partition, self._broker
         try:
             partition.log.lower_recovery_point(effect.offset)
-            await broker.logs.checkpoint(broker.log_jobs.high_watermarks())
+            if not await broker.logs.checkpoint():
+                raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
             if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
                 now_ms = broker.environment.wall_ms()
                 if isinstance(effect, Truncate):

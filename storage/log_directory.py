@@ -53,16 +53,21 @@ METADATA_TOPIC = "__cluster_metadata"
 class CheckpointWork:
     """Checkpoint files to be written: the blocking half, for a thread."""
 
-    __slots__ = ("_files", "_fs")
+    __slots__ = ("_directory", "_fs", "files")
 
-    def __init__(self, fs: FileSystem, files: list[tuple[str, bytes]]) -> None:
+    def __init__(self, fs: FileSystem, directory: str, files: dict[str, Offsets]) -> None:
         self._fs = fs
-        self._files = files
+        self._directory = directory
+        self.files = files
+        """By name, what they will hold. Encoded in the thread: with a thousand partitions that takes milliseconds."""
+
+    def __bool__(self) -> bool:
+        return bool(self.files)
 
     def run(self) -> None:
         """Raises OSError: the directory is then offline."""
-        for path, data in self._files:
-            write_atomically(self._fs, path, data)
+        for name, offsets in self.files.items():
+            write_atomically(self._fs, f"{self._directory}/{name}", encode_offsets(offsets))
 
 
 class Kept(NamedTuple):
@@ -96,6 +101,7 @@ def make_durable_directory(fs: FileSystem, path: str) -> None:
 
 class LogDirectory:
     __slots__ = (
+        "_checkpointed",
         "_lock",
         "_log_starts",
         "_recovery_points",
@@ -126,6 +132,8 @@ class LogDirectory:
         """Told once, in the midst of whatever the disk refused: it may take note, and act later."""
         self.on_shortage: Callable[[OSError], None] | None = None
         """Told of each refusal that may pass."""
+        self._checkpointed: dict[str, Offsets] = {}
+        """What this process has written, by file."""
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, report)
         self._log_starts = self._read_checkpoint(LOG_STARTS, report)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS, report)
@@ -354,14 +362,20 @@ class LogDirectory:
         return log.directory, f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> CheckpointWork:
-        """The checkpoints as they are now: run the work off the loop. Without high watermarks theirs stays as it is."""
+        """The checkpoints that are to be written, which are none where nothing moved: run the work off the loop, then
+        call `checkpointed`. Without high watermarks theirs stays as it is."""
         points = {key: log.recovery_point for key, log in self.logs.items()}
         points |= {key: kept.recovery_point for key, kept in self.damaged.items()}
-        files = [(RECOVERY_POINTS, encode_offsets(points)), (LOG_STARTS, encode_offsets(self._hidden_starts()))]
+        files = {RECOVERY_POINTS: points, LOG_STARTS: self._hidden_starts()}
         if high_watermarks is not None:
             damaged = {key: kept.high_watermark for key, kept in self.damaged.items()}
-            files.append((HIGH_WATERMARKS, encode_offsets({**high_watermarks, **damaged})))
-        return CheckpointWork(self.fs, [(f"{self.path}/{name}", data) for name, data in files])
+            files[HIGH_WATERMARKS] = {**high_watermarks, **damaged}
+        changed = {name: offsets for name, offsets in files.items() if self._checkpointed.get(name) != offsets}
+        return CheckpointWork(self.fs, self.path, changed)
+
+    def checkpointed(self, work: CheckpointWork) -> None:
+        """The work is done: what it wrote need not be written again."""
+        self._checkpointed |= work.files
 
     def _hidden_starts(self) -> Offsets:
         """Only where the start of a log is not the start of its first segment."""

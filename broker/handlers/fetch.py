@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.delayed_fetch import DelayedFetch
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from broker.connection import RequestContext
     from broker.node import Broker
     from replication.partition import Partition
+    from storage.leader_epochs import EpochEnd
     from storage.log import Log
     from storage.log_read import LogRead
     from storage.open_file import FileSlice
@@ -96,7 +98,17 @@ class ColdLookup(Exception):
 class Fetching:
     """One request until its answer is there."""
 
-    __slots__ = ("_broker", "_context", "_fetch", "_is_incremental", "_lookups_left", "_news", "_replica", "_request")
+    __slots__ = (
+        "_agreeing",
+        "_broker",
+        "_context",
+        "_fetch",
+        "_is_incremental",
+        "_lookups_left",
+        "_news",
+        "_replica",
+        "_request",
+    )
 
     def __init__(
         self,
@@ -114,10 +126,12 @@ class Fetching:
         self._is_incremental = is_incremental
         self._lookups_left = COLD_LOOKUPS_MAX
         self._news = fetch.session.news if fetch.session is not None else None
+        self._agreeing: dict[PartitionKey, None] = {}
+        """Of a follower: where its log agrees with ours, as was found in this turn of the loop."""
 
     def answer(self) -> FetchResponse | Pending[FetchResponse]:
         if self._replica is not None:
-            note_positions(self._broker, self._replica, self._fetch.wanted, self._news)
+            self._agreeing = note_positions(self._broker, self._replica, self._fetch.wanted, self._news)
         return self._attempt(self._request.max_wait_ms <= 0) or self._wait()
 
     def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
@@ -126,9 +140,19 @@ class Fetching:
         if self._news is not None and self._fetch.session is not None:
             self._fetch.wanted = self._fetch.session.wanted()
         try:
-            answers = _plan(self._broker, self._context, request, self._fetch, self._replica, self._lookups_left == 0)
+            answers = _plan(
+                self._broker,
+                self._context,
+                request,
+                self._fetch,
+                self._replica,
+                self._agreeing,
+                self._lookups_left == 0,
+            )
         except ColdLookup as cold:
             return self._look_again(cold, is_last)
+        finally:
+            self._agreeing = {}
         size = sum(answer.read.size for answer in answers if answer.read is not None)
         has_enough = size >= request.min_bytes or any(answer.is_urgent for answer in answers)
         if is_last or has_enough or not (answers or self._awaits_news()):
@@ -188,6 +212,7 @@ def _plan(
     request: FetchRequest,
     fetch: FetchContext,
     replica: ReplicaState | None,
+    agreeing: Mapping[PartitionKey, None],
     waits: bool,
 ) -> list[Answer]:
     """Where each partition's bytes lie. The first partition with data gives at least one batch, whatever the limits.
@@ -218,6 +243,10 @@ def _plan(
                 answers.append(Answer(key, data, partition, None))
                 continue
         end = _end_offset(request, partition, replica)
+        found = divergence(partition.log, wish) if key not in agreeing else None
+        if found is not None:
+            answers.append(_diverging(key, wish, partition, found))
+            continue
         answer = _plan_partition(request, key, wish, partition, end, left, not found_data, waits)
         if _copied_size(context, answer) > room:
             answer = _plan_partition(request, key, wish, partition, end, min(left, room), not found_data, waits)
@@ -253,6 +282,15 @@ def _empty(partition: Partition, wish: FetchPartition) -> PartitionData:
     )
 
 
+def _diverging(key: PartitionKey, wish: FetchPartition, partition: Partition, found: EpochEnd) -> Answer:
+    """The asker's log goes on where ours does not."""
+    data = _empty(partition, wish)
+    if found.epoch == NO_EPOCH:
+        return Answer(key, _failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition, None)
+    data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
+    return Answer(key, data, partition, None)
+
+
 def _plan_partition(
     request: FetchRequest,
     key: PartitionKey,
@@ -264,12 +302,6 @@ def _plan_partition(
     waits: bool,
 ) -> Answer:
     data = _empty(partition, wish)
-    found = divergence(partition.log, wish)
-    if found is not None:
-        if found.epoch == NO_EPOCH:
-            return Answer(key, _failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition, None)
-        data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
-        return Answer(key, data, partition, None)
     if request.isolation_level == READ_COMMITTED:
         data.aborted_transactions = []
     if not partition.log.log_start_offset <= wish.fetch_offset <= partition.log.end_offset:

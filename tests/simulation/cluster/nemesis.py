@@ -347,6 +347,7 @@ class Nemesis:
             place
             for partition in node.broker.replicas
             if self._is_whole(partition.topic, partition.index)
+            and not node.host.disk.is_rotten(partition.log.directory)
             for place in durable_batches(node.host.disk, partition.log)
         ]
         if places:
