@@ -41,8 +41,11 @@ class ActiveController:
         environment: Environment,
         publisher: MetadataPublisher,
         append: AppendRecords,
+        raise_version: Callable[[int], None],
     ) -> None:
+        """`raise_version`: have the quorum write its kraft.version."""
         self._controller = controller
+        self._raise_version = raise_version
         self._environment = environment
         self._publisher = publisher
         self._append = append
@@ -87,6 +90,8 @@ class ActiveController:
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
         """
+        if decision.kraft_version is not None:
+            self._raise_version(decision.kraft_version)
         try:
             for records in batches_of(decision):
                 self._append_batch(records)

@@ -134,6 +134,10 @@ class Quorum:
     def kraft_version(self) -> int:
         return self._history.kraft_version
 
+    def refusal_of_version(self, version: int) -> str | None:
+        """Why kraft.version cannot become this; None where it can."""
+        return self._raft.refusal_of_version(version)
+
     @property
     def flusher(self) -> Flusher:
         """What makes the metadata log durable."""
@@ -380,6 +384,9 @@ class Quorum:
         if (self.leader_epoch, self.leader_id) == (epoch, leader_id):
             self._feed(events.Appended(self._log.end_offset))
 
+    def _raise_version(self, version: int) -> None:
+        self._feed(events.RaiseVersion(self.leader_epoch, version))
+
     def _cannot_lead(self, error: NoRoom) -> None:
         """The node cannot begin its term: at start it says so and ends; later another is to lead."""
         if self._caught_up is not None and not self._caught_up.done():
@@ -417,7 +424,7 @@ class Quorum:
         base = self._committed.begin_term()
         bootstrap = bootstrap_records(environment.fs, self._config) if not base.image.features.levels else []
         controller = Controller(base, self._controller_settings(), environment.monotonic_ms())
-        self._active = ActiveController(controller, environment, self._publisher, self._append)
+        self._active = ActiveController(controller, environment, self._publisher, self._append, self._raise_version)
         self._controllers.leader_changed()
         log.info("node %d leads the metadata quorum in epoch %d", self._config.node_id, epoch)
         registration = registration_record(controller_registration(self._config, self._incarnation_id))
@@ -448,7 +455,7 @@ class Quorum:
             num_partitions=config.integer("num.partitions"),
             default_replication_factor=config.integer("default.replication.factor"),
             node_id=config.node_id,
-            kraft_version=self._history.kraft_version,
+            quorum=self,
             unclean_leader_election_interval_ms=config.integer("unclean.leader.election.interval.ms"),
             auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
             leader_imbalance_check_interval_seconds=config.integer("leader.imbalance.check.interval.seconds"),

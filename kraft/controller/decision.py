@@ -17,6 +17,8 @@ class Decision(NamedTuple):
     records: Sequence[object]
     reply: object | None = None
     is_atomic: bool = True
+    kraft_version: int | None = None
+    """To be raised to in the quorum's own records, before these."""
 
 
 class Refusal(NamedTuple):

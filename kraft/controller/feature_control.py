@@ -27,7 +27,7 @@ from protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from protocol.records.metadata import ConfigRecord, FeatureLevelRecord
+from protocol.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 DISABLED: Final = SupportedRange(0, 0)
 METADATA_CHANGED: Final = frozenset({30})
@@ -53,13 +53,16 @@ def update_features(view: View, request: UpdateFeaturesRequest) -> Decision:
         UpdatableFeatureResult(feature=update.feature, error_message="NONE") for update in request.feature_updates
     ]
     reply = UpdateFeaturesResponse(error_message=None, results=results)
-    return Decision(() if request.validate_only else records, reply)
+    if request.validate_only:
+        return Decision((), reply)
+    versions = [each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION]
+    return Decision(records, reply, kraft_version=versions[0] if versions else None)
 
 
 def level_of(view: View, name: str) -> int:
     features = view.image.features
     if name == KRAFT_VERSION:
-        return view.settings.kraft_version
+        return view.settings.quorum.kraft_version
     return features.metadata_version if name == METADATA_VERSION else features.levels.get(name, 0)
 
 
@@ -75,6 +78,8 @@ def refusal_of_update(view: View, update: FeatureUpdateKey) -> str | None:
     reason = reason_against(view, update)
     if reason is not None:
         return f"Invalid update version {level} for feature {name}. {reason}"
+    if name == KRAFT_VERSION:
+        return view.settings.quorum.refusal_of_version(level)
     current = level_of(view, name)
     if name == METADATA_VERSION and level < current:
         if METADATA_CHANGED.isdisjoint(range(level + 1, current + 1)):
@@ -100,8 +105,6 @@ def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
             if supported.last == 0:
                 return f"{who} does not support this feature."
             return f"{who} only supports versions {supported.first}-{supported.last}"
-    if name == KRAFT_VERSION and level != view.settings.kraft_version:
-        return "It belongs to the quorum, whose version cannot be changed while it runs."
     current = level_of(view, name)
     if level < current and upgrade_type is UpgradeType.UPGRADE:
         return (
@@ -110,6 +113,8 @@ def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
         )
     if level > current and upgrade_type is not UpgradeType.UPGRADE:
         return "Can't downgrade to a newer version."
+    if name == KRAFT_VERSION and level < current:
+        return "Can't downgrade the version of this feature."
     return None
 
 
@@ -126,6 +131,7 @@ def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
 
 def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
     if update.feature == KRAFT_VERSION:
+        yield NoOpRecord()  # something to wait for: the quorum writes what counts itself
         return
     yield FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
     if update.feature == ELIGIBLE_LEADER_REPLICAS and update.max_version_level > 0:

@@ -31,6 +31,25 @@ class ConfigRules(Protocol):
         """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""
 
 
+class QuorumVersion(Protocol):
+    """What the quorum, in whose log the controller stands, says of its own version: kraft.version."""
+
+    @property
+    def kraft_version(self) -> int: ...
+
+    def refusal_of_version(self, version: int) -> str | None:
+        """Why it cannot become this; None where it can, or is."""
+
+
+class StaticQuorum:
+    """One that stays as it was configured."""
+
+    kraft_version = 0
+
+    def refusal_of_version(self, version: int) -> str | None:
+        return None if version == 0 else "the voters are static"
+
+
 class ControllerSettings(NamedTuple):
     """Names and defaults are those of Kafka's configuration."""
 
@@ -41,8 +60,7 @@ class ControllerSettings(NamedTuple):
     new_uuid: Callable[[], bytes]
     """Makes topic ids."""
     node_id: int = 0
-    kraft_version: int = 0
-    """Of the quorum, in whose log it stands."""
+    quorum: QuorumVersion = StaticQuorum()
     num_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1

@@ -152,6 +152,13 @@ class Resign(NamedTuple):
     epoch: int
 
 
+class RaiseVersion(NamedTuple):
+    """The controller of this epoch decided to raise kraft.version. Nothing, unless this node leads the epoch."""
+
+    epoch: int
+    version: int
+
+
 class Stop(NamedTuple):
     """A clean stop has begun: a leader ends its epoch, and nothing is stood for any more. Answered with `Stopped`."""
 
@@ -169,6 +176,7 @@ Event: TypeAlias = (
     | Tick
     | SnapshotLoaded
     | SnapshotRefused
+    | RaiseVersion
     | Resign
     | Stop
 )

@@ -22,8 +22,10 @@ from kraft.raft.turns import GiveUp, Stand, Turn
 from kraft.raft.voter_description import ChangeOfItself, change_of_itself
 from kraft.raft.voters import Address
 from kraft.snapshot.names import SnapshotId
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, PartitionData
 from protocol.messages.fetch_snapshot import ResponsePartitionSnapshot
+from protocol.messages.update_raft_voter import UpdateRaftVoterResponse
 from protocol.primitives import BytesLike
 
 REFUSALS_MAX = 2
@@ -33,6 +35,7 @@ REFUSALS_MAX = 2
 class Follower(Role):
     __slots__ = (
         "_fetch_deadline_ms",
+        "_has_described_itself",
         "_has_fetched",
         "_heard_high_watermark",
         "_is_writing",
@@ -50,6 +53,8 @@ class Follower(Role):
         self._update_deadline_ms = self._fetch_deadline_ms
         self._has_fetched = False
         """Whether this leader has answered: while it does, nobody else is wanted."""
+        self._has_described_itself = False
+        """To this leader; only what the log does not say has to be said to each."""
         self._heard_high_watermark = -1
         self._is_writing = False
         """An append or a truncation that was asked for has not been done."""
@@ -115,6 +120,8 @@ class Follower(Role):
         if not self._has_fetched or member.now_ms < self._update_deadline_ms:
             return None
         self._update_deadline_ms = member.now_ms + member.settings.fetch_timeout_ms
+        if self._has_described_itself and member.history.kraft_version == 0:
+            return None
         return change_of_itself(member)
 
     # Answers
@@ -123,6 +130,8 @@ class Follower(Role):
         member = self.member
         self._count_refusals(event)
         if isinstance(event.request, ChangeOfItself):
+            if isinstance(event.response, UpdateRaftVoterResponse) and event.response.error_code == ErrorCode.NONE:
+                self._has_described_itself = True
             return self.tick()
         heard = heard_in(event.response)
         turn = turn_to_leader(member, heard) if heard is not None else None

@@ -16,6 +16,7 @@ from kraft.raft.questions import begin_request
 from kraft.raft.replicas import Replicas, replica_id_of
 from kraft.raft.role import Role
 from kraft.raft.turns import StepDown, Turn
+from kraft.raft.version_upgrade import VersionUpgrade
 from kraft.raft.voter_changes import VoterChanges
 from kraft.raft.voters import ReplicaKey, Voter
 from kraft.snapshot.names import SnapshotId
@@ -30,7 +31,7 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
 class Leader(Role):
-    __slots__ = ("_changes", "_epoch_start_offset", "_granted", "_heard_ms", "_replicas", "_service")
+    __slots__ = ("_changes", "_epoch_start_offset", "_granted", "_heard_ms", "_replicas", "_service", "_upgrade")
 
     def __init__(self, member: Member, granted: tuple[int, ...]) -> None:
         super().__init__(member)
@@ -39,7 +40,8 @@ class Leader(Role):
         """Where its term begins; nothing is committed before a record of the term is."""
         self._replicas = Replicas(member)
         self._service = FetchService(member)
-        self._changes = VoterChanges(member, self._replicas)
+        self._upgrade = VersionUpgrade(member)
+        self._changes = VoterChanges(member, self._replicas, self._upgrade)
         self._heard_ms: dict[int, int] = {}
         """When each voter fetched, or said that it knows of this term."""
 
@@ -124,6 +126,14 @@ class Leader(Role):
 
     def stop(self, timeout_ms: int) -> Turn | None:
         return self.resign()
+
+    # kraft.version
+
+    def refusal_of_version(self, version: int) -> str | None:
+        return self._upgrade.refusal(version)
+
+    def raise_version(self, version: int) -> None:
+        self._upgrade.write(version)
 
     # Answers
 

@@ -25,6 +25,7 @@ from kraft.raft.events import (
     Event,
     Flushed,
     Follow,
+    RaiseVersion,
     Received,
     Resign,
     SnapshotLoaded,
@@ -75,7 +76,7 @@ TURNS: Final[Mapping[tuple[type[Role], type[Turn]], type[Role]]] = {
 }
 """Where a turn leads. One that is not here is a bug."""
 
-ANYWHERE: Final = frozenset({ElectionSaved, Flushed, Received, Answered, Tick, Resign, Stop})
+ANYWHERE: Final = frozenset({ElectionSaved, Flushed, Received, Answered, Tick, Resign, RaiseVersion, Stop})
 BEHIND: Final = ANYWHERE | {SnapshotLoaded, SnapshotRefused}
 """Of a node whose log is being replaced: it cannot stand."""
 EVENTS: Final[Mapping[type[Role], frozenset[type[Event]]]] = {
@@ -133,6 +134,10 @@ class Raft:
         """As the log describes it, committed or not."""
         return self.member.history.description
 
+    def refusal_of_version(self, version: int) -> str | None:
+        """Why kraft.version cannot become this; None where it can."""
+        return self.role.refusal_of_version(version)
+
     def next_deadline_ms(self) -> int | None:
         """When a Tick is due, on the clock of `now_ms`; it may be over already."""
         return self.role.deadline_ms()
@@ -184,6 +189,9 @@ class Raft:
             case Resign(epoch):
                 if epoch == member.epoch:
                     self.turn(self.role.resign())
+            case RaiseVersion(epoch, version):
+                if epoch == member.epoch:
+                    self.role.raise_version(version)
             case Stop(timeout_ms):
                 self._stop(timeout_ms)
 

@@ -73,6 +73,13 @@ class Role:
         """By the wish of this node's controller."""
         return None
 
+    def refusal_of_version(self, version: int) -> str | None:
+        """Why kraft.version cannot become this."""
+        return "Upgrade kraft version failed because the replica is not the current leader"
+
+    def raise_version(self, version: int) -> None:
+        """By the wish of this node's controller, which has asked whether it can be."""
+
     def stop(self, timeout_ms: int) -> Turn | None:
         """A clean stop begins."""
         return None

@@ -17,6 +17,7 @@ from kraft.raft.control_records import voters_record
 from kraft.raft.events import Answered, Append, Destination, QuorumResponse, Received, Reply
 from kraft.raft.member import Member
 from kraft.raft.replicas import Replicas
+from kraft.raft.version_upgrade import VersionUpgrade
 from kraft.raft.voters import ReplicaKey, Voter, Voters
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -49,9 +50,10 @@ class Change(NamedTuple):
 
 
 class VoterChanges:
-    def __init__(self, member: Member, replicas: Replicas) -> None:
+    def __init__(self, member: Member, replicas: Replicas, upgrade: VersionUpgrade) -> None:
         self._member = member
         self._replicas = replicas
+        self._upgrade = upgrade
         self._change: Change | None = None
 
     # Requests
@@ -119,6 +121,8 @@ class VoterChanges:
         elif refusal is None and (voter is None or voter.key != key):
             refusal = Refusal(ErrorCode.VOTER_NOT_FOUND)
         new = Voter(key.id, key.directory_id, endpoints, versions)
+        if is_static and refusal is not None and refusal.error is ErrorCode.NONE:
+            self._upgrade.describe(new)
         if refusal is None and voter is not None and voter.is_described_as(new):
             refusal = Refusal(ErrorCode.NONE)
         if refusal is not None:

@@ -26,7 +26,7 @@ def change_of_itself(member: Member) -> ChangeOfItself | None:
     """None where the voters are as they should be. A controller that joins by itself first takes away the voter that it
     was with a disk that is gone."""
     if member.history.kraft_version == 0:
-        return None
+        return update_voter_request(member) if member.is_voter else None
     if member.is_voter:
         return None if describes_voter(member) else update_voter_request(member)
     if not (member.settings.auto_join and member.identity.is_controller) or member.is_stopping:

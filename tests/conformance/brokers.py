@@ -61,6 +61,7 @@ inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={data}
 offsets.topic.replication.factor=2
+offsets.topic.num.partitions=4
 """
 
 
@@ -220,6 +221,17 @@ class Moldau(Broker):
 
     def serve_command(self) -> list[str]:
         return [*MOLDAU, "serve", str(self.properties)]
+
+
+class MoldauGuest(Moldau):
+    """A broker of this checkout, and nothing else, in somebody else's cluster."""
+
+    def __init__(self, directory: Path, port: int, controller_port: int) -> None:
+        super().__init__(directory, port)
+        self.properties.write_text(GUEST_PROPERTIES.format(port=port, controller_port=controller_port, data=self.data))
+
+    def format_command(self) -> list[str]:
+        return [*MOLDAU, "format", "-t", CLUSTER_ID, "-c", str(self.properties)]
 
 
 class Running:

@@ -98,6 +98,16 @@ SETTINGS = ControllerSettings(
 """For tests that look at a part of the controller."""
 
 
+class Quorum:
+    """One whose voters are all known."""
+
+    def __init__(self) -> None:
+        self.kraft_version = 0
+
+    def refusal_of_version(self, version: int) -> str | None:
+        return None
+
+
 class ControllerScribe:
     """Every decision is appended at once; offsets are those a real log would have, and ids count from 1."""
 
@@ -106,7 +116,8 @@ class ControllerScribe:
         self.offset = 0
         self.ids = TOPIC_IDS
         self.replay = Replay()
-        self.settings = SETTINGS._replace(random=Random(7), new_uuid=self.new_id)
+        self.quorum = Quorum()
+        self.settings = SETTINGS._replace(random=Random(7), new_uuid=self.new_id, quorum=self.quorum)
         self.controller = Controller(self.replay, self.settings, 0)
         self.carried_out([*self.activation()])
 
@@ -128,6 +139,9 @@ class ControllerScribe:
         return iter([line for decision in decisions for line in self.carry_out(decision)])
 
     def carry_out(self, decision: Decision) -> Iterator[str]:
+        if decision.kraft_version is not None:
+            self.quorum.kraft_version = decision.kraft_version
+            yield f"the quorum writes kraft.version {decision.kraft_version}"
         if decision.records:
             self.offset += len(decision.records)
             self.controller.replay(decision.records, Provenance(self.offset, 1, self.now_ms), self.now_ms)

@@ -23,6 +23,7 @@
 > versions by=4                   the new voter says which versions it speaks
 > lost to=2 [refused]             nothing came back
 > resign epoch=5 / stop
+> raise 1                         the controller raises kraft.version
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from kraft.raft.events import (
     Flushed,
     Follow,
     Lead,
+    RaiseVersion,
     Received,
     Reply,
     ReplyRecords,
@@ -99,7 +101,8 @@ class RaftScribe:
         elif command.name in ("tick", "wait"):
             yield from self.pass_time(command)
         else:
-            yield from self.feed(self.event(command))
+            refusal = self.raft.refusal_of_version(int(command.arguments[0])) if command.name == "raise" else None
+            yield from self.feed(self.event(command)) if refusal is None else [refusal]
         role = type(self.raft.role).__name__.lower()
         hw = self.raft.high_watermark
         yield f"{role} epoch={self.raft.epoch} leader={self.raft.leader_id} end={self.log.end_offset} hw={hw}"
@@ -170,6 +173,8 @@ class RaftScribe:
                 return Answered(send.to, send.request, None, is_refused="refused" in command.arguments)
             case "resign":
                 return Resign(command.int("epoch"))
+            case "raise":
+                return RaiseVersion(self.raft.epoch, int(command.arguments[0]))
             case "stop":
                 return Stop(5000)
         request = REQUESTS.get(command.name)

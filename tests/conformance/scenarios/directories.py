@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.brokers import Apache, Broker, Guest, Moldau, Ports
+from tests.conformance.brokers import Apache, Broker, Guest, Moldau, MoldauGuest, Ports
 from tests.conformance.client import Client
 from tests.conformance.clients import CLIENTS
 from tests.conformance.outcome import Facts, Failed, Unavailable
@@ -46,9 +46,9 @@ class Workshop:
     def moldau(self, *extra: str) -> Broker:
         return Moldau(self.directory, self._port, extra)
 
-    def apache(self) -> Broker:
+    def apache(self, *extra: str) -> Broker:
         try:
-            return Apache(self.directory, self._port, self.toolchain)
+            return Apache(self.directory, self._port, self.toolchain, extra)
         except Missing as missing:
             raise Unavailable(str(missing)) from None
 
@@ -58,6 +58,10 @@ class Workshop:
             return Guest(self.directory / "guest", self._ports.pair(), self._port + 1, self.toolchain)
         except Missing as missing:
             raise Unavailable(str(missing)) from None
+
+    def moldau_guest(self) -> Broker:
+        """A broker of ours in the cluster whose controller listens beside another's broker."""
+        return MoldauGuest(self.directory / "guest", self._ports.pair(), self._port + 1)
 
     @contextmanager
     def running(self, broker: Broker) -> Iterator[Broker]:

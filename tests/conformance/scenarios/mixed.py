@@ -1,4 +1,4 @@
-"""Scenarios of one cluster in which brokers of both kinds serve under our controller."""
+"""Scenarios of one cluster in which brokers of both kinds serve, under our controller or Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import time
 
+from tests.conformance.brokers import Broker
 from tests.conformance.client import Client
 from tests.conformance.outcome import Failed
 from tests.conformance.record import Record
@@ -16,8 +17,9 @@ from tests.conformance.toolbox import Toolbox
 TOPIC, GROUP = "shared", "guests"
 RECORDS = 10_000
 RECORDS_PER_CALL = 2_500
-OURS, GUEST = 1, 2
+HOST, GUEST = 1, 2
 PATIENCE_S = 60
+OFFSETS_TWICE = "offsets.topic.replication.factor=2"
 
 
 def records_of(name: str, count: int) -> list[Record]:
@@ -55,25 +57,32 @@ def reassign(box: Toolbox, replicas: list[int]) -> None:
 
 
 def apache_joins(work: Workshop) -> None:
-    """It joins, copies what we hold, leads, is followed by us, coordinates and leaves."""
-    ours, guest = work.moldau("offsets.topic.replication.factor=2"), work.guest()
-    ours.format()
+    joins(work, work.moldau(OFFSETS_TWICE), work.guest())
+
+
+def moldau_joins(work: Workshop) -> None:
+    joins(work, work.apache(OFFSETS_TWICE), work.moldau_guest())
+
+
+def joins(work: Workshop, host: Broker, guest: Broker) -> None:
+    """It joins, copies what the host holds, leads, is followed by the host, coordinates and leaves."""
+    host.format()
     guest.format()
     first, later, last = records_of("first", RECORDS), records_of("later", 500), records_of("last", 10)
-    with work.running(ours), work.client("confluent", ours) as client:
-        box = Toolbox(work.toolchain, ours.bootstrap, "mixed", work.directory)
-        box.run("kafka-topics", "--create", "--topic", TOPIC, "--replica-assignment", str(OURS))
+    with work.running(host), work.client("confluent", host) as client:
+        box = Toolbox(work.toolchain, host.bootstrap, "mixed", work.directory)
+        box.run("kafka-topics", "--create", "--topic", TOPIC, "--replica-assignment", str(HOST))
         produce_all(client, first)
         with work.running(guest), work.client("confluent", guest) as theirs:
             there = Toolbox(work.toolchain, guest.bootstrap, "mixed", work.directory)
-            reassign(there, [GUEST, OURS])  # by the guest, in an envelope
-            wait_for(box, OURS, {OURS, GUEST})
+            reassign(there, [GUEST, HOST])  # by the guest, in an envelope
+            wait_for(box, HOST, {HOST, GUEST})
             there.run("kafka-leader-election", "--election-type", "preferred", "--topic", TOPIC, "--partition", "0")
-            wait_for(box, GUEST, {OURS, GUEST})
+            wait_for(box, GUEST, {HOST, GUEST})
             same_records(theirs.consume(TOPIC, count=RECORDS), first, timed=False)
             produce_all(theirs, later)
             theirs.alter_offsets(GROUP, {(TOPIC, 0): RECORDS})
-        wait_for(box, OURS, {OURS})
+        wait_for(box, HOST, {HOST})
         client.produce(TOPIC, last)
         same_records(client.consume(TOPIC, count=RECORDS + 510), [*first, *later, *last], timed=False)
         found = client.fetch_offsets(GROUP)
@@ -85,5 +94,10 @@ MIXED_SCENARIOS = (
         "mixed-apache-joins",
         "a broker of Apache Kafka joins our controller, copies 10,000 records, leads, serves a consumer, leaves",
         apache_joins,
+    ),
+    DirectoryScenario(
+        "mixed-moldau-joins",
+        "our broker joins a controller of Apache Kafka's, copies 10,000 records, leads, serves a consumer, leaves",
+        moldau_joins,
     ),
 )

@@ -50,8 +50,15 @@ class ControllerState:
             joining = {*before.adding_replicas} if not after.adding_replicas else set()
             if joining & {*after.replicas} and not joining <= {*after.isr}:
                 raise Violation(f"{name}: a reassignment ended with {joining} not in sync: {before}, {after}")
-            candidates = {*before.isr, *before.eligible_leader_replicas, *before.last_known_elr, *joining}
+            candidates = {*before.isr, *before.eligible_leader_replicas, *last_known(before, after), *joining}
             if after.leader not in (NO_LEADER, before.leader) and after.leader not in candidates:
                 raise Violation(f"{name}: {after.leader} leads and was not in sync: {before}, {after}")
             if after.leader_epoch > before.leader_epoch and not set(after.isr) <= candidates:
                 raise Violation(f"{name}: an election brought {after.isr} in sync: {before}, {after}")
+
+
+def last_known(before: Assigned, after: Assigned) -> tuple[int, ...]:
+    """Who led last is elected where nobody else is left, be it that it lost its power meanwhile (KIP-966); the last
+    eligible one may go in the same step."""
+    is_left_over = not before.isr and not after.eligible_leader_replicas and len(before.last_known_elr) == 1
+    return before.last_known_elr if is_left_over else ()

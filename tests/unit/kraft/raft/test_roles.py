@@ -16,6 +16,7 @@ from kraft.raft.events import (
     ElectionSaved,
     Event,
     Flushed,
+    RaiseVersion,
     Received,
     Resign,
     SaveElection,
@@ -60,6 +61,7 @@ EVENTS_BY_NAME: dict[str, Callable[[Raft], Event]] = {
     "Tick": lambda _: Tick(),
     "SnapshotLoaded": lambda _: SnapshotLoaded(SnapshotId(10, 4), DESCRIPTION),
     "SnapshotRefused": lambda _: SnapshotRefused(SnapshotId(10, 4)),
+    "RaiseVersion": lambda raft: RaiseVersion(raft.epoch, 1),
     "Resign": lambda raft: Resign(raft.epoch),
     "Stop": lambda _: Stop(100),
 }
