@@ -150,9 +150,7 @@ def wish_of(request: BrokerHeartbeatRequest) -> Wish:
 
 def heartbeat(view: View, sessions: BrokerSessions, request: BrokerHeartbeatRequest) -> Decision:
     broker = view.image.cluster.brokers.get(request.broker_id)
-    if broker is None:
-        return refused(ErrorCode.BROKER_ID_NOT_REGISTERED)
-    if broker.epoch != request.broker_epoch:
+    if broker is None or broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     state = state_of(broker)

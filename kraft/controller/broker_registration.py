@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.leadership import changes_after_loss, changes_without
 from kraft.controller.view import View
-from kraft.features import METADATA_VERSION
+from kraft.features import KRAFT_VERSION, METADATA_VERSION
 from kraft.image.cluster import Broker
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ def register_broker(view: View, request: BrokerRegistrationRequest, *, is_alive:
         refusal_of_cluster(request, view.settings.cluster_id),
         refusal_of_duplicate(request, existing if is_alive else None),
         refusal_of_directories(image, request),
-        refusal_of_features(image, request),
+        refusal_of_features(view, request),
     )
     for refusal in refusals:
         if refusal is not None:
@@ -111,9 +111,9 @@ def refusal_of_directories(image: MetadataImage, request: BrokerRegistrationRequ
     return None
 
 
-def refusal_of_features(image: MetadataImage, request: BrokerRegistrationRequest) -> Refusal | None:
+def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> Refusal | None:
     supported = {feature.name: feature for feature in request.features}
-    for name, level in finalized(image):
+    for name, level in finalized(view):
         feature = supported.get(name)
         if feature is None or not feature.min_supported_version <= level <= feature.max_supported_version:
             return Refusal(
@@ -123,6 +123,10 @@ def refusal_of_features(image: MetadataImage, request: BrokerRegistrationRequest
     return None
 
 
-def finalized(image: MetadataImage) -> Iterator[tuple[str, int]]:
+def finalized(view: View) -> Iterator[tuple[str, int]]:
+    """Those of the log, and of the quorum itself."""
+    image = view.image
     yield METADATA_VERSION, image.features.metadata_version
+    if view.settings.quorum.kraft_version > 0:
+        yield KRAFT_VERSION, view.settings.quorum.kraft_version
     yield from ((name, level) for name, level in image.features.levels.items() if name != METADATA_VERSION)

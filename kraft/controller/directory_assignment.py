@@ -22,9 +22,7 @@ from protocol.records.metadata import PartitionChangeRecord
 
 def assign_replicas(view: View, request: AssignReplicasToDirsRequest) -> Decision:
     broker = view.image.cluster.brokers.get(request.broker_id)
-    if broker is None:
-        return refused(ErrorCode.BROKER_ID_NOT_REGISTERED)
-    if broker.epoch != request.broker_epoch:
+    if broker is None or broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)
     records: list[object] = []
     results = [assign_in_directory(view, broker, directory, records) for directory in request.directories]

@@ -15,9 +15,7 @@ PRODUCER_ID_MAX = (1 << 63) - 1
 def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> Decision:
     """The next block; it is never given to anyone else, whether it is used or not."""
     broker = image.cluster.brokers.get(request.broker_id)
-    if broker is None:
-        return refused(ErrorCode.BROKER_ID_NOT_REGISTERED)
-    if broker.epoch != request.broker_epoch:
+    if broker is None or broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)
     first = image.next_producer_id
     if first > PRODUCER_ID_MAX - BLOCK_SIZE:

@@ -23,4 +23,4 @@ def unregister_broker(view: View, request: UnregisterBrokerRequest) -> Decision:
         )
     leaves = changes_after_loss if view.has_eligible_replicas else changes_without
     record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
-    return Decision([*leaves(view, broker.id), record], UnregisterBrokerResponse(error_message=None), is_atomic=False)
+    return Decision([*leaves(view, broker.id), record], UnregisterBrokerResponse(error_message=""), is_atomic=False)

@@ -21,7 +21,7 @@ from tests.conformance.outcome import Failed, Outcome, Status
 from tests.conformance.plan import COLUMNS, Plan
 from tests.conformance.runner import run_clients, run_directories, run_tools
 from tests.conformance.toolchain import Missing, Toolchain
-from tests.conformance.trio import Trio
+from tests.conformance.trio import Trio, pairs_of
 
 
 def arguments() -> argparse.Namespace:
@@ -51,7 +51,7 @@ def brokers(
     chosen: list[Broker | Trio | Running] = []
     if choice in ("moldau", "both"):
         place = directory / "moldau"
-        chosen.append(Moldau(place, ports.pair()) if nodes == 1 else Trio("moldau", toolchain, ports, place))
+        chosen.append(Moldau(place, ports.pair()) if nodes == 1 else Trio("moldau", toolchain, pairs_of(ports), place))
     if choice in ("apache", "both"):
         try:
             toolchain.java()
@@ -61,7 +61,9 @@ def brokers(
         else:
             place = directory / "apache"
             one = nodes == 1
-            chosen.append(Apache(place, ports.pair(), toolchain) if one else Trio("apache", toolchain, ports, place))
+            chosen.append(
+                Apache(place, ports.pair(), toolchain) if one else Trio("apache", toolchain, pairs_of(ports), place)
+            )
     return chosen
 
 

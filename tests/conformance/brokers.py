@@ -153,18 +153,18 @@ class Broker:
         if self._process.poll() is not None:
             raise Failed(f"{self.name} ended at start, its port is another's: {self.last_lines()}")
 
-    def stop(self) -> int:
-        """SIGTERM, and the status with which the process ended; killed after 60 s."""
+    def stop(self, patience_s: float = 60) -> int:
+        """SIGTERM, and the status with which the process ended; killed after so many seconds."""
         if self._process is None:
             return 0
         process, self._process = self._process, None
         process.send_signal(signal.SIGTERM)
         try:
-            return process.wait(timeout=60)
+            return process.wait(timeout=patience_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise Failed(f"{self.name} has not stopped within 60 s of SIGTERM") from None
+            raise Failed(f"{self.name} has not stopped within {patience_s:g} s of SIGTERM") from None
 
     def last_lines(self, count: int = 5) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.brokers import CLUSTER_ID, ELIGIBLE_LEADERS_OFF, FEATURES_OFF, MOLDAU, RELEASE, Broker, Ports
-from tests.conformance.outcome import Unavailable
+from tests.conformance.outcome import Failed, Unavailable
 from tests.conformance.toolchain import Missing, Toolchain
 
 NODES = 3
+LAST_NODE_S = 30
 EXTRA = """\
 controller.quorum.voters={voters}
 default.replication.factor=3
@@ -24,7 +25,7 @@ NOT_OF_THREE = ("controller.quorum.bootstrap.servers=", "node.id=", "offsets.top
 class Node(Broker):
     """One of three. The quorum is static: its voters stand in the properties."""
 
-    def __init__(self, name: str, node_id: int, directory: Path, ports: list[int], java: list[str]) -> None:
+    def __init__(self, name: str, node_id: int, directory: Path, ports: Sequence[int], java: list[str]) -> None:
         super().__init__(directory / str(node_id), ports[node_id - 1])
         self.name = f"{name} {node_id}"
         self.id = node_id
@@ -60,9 +61,9 @@ class Trio:
 
     node_count = NODES
 
-    def __init__(self, name: str, toolchain: Toolchain, ports: Ports, directory: Path) -> None:
+    def __init__(self, name: str, toolchain: Toolchain, pairs: Sequence[int], directory: Path) -> None:
+        """`pairs`: the first port of each node, as `pairs_of` finds them."""
         java = java_of(toolchain) if name == "apache" else []
-        pairs = [ports.pair() for _ in range(NODES)]
         self.name = name
         self.nodes = [Node(name, node_id, directory, pairs, java) for node_id in range(1, NODES + 1)]
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes)
@@ -84,11 +85,24 @@ class Trio:
         for node in self.nodes:
             node.stop()
 
+    def end(self) -> None:
+        """As `stop`; the last node of Apache Kafka's waits for a controller that is gone, and is killed."""
+        for node in self.nodes:
+            try:
+                node.stop(LAST_NODE_S)
+            except Failed:
+                if self.name != "apache":
+                    raise
+
+
+def pairs_of(ports: Ports) -> list[int]:
+    return [ports.pair() for _ in range(NODES)]
+
 
 @contextmanager
 def trio(name: str, toolchain: Toolchain, ports: Ports, directory: Path) -> Iterator[list[Node]]:
     """Three nodes that were formatted and started; they are stopped in the end."""
-    three = Trio(name, toolchain, ports, directory)
+    three = Trio(name, toolchain, pairs_of(ports), directory)
     three.format()
     try:
         three.start()

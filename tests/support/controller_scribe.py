@@ -169,7 +169,7 @@ class ControllerScribe:
                         max_supported_version=command.int("metadata_version", last),
                     )
                     for name, (first, last) in SUPPORTED_FEATURES.items()
-                    if last > 0
+                    if last > 0 and name != command.options.get("without")
                 ],
                 rack=command.options.get("rack"),
                 previous_broker_epoch=command.int("previous", -1),

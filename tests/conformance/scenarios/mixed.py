@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -13,6 +14,7 @@ from tests.conformance.record import Record
 from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
 from tests.conformance.session import expect, same_records
 from tests.conformance.toolbox import Toolbox
+from tests.conformance.trio import NODES, Trio, pairs_of
 
 TOPIC, GROUP = "shared", "guests"
 RECORDS = 10_000
@@ -89,6 +91,50 @@ def joins(work: Workshop, host: Broker, guest: Broker) -> None:
         expect(found == {(TOPIC, 0): RECORDS}, f"the group had committed {RECORDS}, found {found}")
 
 
+def three_there_and_back(work: Workshop) -> None:
+    """Ours, whose quorum goes from voters of the configuration to those of its log, then Apache Kafka's, then ours."""
+    pairs, written = pairs_of(work.ports), list[Record]()
+    Trio("moldau", work.toolchain, pairs, work.directory).format()
+    for turn, kind in enumerate(("moldau", "apache", "moldau")):
+        three = Trio(kind, work.toolchain, pairs, work.directory)
+        with contextlib.closing(three), work.client("confluent", three.nodes[0]) as client:
+            three.start()
+            box = Toolbox(work.toolchain, three.bootstrap, "mixed", work.directory)
+            if turn == 0:
+                client.create_topic(TOPIC, 1, replicas=NODES)
+            wait_in_sync(box)
+            if turn == 0:
+                raise_kraft_version(box)
+            more = records_of(f"turn {turn}", 1_000)
+            produce_all(client, more)
+            written += more
+            same_records(client.consume(TOPIC, count=len(written)), written, timed=False)
+            status = box.run("kafka-metadata-quorum", "describe", "--status")
+            voters = re.findall(r'"id": (\d), "directoryId": "(\S{22})"', status)
+            expect([each for each, _ in voters] == ["1", "2", "3"], f"three voters with their directories: {status}")
+
+
+def raise_kraft_version(box: Toolbox) -> None:
+    """Refused until the leader has heard from each voter who it is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            box.run("kafka-features", "upgrade", "--feature", "kraft.version=1")
+            return
+        except Failed:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
+def wait_in_sync(box: Toolbox) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while len((state := state_of(box))[1]) < NODES or state[0] < 0:
+        if time.monotonic() > deadline:
+            raise Failed(f"three replicas should be in sync, and are {state}")
+        time.sleep(0.5)
+
+
 MIXED_SCENARIOS = (
     DirectoryScenario(
         "mixed-apache-joins",
@@ -99,5 +145,10 @@ MIXED_SCENARIOS = (
         "mixed-moldau-joins",
         "our broker joins a controller of Apache Kafka's, copies 10,000 records, leads, serves a consumer, leaves",
         moldau_joins,
+    ),
+    DirectoryScenario(
+        "mixed-three-there-and-back",
+        "three nodes of ours raise kraft.version; three of Apache Kafka's go on from there, then ours",
+        three_there_and_back,
     ),
 )
