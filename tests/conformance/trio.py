@@ -85,7 +85,7 @@ class Trio:
         for node in self.nodes:
             node.stop()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """As `stop`; the last node of Apache Kafka's waits for a controller that is gone, and is killed."""
         for node in self.nodes:
             try:
