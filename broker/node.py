@@ -26,6 +26,7 @@ from broker.groups.groups import Groups
 from broker.in_sync_changes import InSyncChanges
 from broker.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
 from broker.large_batches import LargeBatches
+from broker.large_metadata import LargeMetadata
 from broker.listener import Listener
 from broker.local_logs import LocalLogs
 from broker.log_jobs import LogJobs
@@ -106,6 +107,7 @@ class Broker:
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)
         self.large_batches = LargeBatches(self)
+        self.large_metadata = LargeMetadata(self)
         self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
         self.listeners: list[Listener] = []
         limits = connection_limits(config)

@@ -22,6 +22,15 @@ _REPLY_HEADER: Final = struct.Struct(">ii").pack
 _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
 
 
+class EncodedResponse:
+    """A response that was encoded where it was made, in the version of the request."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: list[Chunk]) -> None:
+        self.pieces = pieces
+
+
 class Reply:
     """A place in the queue of replies: encoded once the response is there, so that its size is known."""
 
@@ -40,7 +49,10 @@ def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int
     """A reply's frame in pieces, and its size."""
     chunks: list[Chunk] = [b""]
     route = context.route
-    route.encoders[context.version](response, chunks)
+    if isinstance(response, EncodedResponse):
+        chunks += response.pieces
+    else:
+        route.encoders[context.version](response, chunks)
     size = sum(map(len, chunks))
     if context.version >= route.flexible_from and route.api.key != API_VERSIONS:
         chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.internal_topics import INTERNAL_TOPICS
 from kraft.controller.new_partitions import NEW_PARTITIONS_MAX
-from kraft.image.topics import NO_LEADER, Partition, Topic
+from kraft.image.topics import NO_LEADER, Partition, Topic, TopicsImage
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -23,39 +23,100 @@ from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
-    from broker.node import Broker
+    from broker.node import Broker, NodeAddress
+    from broker.pending import Pending
+    from broker.reply import EncodedResponse
+    from kraft.image.cluster import ClusterImage
+    from kraft.image.metadata_image import MetadataImage
 
 NULL_MEANS_ALL_VERSION: Final = 1
 """Version 0 has no null: there the empty list asks for all topics."""
+LARGE: Final = 2_000
+"""Topics and partitions in an answer that is put together on the loop: 20 ms at most."""
 ASKED_BY_ID_VERSION: Final = 12
 """The ids that versions 10 and 11 know may only be told, not asked by."""
 
 
-def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+class Question(NamedTuple):
+    """What is asked, and all that the answer rests on: so it can be put together beside the loop, too."""
+
+    image: MetadataImage
+    listener: str
+    nodes: Sequence[NodeAddress]
+    controller_id: int
+    cluster_id: str
+    wishes: Sequence[MetadataRequestTopic] | None
+    """None for all topics."""
+    topic_operations: int
+    cluster_operations: int
+    new_topics_max: int
+    """How many topics may be created for being asked for: all that are missing or none, as in Apache Kafka."""
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Pending[EncodedResponse]:
     if context.version < ASKED_BY_ID_VERSION and any(_is_by_id(wish) for wish in request.topics or ()):
         return _refused(request)
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    wanted = list(_wanted(broker, request, asks_for_all))
-    may_create = request.allow_auto_topic_creation and _may_create_missing(broker, wanted)
+    creates = request.allow_auto_topic_creation and broker.auto_creates_topics
+    question = Question(
+        image=broker.image,
+        listener=context.listener.name,
+        nodes=tuple(broker.live_nodes(context.listener.name)),
+        controller_id=broker.any_live_node_id(),
+        cluster_id=broker.cluster_id,
+        wishes=None if asks_for_all else request.topics,
+        topic_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
+        cluster_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+        new_topics_max=NEW_PARTITIONS_MAX // broker.settings.config.integer("num.partitions") if creates else 0,
+    )
+    if _is_large(question):
+        return broker.large_metadata.ask(question, context.version)
+    response, missing = answer(question)
+    for name in missing:
+        # The answer does not wait for the topic: clients ask again, as they do of Apache Kafka.
+        broker.create_topic(name)
+    return response
+
+
+def _is_large(question: Question) -> bool:
+    """Counted only as far as it needs to be."""
+    topics, wishes = question.image.topics, question.wishes
+    if wishes is not None and len(wishes) > LARGE:
+        return True
+    found = topics.by_id.values() if wishes is None else (_found(topics, wish) for wish in wishes)
+    count = 0
+    for each in found:
+        count += 1 if each is None else 1 + len(each.partitions)
+        if count > LARGE:
+            return True
+    return False
+
+
+def answer(question: Question) -> tuple[MetadataResponse, list[str]]:
+    """The reply, and the names of topics to be created."""
+    wanted = list(_wanted(question.image.topics, question.wishes))
+    missing_count = sum(type(topic) is not Topic for topic in wanted)
+    missing: list[str] | None = [] if missing_count <= question.new_topics_max else None
+    reachable = frozenset(
+        node_id for node_id, node in question.image.cluster.brokers.items() if question.listener in node.endpoints
+    )
     topics = [
-        _described(broker, context, topic, operations)
-        if isinstance(topic, Topic)
-        else _missing(broker, topic, may_create)
+        _described(question, topic, reachable) if isinstance(topic, Topic) else _missing(topic, missing)
         for topic in wanted
     ]
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in broker.live_nodes(context.listener.name)
+            for node in question.nodes
         ],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.any_live_node_id(),
+        cluster_id=question.cluster_id,
+        controller_id=question.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        cluster_authorized_operations=question.cluster_operations,
     )
+    return response, missing or []
 
 
 def _is_by_id(wish: MetadataRequestTopic) -> bool:
@@ -70,69 +131,63 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(topics=topics)
 
 
-def _wanted(broker: Broker, request: MetadataRequest, asks_for_all: bool) -> Iterable[Topic | MetadataRequestTopic]:
+def _wanted(
+    topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
+) -> Iterable[Topic | MetadataRequestTopic]:
     """The topics asked for, each once; where one is not there, what was asked."""
-    topics = broker.image.topics
-    if asks_for_all:
+    if wishes is None:
         return topics.by_id.values()
-    found: dict[str | bytes, Topic | MetadataRequestTopic] = {}
-    for wish in request.topics or ():
-        # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
-        if _is_by_id(wish):
-            found[wish.topic_id] = topics.by_id.get(wish.topic_id) or wish
-        else:
-            name = wish.name or ""
-            found[name] = topics.by_name(name) or wish
-    return found.values()
+    # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
+    return {
+        (wish.topic_id if _is_by_id(wish) else wish.name or ""): _found(topics, wish) or wish for wish in wishes
+    }.values()
 
 
-def _may_create_missing(broker: Broker, wanted: Iterable[Topic | MetadataRequestTopic]) -> bool:
-    """Whether all that is missing may be created by one request: all of it or none, as in Apache Kafka."""
-    if not broker.auto_creates_topics:
-        return False
-    missing_count = sum(type(topic) is not Topic for topic in wanted)
-    return missing_count * broker.settings.config.integer("num.partitions") <= NEW_PARTITIONS_MAX
+def _found(topics: TopicsImage, wish: MetadataRequestTopic) -> Topic | None:
+    return topics.by_id.get(wish.topic_id) if _is_by_id(wish) else topics.by_name(wish.name or "")
 
 
-def _described(broker: Broker, context: RequestContext, topic: Topic, operations: int) -> MetadataResponseTopic:
+def _described(question: Question, topic: Topic, reachable: Collection[int]) -> MetadataResponseTopic:
+    cluster = question.image.cluster
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _partition(broker, context, index, partition) for index, partition in sorted(topic.partitions.items())
+            _partition(cluster, reachable, index, partition) for index, partition in sorted(topic.partitions.items())
         ],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=question.topic_operations,
     )
 
 
-def _partition(broker: Broker, context: RequestContext, index: int, partition: Partition) -> MetadataResponsePartition:
-    brokers = broker.image.cluster.brokers
-    error = ErrorCode.NONE
-    if partition.leader == NO_LEADER:
-        error = ErrorCode.LEADER_NOT_AVAILABLE
-    elif context.listener.name not in brokers[partition.leader].endpoints:
-        error = ErrorCode.LISTENER_NOT_FOUND
+def _partition(
+    cluster: ClusterImage, reachable: Collection[int], index: int, partition: Partition
+) -> MetadataResponsePartition:
+    """`reachable`: brokers that have an address at the listener that was asked."""
+    error, leader = ErrorCode.NONE, partition.leader
+    if leader not in reachable:
+        error = ErrorCode.LISTENER_NOT_FOUND if leader in cluster.brokers else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
     return MetadataResponsePartition(
         error_code=error,
         partition_index=index,
-        leader_id=partition.leader if error is ErrorCode.NONE else NO_LEADER,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=partition.offline_replicas(broker.image.cluster),
+        offline_replicas=partition.offline_replicas(cluster),
     )
 
 
-def _missing(broker: Broker, wish: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
+def _missing(wish: MetadataRequestTopic, missing: list[str] | None) -> MetadataResponseTopic:
+    """`missing`: where the topics are noted that are to be created; None where none are."""
     if _is_by_id(wish) or wish.name is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wish.topic_id)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if refusal_of_name(wish.name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    elif may_create:
-        # The answer does not wait for the topic: clients ask again, as they do of Apache Kafka.
-        broker.create_topic(wish.name)
+    elif missing is not None:
+        missing.append(wish.name)
     return MetadataResponseTopic(
         error_code=error, name=wish.name, topic_id=ZERO_UUID, is_internal=wish.name in INTERNAL_TOPICS
     )

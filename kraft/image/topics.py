@@ -74,13 +74,14 @@ class Partition(NamedTuple):
 
     def offline_replicas(self, cluster: ClusterImage) -> list[int]:
         """Those of brokers that do not serve, and those in directories that failed."""
-        return [
-            replica
-            for replica in self.replicas
-            if replica not in cluster.brokers
-            or cluster.brokers[replica].fenced
-            or not cluster.has_online(replica, self.directory_of(replica))
-        ]
+        brokers, directories = cluster.brokers, self.directories
+        offline = []
+        for place, replica in enumerate(self.replicas):
+            broker = brokers.get(replica)
+            directory = directories[place] if place < len(directories) else MIGRATING_DIRECTORY
+            if broker is None or broker.fenced or not broker.has_online(directory):
+                offline.append(replica)
+        return offline
 
     def changed(self, record: PartitionChangeRecord) -> Partition:
         """Absent fields stay. Naming a leader, be it the same one, begins a new leader epoch."""
