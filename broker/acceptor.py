@@ -19,10 +19,14 @@ log = logging.getLogger("moldau.listener")
 BACKLOG: Final = 512
 ACCEPTS_MAX: Final = 4
 """So many connections are accepted before others get their turn: each takes 50 us, and may send a request at once."""
+QUICK_TURN_S: Final = 0.001
+"""Where the loop comes round as soon as this, one at a time is quick enough, and no call asks in vain for another."""
 RETRY_S: Final = 1.0
 """How long nobody is accepted where there are no descriptors, or no memory."""
 FILES_SHARE: Final = 8
 """One descriptor in so many is kept for files."""
+PROBED_BEFORE: Final = 64
+"""So near the last descriptor that clients may have, each accept is preceded by a look at how many are left."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -66,6 +70,8 @@ class SocketAcceptor:
         self._door = door
         self._last_descriptor = descriptors_max - descriptors_max // FILES_SHARE
         self._sockets: list[socket.socket] = []
+        self._latest_descriptor = self._last_descriptor
+        self._latest_turn_s = 0.0
         self._is_reading = False
         self._is_exhausted = False
         self._retry: asyncio.TimerHandle | None = None
@@ -121,12 +127,16 @@ class SocketAcceptor:
                 self._loop.remove_reader(each.fileno())
 
     def _accept(self, server: socket.socket) -> None:
-        for _ in range(ACCEPTS_MAX):
+        now_s = self._loop.time()
+        is_quick = now_s - self._latest_turn_s < QUICK_TURN_S
+        self._latest_turn_s = now_s
+        for _ in range(1 if is_quick else ACCEPTS_MAX):
             if not self._door.may_enter():
                 self._hold_back()
                 return
             try:
-                self._leave_some_for_files()
+                if self._latest_descriptor >= self._last_descriptor - PROBED_BEFORE:
+                    self._leave_some_for_files()
                 accepted, address = server.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
@@ -135,11 +145,13 @@ class SocketAcceptor:
                     raise
                 self._exhausted(error)
                 return
+            self._latest_descriptor = accepted.fileno()
             self._recovered()
             self._enter(accepted, address[0])
 
     def _leave_some_for_files(self) -> None:
-        """A new descriptor is the lowest that is free: it tells how many are in use."""
+        """A new descriptor is the lowest that is free: it tells about how many are in use. So does that of the latest
+        connection; where files took many since, the next one tells."""
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.fileno() >= self._last_descriptor:
                 raise OSError(errno.EMFILE, "the rest of the descriptors is for files")

@@ -1,7 +1,11 @@
 """`python -m tests.fuzz`: a campaign of hostile input against a broker process, an honest client measured beside it.
 
-The broker's process is watched: it must live, its memory stays bounded, its log names no handler that failed. With
-`--broker host:port:pid` one that runs already is attacked.
+The broker's process is watched: it must live, its memory stays bounded, its log names no handler that failed. The
+honest client is measured three times, after as many inputs as it takes until each version of each API has been used
+once (it is compiled then): alone, beside as many harmless connections that come and go as the hostile ones do, and
+under attack. The bar is under attack against alone; against the harmless it shows what being hostile adds. The
+attackers are one process that has a processor only when nobody else wants it, as if on another machine: on two cores
+the broker and the honest client keep one each. With `--broker host:port:pid` one that runs already is attacked.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ ALLOWANCE_MB = 50.0
 REQUEST_POOL_MB = 128.0
 SLOWDOWN_MAX = 2.0
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+JUDGED = ("produce p99", "fetch p99")
+WARM_SEED = 1_000_000
 FAILURES = ("a handler failed", "Traceback", "the handler failed", "halted")
 
 
@@ -83,10 +89,20 @@ def start(directory: Path, settings: list[str], log: IO[bytes]) -> Target:
     raise SystemExit("the broker does not start")
 
 
-def attack(target: Target, given: argparse.Namespace, topic_ids: list[bytes]) -> tuple[Counter[str], float]:
+class Wave(NamedTuple):
+    """So many inputs, at a rate, or 0 for as fast as they go."""
+
+    inputs: int
+    seed: int
+    rate: float
+    is_harmless: bool = False
+
+
+def attack(target: Target, wave: Wave, connections: int, topic_ids: list[bytes]) -> tuple[Counter[str], float]:
     """The outcomes by kind, and the largest resident memory meanwhile, in MB."""
-    command = [sys.executable, "-m", "tests.fuzz.attack", HOST, str(target.port), str(given.inputs)]
-    command += ["--seed", str(given.seed), "--rate", str(given.rate), "--connections", str(given.connections)]
+    command = [sys.executable, "-m", "tests.fuzz.attack", HOST, str(target.port), str(wave.inputs)]
+    command += ["--seed", str(wave.seed), "--rate", str(wave.rate), "--connections", str(connections)]
+    command += ["--harmless"] * wave.is_harmless
     command += ["--topic-ids", *(each.hex() for each in topic_ids)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     most = 0.0
@@ -123,21 +139,33 @@ def campaign(target: Target, given: argparse.Namespace) -> dict[str, object]:
     client.create_topic(TOPIC)
     topic_ids = [client.create_topic(name, 2) for name in Surroundings().topics]
     idle_mb = memory(target.pid).resident_mb
+    began = time.monotonic()
+    attack(target, Wave(given.warm, given.seed + WARM_SEED, given.rate), given.connections, topic_ids)
+    rate = given.rate or given.warm / max(time.monotonic() - began, 1)
     honest = Honest(target.port)
     time.sleep(WARM_UP_S + given.calm)
     calm = measured("calm", {api: values[len(values) // 4 :] for api, values in honest.stop().items()})
     honest = Honest(target.port)
+    attack(target, Wave(round(rate * given.calm), given.seed, rate, True), given.connections, topic_ids)
+    harmless = measured("harmless", honest.stop())
+    honest = Honest(target.port)
     started, cpu = time.monotonic(), cpu_time(target.pid)
-    outcomes, most_mb = attack(target, given, topic_ids)
+    outcomes, most_mb = attack(target, Wave(given.inputs, given.seed, given.rate), given.connections, topic_ids)
     took_s = time.monotonic() - started
     busy_s = cpu_time(target.pid).since(cpu).total_s if is_alive(target) else 0.0
     attacked = measured("attacked", honest.stop())
+    for name in JUDGED:
+        against_calm, against_harmless = (attacked[name] / each[name] for each in (calm, harmless))
+        print(f"honest {name}: {against_calm:.2f}x of alone, {against_harmless:.2f}x of beside harmless connections")
     time.sleep(2)
     lives = is_alive(target)
     after_mb = memory(target.pid).resident_mb if lives else 0.0
     for kind, count in sorted(outcomes.items()):
         print(f"  {count:9,}  {kind}")
-    print(f"{outcomes.total():,} inputs in {took_s:.0f} s, {busy_s:.0f} s of the broker's CPU")
+    each_us = busy_s / max(outcomes.total(), 1) * 1e6
+    print(
+        f"{outcomes.total():,} inputs in {took_s:.0f} s, {busy_s:.0f} s of the broker's CPU, {each_us:.0f} us an input"
+    )
     print(f"resident: {idle_mb:.0f} MB idle, {most_mb:.0f} MB at most, {after_mb:.0f} MB after")
     return {
         "inputs": outcomes.total(),
@@ -148,6 +176,7 @@ def campaign(target: Target, given: argparse.Namespace) -> dict[str, object]:
         "most_mb": most_mb,
         "after_mb": after_mb,
         "calm_ms": calm,
+        "harmless_ms": harmless,
         "attacked_ms": attacked,
         "lives": lives,
     }
@@ -166,7 +195,7 @@ def verdict(target: Target, found: dict[str, object]) -> list[str]:
         wrong += lines[:20]
     calm, attacked = found["calm_ms"], found["attacked_ms"]
     assert isinstance(calm, dict) and isinstance(attacked, dict)
-    for name in ("produce p99", "fetch p99"):
+    for name in JUDGED:
         if attacked[name] > SLOWDOWN_MAX * calm[name]:
             wrong.append(f"honest {name}: {attacked[name]:.2f} ms instead of {calm[name]:.2f} ms")
     return wrong
@@ -179,6 +208,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.0, help="inputs a second (0: as fast as they go)")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--calm", type=float, default=10.0, help="seconds of the honest client alone before")
+    parser.add_argument("--warm", type=int, default=20_000, help="inputs before anything is measured")
     parser.add_argument("--broker", help="host:port:pid of one that runs")
     parser.add_argument("--override", action="append", default=[], help="a setting of the broker that is started")
     parser.add_argument("--json", type=Path)

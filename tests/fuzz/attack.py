@@ -1,4 +1,7 @@
-"""Many connections that send hostile input, one at a time each, and count what comes of it. A process of its own."""
+"""Many connections that send hostile input, one at a time each, and count what comes of it. A process of its own.
+
+With `--harmless` they connect, ask and hang up as often as hostile ones do, and ask for nothing but the versions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import time
 from collections import Counter
 
 from tests.fuzz import batches
-from tests.fuzz.inputs import InputMaker
+from tests.fuzz.inputs import Input, InputMaker, framed
 from tests.fuzz.requests import RequestMaker, Surroundings
 
 PATIENCE_S = 0.1
@@ -19,12 +22,18 @@ PATIENCE_S = 0.1
 PATIENCE_OF_PARTIAL_S = 0.01
 PATIENCE_OF_LARGE_S = 60.0
 LARGE_SIZE = 100_000
+HARMLESS = Input("harmless", framed(bytes([0, 18, 0, 0, 0, 0, 0, 1, 255, 255])))
+HANG_UPS_SHARE = 0.65
+"""About so many hostile inputs end their connections."""
 
 
 class Attack:
     """Shares out a number of inputs among connections."""
 
-    def __init__(self, host: str, port: int, inputs: int, seed: int, rate: float, names: Surroundings) -> None:
+    def __init__(
+        self, host: str, port: int, inputs: int, seed: int, rate: float, names: Surroundings, *, is_harmless: bool
+    ) -> None:
+        self.is_harmless = is_harmless
         self.host = host
         self.port = port
         self.left = inputs
@@ -50,7 +59,7 @@ class Attack:
             ahead_s = self.started + self.sent * self.interval_s - time.monotonic()
             if self.interval_s and ahead_s > 0:
                 await asyncio.sleep(ahead_s)
-            each = maker.draw()
+            each = HARMLESS if self.is_harmless else maker.draw()
             try:
                 connection = connection or await asyncio.open_connection(self.host, self.port)
             except OSError:
@@ -62,7 +71,7 @@ class Attack:
                 patience_s = PATIENCE_OF_LARGE_S
             outcome = await send(*connection, each.data, patience_s)
             self.outcomes[each.kind, outcome] += 1
-            if outcome != "answered":
+            if outcome != "answered" or (self.is_harmless and chance.random() < HANG_UPS_SHARE):
                 connection[1].transport.abort()
                 connection = None
 
@@ -89,10 +98,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.0)
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--harmless", action="store_true")
     parser.add_argument("--topic-ids", nargs="*", default=[])
     given = parser.parse_args()
     names = Surroundings(topic_ids=tuple(bytes.fromhex(each) for each in given.topic_ids))
-    attack = Attack(given.host, given.port, given.inputs, given.seed, given.rate, names)
+    attack = Attack(given.host, given.port, given.inputs, given.seed, given.rate, names, is_harmless=given.harmless)
     import uvloop
 
     # As if on another machine: a niced process too holds its core for milliseconds while the broker wants it.
