@@ -281,6 +281,11 @@ class ReplicaFetcher:
         elif data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED:
             self._enter(followed, State.TRUNCATING)
             offset = truncation_offset(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            if offset < partition.high_watermark:
+                yield Complain(
+                    f"{partition.topic}-{partition.index}: cut to offset {offset}, below the high watermark"
+                    f" {partition.high_watermark}: what was committed is not in its leader's log"
+                )
             yield Truncate(partition, partition.leader_epoch, offset)
         else:
             yield from self._append(followed, data, wall_ms, now_ms)

@@ -1,6 +1,7 @@
 """The planted bugs: each a replacement of text in one file. The product knows nothing of them.
 
-Numbers 1 to 22 are the list that the simulator was asked to kill; those after it were found by it.
+Numbers 1 to 22 are the list that the simulator was asked to kill; 23 was found by it; the others were planted to find
+out what it does not see.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Mutant(NamedTuple):
     faults: tuple[Fault, ...] = ()
     """Those that bring it out soonest; none: as the seed draws."""
     flushes: bool | None = None
+    shape: tuple[tuple[str, object], ...] = ()
+    """What a plan needs besides to bring it out: fields and their values."""
 
 
 LEADERSHIP_MOVES: Final = (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.KILL, Fault.CUT_ONE_WAY)
@@ -224,5 +227,155 @@ MUTANTS: Final = (
         "            return Flush(partition, partition.leader_epoch)\n        return None",
         "            pass\n        return None",
         Hunt.SCENARIOS,
+    ),
+    Mutant(
+        24,
+        "a deposed leader keeps its waits, answered as follower",
+        "replication/partition.py",
+        "            self._commit_waits.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)\n"
+        "            self.wake()\n"
+        "\n"
+        "    def gone",
+        "            self.wake()\n\n    def gone",
+        faults=LEADERSHIP_MOVES,
+    ),
+    Mutant(
+        25,
+        "any end of the wait is an acknowledgement",
+        "broker/delayed_produce.py",
+        "        if error is not ErrorCode.NONE:\n"
+        "            refuse(answer, error)\n"
+        "            self._has_failed = True\n"
+        "        if not",
+        "        if not",
+        faults=LEADERSHIP_MOVES,
+    ),
+    Mutant(
+        26,
+        "a diverging follower's offset counts",
+        "broker/follower_fetch.py",
+        "<= log.end_offset and divergence(log, wish) is None:",
+        "<= log.end_offset:",
+        faults=LEADERSHIP_MOVES,
+    ),
+    Mutant(
+        27,
+        "producer state is not rebuilt after a truncation",
+        "storage/log_truncation.py",
+        "    load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset,"
+        " now_ms)\n",
+        "",
+        faults=LEADERSHIP_MOVES,
+    ),
+    Mutant(
+        28,
+        "a new leader without a new leader epoch",
+        "kraft/image/topics.py",
+        "leader_epoch=self.leader_epoch + names_leader",
+        "leader_epoch=self.leader_epoch + (names_leader and record.leader < 0)",
+        faults=(Fault.KILL_LEADER, Fault.MOVE_LEADERS),
+    ),
+    Mutant(
+        29,
+        "a block of producer ids is leased twice",
+        "kraft/controller/producer_id_control.py",
+        "next_producer_id=first + BLOCK_SIZE",
+        "next_producer_id=first",
+        faults=(Fault.KILL, Fault.ISOLATE),
+    ),
+    Mutant(
+        30,
+        "a reassignment ends before the new replica is in sync",
+        "kraft/controller/partition_change.py",
+        "    if not isr or not replicas or not set(target.adding) <= set(isr):",
+        "    if not isr or not replicas:",
+        faults=(Fault.REASSIGN, Fault.KILL),
+        shape=(("nodes", 4),),
+    ),
+    Mutant(
+        31,
+        "a coordinator answers before what it loaded is committed",
+        "broker/groups/shard_runner.py",
+        "        await self._until_committed(reader.next_offset)\n",
+        "",
+        faults=(Fault.KILL_COORDINATOR, Fault.MOVE_LEADERS, Fault.PAUSE),
+        shape=(("members", 2),),
+    ),
+    Mutant(
+        32,
+        "a commit of a former generation is taken",
+        "coordinator/offset_commit.py",
+        "if generation == group.generation else ErrorCode.ILLEGAL_GENERATION",
+        "",
+        faults=(Fault.KILL_COORDINATOR,),
+        shape=(("members", 3),),
+    ),
+    Mutant(
+        33,
+        "a deposed coordinator goes on",
+        "broker/metadata_follower.py",
+        "            broker.partition_lost(partition)\n\n    def _delete",
+        "            pass\n\n    def _delete",
+        faults=(Fault.MOVE_LEADERS,),
+    ),
+    Mutant(
+        34,
+        "a snapshot of the metadata forgets the producer ids",
+        "kraft/image/metadata_image.py",
+        "        if self.next_producer_id > 0:\n            yield",
+        "        if False:\n            yield",
+        faults=(Fault.KILL, Fault.POWER_CUT),
+        shape=(("small_snapshots", True),),
+    ),
+    Mutant(
+        35,
+        "a snapshot forgets the eligible replicas",
+        "kraft/image/topics.py",
+        "            eligible_leader_replicas=list(self.eligible_leader_replicas) or None,\n            last",
+        "            eligible_leader_replicas=None,\n            last",
+        faults=(Fault.KILL, Fault.ISOLATE_CONTROLLER),
+        shape=(
+            ("small_snapshots", True),
+            ("has_eligible_replicas", True),
+        ),
+    ),
+    Mutant(
+        36,
+        "a deletion of records goes past the high watermark",
+        "storage/log_truncation.py",
+        "    if offset > high_watermark:\n        return ErrorCode.OFFSET_OUT_OF_RANGE\n    if offset > log.log_start",
+        "    if offset > log.log_start",
+        faults=(Fault.KILL_LEADER,),
+        shape=(("trims", True),),
+    ),
+    Mutant(
+        37,
+        "what is appended during a sync counts as synced",
+        "storage/log.py",
+        "self.synced_end_offset = max(self.synced_end_offset, self._flush_end_offset)\n        if",
+        "self.synced_end_offset = max(self.synced_end_offset, self.end_offset)\n        if",
+        faults=(Fault.POWER_CUT, Fault.POWER_CUT_ALL),
+        flushes=True,
+    ),
+    Mutant(
+        38,
+        "a proposal overtaken by nobody knows what is withdrawn",
+        "broker/in_sync_changes.py",
+        "            elif not stands(partition, proposal) or error in METADATA_WILL_TELL:\n"
+        "                continue\n"
+        "            elif error in REFUSED:",
+        "            elif not stands(partition, proposal):\n"
+        "                continue\n"
+        "            elif error in REFUSED or error in METADATA_WILL_TELL:",
+        faults=(Fault.ISOLATE_CONTROLLER, Fault.CUT_ONE_WAY, Fault.KILL_CONTROLLER),
+    ),
+    Mutant(
+        39,
+        "records are committed by too few in sync",
+        "replication/partition.py",
+        "        if leadership is None or len(self.isr) < self.min_insync_replicas:\n            return\n        log",
+        "        if leadership is None:\n            return\n        log",
+        faults=(Fault.KILL, Fault.KILL_ALL, Fault.PAUSE),
+        shape=(("has_eligible_replicas", True),),
     ),
 )

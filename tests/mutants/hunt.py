@@ -15,7 +15,7 @@ from dataclasses import replace
 from random import Random
 
 from tests.mutants.catalogue import MUTANTS, Hunt, Mutant
-from tests.simulation.cluster import scenarios
+from tests.simulation.cluster import regressions, scenarios
 from tests.simulation.cluster.plan import Plan
 from tests.simulation.cluster.swarm import run_seed
 from tests.simulation.raft.swarm import Swarm
@@ -43,11 +43,11 @@ def of_clusters(seed: int, mutant: Mutant) -> list[str]:
         pause_s=0.02,
         in_flight=5,
     )
-    return run_seed(seed, plan=plan).problems()
+    return run_seed(seed, plan=replace(plan, **dict(mutant.shape))).problems()  # type: ignore[arg-type]
 
 
 def of_scenarios(seed: int, mutant: Mutant) -> list[str]:
-    for scenario in scenarios.ALL:
+    for scenario in (*scenarios.ALL, *regressions.ALL):
         scenario(seed)
     return []
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.cluster.scenarios import ALL
+from tests.simulation.cluster import regressions, scenarios
 
 
-@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: str(scenario.__name__))
+@pytest.mark.parametrize("scenario", (*scenarios.ALL, *regressions.ALL), ids=lambda scenario: str(scenario.__name__))
 def test_scenario(scenario: Callable[[int], None]) -> None:
     scenario(1)

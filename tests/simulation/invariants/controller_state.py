@@ -47,10 +47,11 @@ class ControllerState:
         if after.partition_epoch == before.partition_epoch and after != before:
             raise Violation(f"{name} changed without a new partition epoch: {before}, {after}")
         if after.partition_epoch == before.partition_epoch + 1:
-            joining = {*before.adding_replicas} if not after.adding_replicas else set()
-            if joining & {*after.replicas} and not joining <= {*after.isr}:
-                raise Violation(f"{name}: a reassignment ended with {joining} not in sync: {before}, {after}")
-            candidates = {*before.isr, *before.eligible_leader_replicas, *last_known(before, after), *joining}
+            full = {*before.replicas} - {*before.adding_replicas}
+            joined = {*after.replicas} - {*after.adding_replicas} - full
+            if not joined <= {*after.isr}:
+                raise Violation(f"{name}: a reassignment ended with {joined} not in sync: {before}, {after}")
+            candidates = {*before.isr, *before.eligible_leader_replicas, *last_known(before, after), *joined}
             if after.leader not in (NO_LEADER, before.leader) and after.leader not in candidates:
                 raise Violation(f"{name}: {after.leader} leads and was not in sync: {before}, {after}")
             if after.leader_epoch > before.leader_epoch and not set(after.isr) <= candidates:

@@ -147,6 +147,16 @@ def test_a_follower_past_the_end_of_an_unclean_leader_cuts_and_says_so() -> None
     assert theirs.log.end_offset <= ours.log.end_offset
 
 
+def test_a_cut_below_the_high_watermark_is_told() -> None:
+    """KAFKA-19474: an unclean leader took over, and what was committed is gone."""
+    theirs = grown((1, 3))
+    _, leader = led(partition=grown((1, 1), (2, 1)))
+    follower = FollowerSide(theirs)
+    theirs.high_watermark = 3
+    follower.catch_up(leader)
+    assert [type(effect) for effect in follower.effects if not isinstance(effect, Flush)] == [Complain, Truncate]
+
+
 def test_the_leaders_log_start_moves_the_followers() -> None:
     ours, leader = led(*"abc")
     theirs = replica()
