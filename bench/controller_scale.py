@@ -18,6 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from bench.figures import OURS, Figure
+from bench.large_metadata import figures_of_all_topics
 from broker.active_controller import batches_of
 from broker.config.catalogue_rules import CatalogueRules
 from broker.main import GC_THRESHOLDS
@@ -157,6 +158,7 @@ def figures_of(partitions: int, directory: str) -> dict[str, float]:
         "memory of the image": image_mb,
         "memory of the process": resident_mb(),
         "memory of the process at its peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
+        **figures_of_all_topics(controller.image),
     }
 
 

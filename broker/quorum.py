@@ -342,7 +342,7 @@ class Quorum:
     # The disk
 
     async def _save(self, election: Election) -> None:
-        data = encode_election(election, self._history.kraft_version, self._history.voters.ids)
+        data = encode_election(election, self._history.kraft_version, self._history.voters.ids, self._config.node_id)
         fs, directory = self._environment.fs, self._log.directory
         try:
             await self._environment.offload(lambda: save_election(fs, directory, data))

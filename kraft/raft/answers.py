@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from kraft.raft.events import QuorumRequest, QuorumResponse
+from kraft.raft.events import QuorumRequest, QuorumResponse, Received
 from kraft.raft.log_view import OffsetAndEpoch
 from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Member
 from kraft.snapshot.names import SnapshotId
@@ -57,9 +57,14 @@ def end_response(member: Member, listener: str, error: ErrorCode) -> end.EndQuor
     )
 
 
+VERSION_WITH_ENDPOINTS: Final = 17
+"""Of Fetch: Apache Kafka names the leader's endpoint from here on, though version 16 has room for it."""
+
+
 def fetch_response(
     member: Member,
     listener: str,
+    version: int,
     error: ErrorCode,
     *,
     high_watermark: int = -1,
@@ -82,7 +87,9 @@ def fetch_response(
     return fetch.FetchResponse(
         responses=[topic],
         node_endpoints=[
-            fetch.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in named(member, listener)
+            fetch.NodeEndpoint(node_id=node_id, host=host, port=port)
+            for node_id, host, port in named(member, listener)
+            if version >= VERSION_WITH_ENDPOINTS
         ],
     )
 
@@ -121,8 +128,9 @@ def update_voter_response(member: Member, listener: str, error: ErrorCode) -> up
     return update.UpdateRaftVoterResponse(error_code=error, current_leader=leader)
 
 
-def refusal(member: Member, request: QuorumRequest, listener: str, error: ErrorCode) -> QuorumResponse:
+def refusal(member: Member, event: Received, error: ErrorCode) -> QuorumResponse:
     """The answer to a request that goes no further, at the place where the error stands in its kind of answer."""
+    request, listener = event.request, event.listener
     match request:
         case vote.VoteRequest():
             return vote_response(member, listener, error)
@@ -131,7 +139,7 @@ def refusal(member: Member, request: QuorumRequest, listener: str, error: ErrorC
         case end.EndQuorumEpochRequest():
             return end_response(member, listener, error)
         case fetch.FetchRequest():
-            return fetch_response(member, listener, error)
+            return fetch_response(member, listener, event.version, error)
         case fetch_snapshot.FetchSnapshotRequest():
             return fetch_snapshot_response(member, listener, error, request.topics[0].partitions[0].snapshot_id)
     return whole_refusal(member, request, listener, error)

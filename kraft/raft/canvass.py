@@ -86,7 +86,10 @@ class Canvass:
         return [each for each in voters if each.id not in answered and member.destination(each) is not None]
 
     def _may_ask_again(self) -> bool:
-        """A pre-vote binds nobody: who has heard from the leader a moment ago may not hear from it now."""
+        """A pre-vote binds nobody: who has heard from the leader a moment ago may not hear from it now.
+
+        DIVERGES: Apache Kafka asks each voter once, and who was refused waits for its election timeout.
+        """
         return self._is_pre_vote and self._member.now_ms >= self._ask_again_ms
 
     def _may_ask_again_later(self) -> bool:

@@ -33,7 +33,10 @@ class Election(NamedTuple):
         return self.epoch, self.voted_id, self.voted_directory_id
 
 
-def encode_election(election: Election, kraft_version: int, voter_ids: tuple[int, ...]) -> bytes:
+def encode_election(election: Election, kraft_version: int, voter_ids: tuple[int, ...], node_id: int) -> bytes:
+    """As node `node_id` writes it: who leads an epoch cannot vote in it any more, and its vote is left out."""
+    if election.leader_id == node_id:
+        election = Election(election.epoch, node_id)
     if kraft_version == 0:
         voters = ",".join(f'{{"voterId":{voter_id}}}' for voter_id in voter_ids)
         return (

@@ -49,7 +49,9 @@ class FetchService:
 
     def nothing_for(self, event: Received) -> Reply:
         """The answer to a fetch after which this node leads no more."""
-        response = fetch_response(self._member, event.listener, ErrorCode.NONE, high_watermark=self.high_watermark)
+        response = fetch_response(
+            self._member, event.listener, event.version, ErrorCode.NONE, high_watermark=self.high_watermark
+        )
         return Reply(event.token, response)
 
     def refuse_diverging(self, event: Received, diverging: OffsetAndEpoch) -> None:
@@ -70,7 +72,7 @@ class FetchService:
     def turn_away(self, error: ErrorCode) -> None:
         """This node does not lead any more."""
         for parked in self._parked.values():
-            response = fetch_response(self._member, parked.event.listener, error)
+            response = fetch_response(self._member, parked.event.listener, parked.event.version, error)
             self._member.put(Reply(parked.event.token, response))
         self._parked.clear()
 
@@ -112,7 +114,9 @@ class FetchService:
         request = event.request
         assert isinstance(request, FetchRequest)
         size_max = max(0, min(request.max_bytes, partition.partition_max_bytes, self._member.settings.fetch_size_max))
-        response = fetch_response(self._member, event.listener, ErrorCode.NONE, high_watermark=self.high_watermark)
+        response = fetch_response(
+            self._member, event.listener, event.version, ErrorCode.NONE, high_watermark=self.high_watermark
+        )
         self._member.put(ReplyRecords(event.token, response, partition.fetch_offset, size_max))
 
     def _reply(
@@ -121,6 +125,7 @@ class FetchService:
         response = fetch_response(
             self._member,
             event.listener,
+            event.version,
             ErrorCode.NONE,
             high_watermark=self.high_watermark,
             diverging=diverging,

@@ -104,7 +104,10 @@ class Member:
 
     @property
     def may_stand(self) -> bool:
-        """Also one whose removal may not be committed: without it the others might have no majority to commit it."""
+        """Also one whose removal may not be committed: without it the others might have no majority to commit it.
+
+        DIVERGES: in Apache Kafka a voter is none from the moment it reads that it was removed, committed or not.
+        """
         history = self.history
         is_removal_open = history.last_offset >= self.high_watermark and history.voters_before.has(self.key)
         return self.is_voter or is_removal_open
@@ -142,7 +145,9 @@ class Member:
         return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
 
     def fetch_deadline_ms(self) -> int:
-        """A little later than the next follower's, or both would stand at once and split the votes."""
+        """DIVERGES: Apache Kafka's followers all wait for just the fetch timeout; here each waits up to a tenth longer,
+        or several that lost their leader at once would stand at once and split the votes.
+        """
         timeout_ms = self.settings.fetch_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(max(1, timeout_ms // 10))
 

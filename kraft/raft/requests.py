@@ -194,7 +194,7 @@ def _ask_leader(machine: Machine, event: Received) -> None:
     if error is ErrorCode.NONE and isinstance(request, FetchRequest) and replica_id_of(request) == member.node_id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR  # the leader does not fetch from itself
     if error is not ErrorCode.NONE:
-        member.put(Reply(event.token, refusal(member, request, event.listener, error)))
+        member.put(Reply(event.token, refusal(member, event, error)))
         return
     turn = machine.role.asked(event)
     if turn is not None:

@@ -16,16 +16,16 @@ VERSION_1 = b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":"AAA
 
 
 def test_the_bytes_are_kafkas() -> None:
-    assert encode_election(Election(2, leader_id=1), 0, (1,)) == VERSION_0
-    assert encode_election(Election(3, leader_id=1), 1, (1,)) == VERSION_1
+    assert encode_election(Election(2, leader_id=1, voted_id=1), 0, (1,), 1) == VERSION_0
+    assert encode_election(Election(3, leader_id=1, voted_id=1), 1, (1,), 1) == VERSION_1
     assert decode_election(VERSION_0) == Election(2, leader_id=1)
     assert decode_election(VERSION_1) == Election(3, leader_id=1)
 
 
 def test_a_vote_comes_back() -> None:
     vote = Election(7, voted_id=2, voted_directory_id=uuid(1234))
-    assert decode_election(encode_election(vote, 1, (1, 2, 3))) == vote
-    assert decode_election(encode_election(vote, 0, (1, 2, 3))) == vote._replace(voted_directory_id=bytes(16))
+    assert decode_election(encode_election(vote, 1, (1, 2, 3), 1)) == vote
+    assert decode_election(encode_election(vote, 0, (1, 2, 3), 1)) == vote._replace(voted_directory_id=bytes(16))
 
 
 @pytest.mark.parametrize(

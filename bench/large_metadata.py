@@ -1,0 +1,65 @@
+"""All topics of a large cluster asked for at once: what the answer costs, and for how long it holds up the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, cast
+
+from broker.authorized_operations import NOT_ASKED
+from broker.environment import LocalEnvironment
+from broker.handlers.metadata import Question
+from broker.large_metadata import LargeMetadata
+from broker.node import NodeAddress
+
+if TYPE_CHECKING:
+    from broker.node import Broker
+    from broker.reply import EncodedResponse
+    from kraft.image.metadata_image import MetadataImage
+
+VERSION = 13
+
+
+class Beside:
+    """As much of a broker as `LargeMetadata` needs."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.environment = LocalEnvironment(loop)
+        self._loop = loop
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        self._tasks.append(self._loop.create_task(work))
+
+    def create_topic(self, name: str) -> None:
+        raise AssertionError("nothing is missing")
+
+
+def question_of(image: MetadataImage) -> Question:
+    brokers = image.cluster.brokers.values()
+    nodes = [NodeAddress(each.id, *each.endpoints["PLAINTEXT"][:2], each.rack, each.fenced) for each in brokers]
+    return Question(image, "PLAINTEXT", nodes, 0, "bench", None, NOT_ASKED, NOT_ASKED, 0)
+
+
+def figures_of_all_topics(image: MetadataImage) -> dict[str, float]:
+    """In processor time: what the process used in all, and the most between two turns of the loop."""
+    return asyncio.run(_asked(image))
+
+
+async def _asked(image: MetadataImage) -> dict[str, float]:
+    loop = asyncio.get_running_loop()
+    beside = Beside(loop)
+    done: asyncio.Future[EncodedResponse] = loop.create_future()
+    started = last = time.process_time()
+    longest = 0.0
+    LargeMetadata(cast("Broker", beside)).ask(question_of(image), VERSION).listen(done.set_result)
+    while not done.done():
+        await asyncio.sleep(0.001)
+        now = time.process_time()
+        longest, last = max(longest, now - last), now
+    beside.environment.close()
+    return {
+        "all topics asked for, CPU": time.process_time() - started,
+        "all topics asked for, the loop held up, CPU": longest,
+    }
