@@ -37,6 +37,7 @@ class MetadataFollower:
         broker = self._broker
         image = broker.image
         broker.settings.follow(image)
+        broker.throttles.follow(image.configs, [resource for resource, _ in image.configs.by_resource.items()])
         local = {
             (topic.name, index): (topic.id, partition)
             for topic, index, partition in image.topics.partitions()
@@ -257,6 +258,7 @@ class MetadataFollower:
         changed_topics = {resource.name for resource in delta.configs.changed if resource.type == ResourceType.TOPIC}
         before = broker.settings.config
         broker.settings.follow(image)
+        broker.throttles.follow(image.configs, delta.configs.changed)
         created = set(delta.topics.created.values())
         for topic in sorted((changed_topics & broker.replicas.by_name.keys()) - created):
             self._warn(image, topic)

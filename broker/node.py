@@ -43,6 +43,7 @@ from broker.quorum import Quorum
 from broker.registration import Registration
 from broker.replica_fetchers import ReplicaFetchers
 from broker.replicas import Replicas
+from broker.replication_throttles import ReplicationThrottles
 from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory, request_memory_size_max
 from broker.settings import Settings
@@ -133,6 +134,7 @@ class Broker:
         self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
         self.partition_work = PartitionWork(self)
         self.follower = MetadataFollower(self)
+        self.throttles = ReplicationThrottles(config)
         self.fetchers = ReplicaFetchers(self)
         self.parked_fetches = ParkedFetches(environment.monotonic_ms)
         self.in_sync_changes = InSyncChanges(self)

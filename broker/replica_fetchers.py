@@ -95,7 +95,7 @@ class RunningFetcher:
         self._leader_id = leader_id
         self._backoff_ms = broker.config.integer("replica.fetch.backoff.ms")
         self._timeout_ms = broker.config.integer("replica.socket.timeout.ms")
-        self._machine = ReplicaFetcher(broker.node_id, fetcher_settings(broker))
+        self._machine = ReplicaFetcher(broker.node_id, fetcher_settings(broker), broker.throttles.follower)
         self._is_asking = False
         self._asked: tuple[PeerChannel, int] | None = None
         """The channel of the request under way or the last one, and the epoch of the leader's broker by then."""

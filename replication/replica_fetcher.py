@@ -5,6 +5,7 @@ Each partition is in one state; every state but FETCHING leaves it out of the re
     FETCHING   ──diverging epoch, or the leader's log ends before ours──▶ TRUNCATING ──truncated──▶ FETCHING
     FETCHING   ──offset out of the leader's range──▶ LOOKING_UP ──▶ TRUNCATING, or starts anew at the leader's start
     FETCHING   ──more than flush.messages unflushed, also of before──▶ FLUSHING ──flushed──▶ FETCHING
+    FETCHING   ──over the quota of followers, and throttled──▶ DELAYED ──after 100 ms──▶ FETCHING
     FETCHING   ──an error──▶ DELAYED ──after 20 ms, then longer, up to replica.fetch.backoff.ms──▶ FETCHING
 
 A fetch tells the leader how far this replica has come, so the order is binding: truncate, then fetch; flush where the
@@ -22,6 +23,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
 from replication.partition import Partition
 from replication.replica_session import Key, ReplicaSession
+from replication.replication_quota import ReplicationQuota
 
 SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -32,6 +34,8 @@ UNDEFINED: Final = -1
 BACKOFF_MS_FIRST: Final = 20
 DOUBLINGS_MAX: Final = 16
 SWEEP_MS: Final = 5000
+THROTTLE_MS: Final = 100
+"""So long a replica over its quota is left out before it is looked at again."""
 
 
 class State(Enum):
@@ -115,8 +119,10 @@ class ReplicaFetcher:
     Partitions to which nothing happened since the last request cost nothing: the session stands for them.
     """
 
-    def __init__(self, replica_id: int, settings: FetcherSettings) -> None:
+    def __init__(self, replica_id: int, settings: FetcherSettings, quota: ReplicationQuota | None = None) -> None:
+        """`quota`: what the broker's followers may fetch together."""
         self._replica_id = replica_id
+        self._quota = quota or ReplicationQuota()
         self._settings = settings
         self._session = ReplicaSession()
         self._followed: dict[Key, Followed] = {}
@@ -169,6 +175,8 @@ class ReplicaFetcher:
         forgotten: list[Key] = []
         known = self._session.known
         more = 0
+        if self._quota.is_exceeded(now_ms):
+            self._hold_back(now_ms)
         for key in self._changed:
             followed = self._followed.get(key)
             if followed is not None and followed.state is State.FETCHING:
@@ -188,6 +196,17 @@ class ReplicaFetcher:
         )
         self._session.fill(request, wishes, forgotten)
         return request
+
+    def _hold_back(self, now_ms: int) -> None:
+        """Throttled replicas that lag ask for nothing for a while."""
+        for key in self._changed:
+            followed = self._followed.get(key)
+            if followed is not None and followed.state is State.FETCHING and followed.partition.lag:
+                partition = followed.partition
+                if self._quota.is_throttled(partition.topic, partition.index):
+                    followed.state = State.DELAYED
+                    followed.ready_ms = now_ms + THROTTLE_MS
+                    self._delayed[key] = followed
 
     def next_deadline_ms(self) -> int | None:
         """When something is to be tried again."""
@@ -301,6 +320,8 @@ class ReplicaFetcher:
             yield Complain(f"{partition.topic}-{partition.index}: cannot take the leader's batches: {result}")
             return
         followed.failure_count = 0
+        if records and self._quota.is_throttled(partition.topic, partition.index):
+            self._quota.record(len(records), now_ms)
         if partition.awaits_flush:
             self._enter(followed, State.FLUSHING)
             yield Flush(partition, partition.leader_epoch)

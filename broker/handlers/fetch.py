@@ -156,8 +156,17 @@ class Fetching:
         size = sum(answer.read.size for answer in answers if answer.read is not None)
         has_enough = size >= request.min_bytes or any(answer.is_urgent for answer in answers)
         if is_last or has_enough or not (answers or self._awaits_news()):
+            if self._replica is not None and not self._broker.throttles.leader.is_idle:
+                self._count_throttled(answers)
             return _respond(self._broker, self._context, self._fetch, self._is_incremental, answers)
         return None
+
+    def _count_throttled(self, answers: list[Answer]) -> None:
+        quota, now_ms = self._broker.throttles.leader, self._broker.environment.monotonic_ms()
+        for answer in answers:
+            partition, read = answer.partition, answer.read
+            if partition is not None and read is not None and quota.is_throttled(partition.topic, partition.index):
+                quota.record(read.size, now_ms)
 
     def _awaits_news(self) -> bool:
         """Whether a follower's session has partitions, though nothing to tell of them."""
@@ -224,6 +233,7 @@ def _plan(
     left = min(request.max_bytes, broker.fetch_size_max)
     room = broker.reply_memory.room()
     found_data = False
+    is_over = replica is not None and broker.throttles.leader.is_exceeded(broker.environment.monotonic_ms())
     prefers_near = broker.reads_near and replica is None and request.rack_id and context.version >= FIRST_VERSION
     answers = []
     for key, wish in fetch.wanted:
@@ -247,6 +257,9 @@ def _plan(
         if found is not None:
             answers.append(_diverging(key, wish, partition, found))
             continue
+        if is_over and replica is not None and _is_held_back(broker, partition, replica):
+            answers.append(Answer(key, _empty(partition, wish), partition, None))
+            continue
         answer = _plan_partition(request, key, wish, partition, end, left, not found_data, waits)
         if _copied_size(context, answer) > room:
             answer = _plan_partition(request, key, wish, partition, end, min(left, room), not found_data, waits)
@@ -256,6 +269,12 @@ def _plan(
             left -= answer.read.size
         answers.append(answer)
     return answers
+
+
+def _is_held_back(broker: Broker, partition: Partition, replica: ReplicaState) -> bool:
+    """Whether a follower gets nothing while the quota of leaders is exceeded: never one that is in sync."""
+    is_in_sync = replica.replica_id in partition.isr
+    return not is_in_sync and broker.throttles.leader.is_throttled(partition.topic, partition.index)
 
 
 def _copied_size(context: RequestContext, answer: Answer) -> int:

@@ -156,6 +156,12 @@ moldau_replica_lag_max  gauge  -
 kafka_server_replicamanager_offlinereplicacount  gauge  -
     kafka.server:type=ReplicaManager,name=OfflineReplicaCount
     Partitions on this broker that are in no log directory that is online.
+kafka_server_leaderreplication_byte_rate  gauge  -
+    kafka.server:type=LeaderReplication,name=byte-rate
+    Bytes a second that this broker's leaders served to throttled replicas, over the samples of the quota.
+kafka_server_followerreplication_byte_rate  gauge  -
+    kafka.server:type=FollowerReplication,name=byte-rate
+    Bytes a second that this broker's throttled replicas fetched, over the samples of the quota.
 moldau_damaged_replicas  gauge  -
     -
     Replicas on this broker that are fenced because a batch in their log is damaged; among the offline ones.

@@ -14,6 +14,7 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
 from replication.replica_fetcher import Effect, FetcherSettings, Flush, LookUp, ReplicaFetcher, StartAt, Truncate
+from replication.replication_quota import ReplicationQuota
 from storage.log import Log
 from storage.log_config import INT64_MAX, LogConfig
 from tests.support.simulation.disk import SimulatedDisk
@@ -39,6 +40,7 @@ class LeaderSide:
         self.replicas = Replicas()
         self.now_ms = 0
         self.joined: list[int] = []
+        self.throttles = SimpleNamespace(leader=ReplicationQuota())
         for partition in partitions:
             partition.become_leader(LEADER, epoch, (LEADER, FOLLOWER), replicas=(LEADER, FOLLOWER), partition_epoch=1)
             self.replicas.add(partition)
@@ -54,6 +56,7 @@ class LeaderSide:
             reply_memory=SimpleNamespace(room=lambda: 1 << 26),
             parked_fetches=ParkedFetches(lambda: self.now_ms),
             in_sync_changes=SimpleNamespace(may_join=lambda *_: None),
+            throttles=self.throttles,
             image=SimpleNamespace(topics=SimpleNamespace(by_id={})),
             live_nodes=lambda _: (),
             loop=self._loop,

@@ -21,13 +21,13 @@ flush.messages  long  9223372036854775807  1..  honoured  log.flush.interval.mes
     Records in a partition after which it is flushed to disk.
 flush.ms  long  9223372036854775807  0..  honoured  log.flush.interval.ms,log.flush.scheduler.interval.ms
     Longest time before a record is flushed to disk.
-follower.replication.throttled.replicas  list  []  replicas  accepted:quota  -
+follower.replication.throttled.replicas  list  []  replicas  honoured  -
     Replicas whose fetching is throttled: partition:broker, or *.
 index.interval.bytes  int  4096  0..  honoured  log.index.interval.bytes
     Bytes of log between two index entries.
 internal.segment.bytes  int  null  any  honoured  - internal
     Segment size below the public minimum, for tests.
-leader.replication.throttled.replicas  list  []  replicas  accepted:quota  -
+leader.replication.throttled.replicas  list  []  replicas  honoured  -
     Replicas whose serving is throttled: partition:broker, or *.
 local.retention.bytes  long  -2  -2..  accepted:tiered  log.local.retention.bytes
     Local size above which segments that are stored remotely are deleted; -2 for retention.bytes.
@@ -120,10 +120,10 @@ metrics  list  []  list  honoured  -
 """
 
 DYNAMIC_ONLY_ROWS = """
-leader.replication.throttled.rate  long  9223372036854775807  0..  accepted:quota  cluster-wide
+leader.replication.throttled.rate  long  9223372036854775807  0..  honoured  cluster-wide
     Most bytes a second that throttled leaders serve to replicas.
-follower.replication.throttled.rate  long  9223372036854775807  0..  accepted:quota  cluster-wide
+follower.replication.throttled.rate  long  9223372036854775807  0..  honoured  cluster-wide
     Most bytes a second that throttled followers fetch.
-replica.alter.log.dirs.io.max.bytes.per.second  long  9223372036854775807  0..  accepted:quota  cluster-wide
+replica.alter.log.dirs.io.max.bytes.per.second  long  9223372036854775807  0..  accepted:move-directories  cluster-wide
     Most bytes a second that moves between directories copy.
 """

@@ -49,13 +49,13 @@ quota.window.num  int  11  1..  accepted:quota  read-only
     Samples of client quotas.
 quota.window.size.seconds  int  1  1..  accepted:quota  read-only
     Length of a sample of client quotas.
-replication.quota.window.num  int  11  1..  accepted:quota  read-only
+replication.quota.window.num  int  11  1..  honoured  read-only
     Samples of replication quotas.
-replication.quota.window.size.seconds  int  1  1..  accepted:quota  read-only
+replication.quota.window.size.seconds  int  1  1..  honoured  read-only
     Length of a sample of replication quotas.
-alter.log.dirs.replication.quota.window.num  int  11  1..  accepted:quota  read-only
+alter.log.dirs.replication.quota.window.num  int  11  1..  accepted:move-directories  read-only
     Samples of quotas for moves between directories.
-alter.log.dirs.replication.quota.window.size.seconds  int  1  1..  accepted:quota  read-only
+alter.log.dirs.replication.quota.window.size.seconds  int  1  1..  accepted:move-directories  read-only
     Length of a sample of quotas for moves between directories.
 controller.quota.window.num  int  11  1..  accepted:quota  read-only
     Samples of quotas of controller changes.

@@ -79,7 +79,11 @@ def test_names_are_those_that_the_jmx_exporter_makes_of_kafkas() -> None:
 def test_apache_kafka_has_what_the_table_says_it_calls_so() -> None:
     known = {line for line in MBEANS.read_text("utf-8").splitlines() if not line.startswith("#")}
     said = {metric.kafka_name for metric in metrics().values() if (metric.kafka_name or "").startswith("kafka")}
-    assert said - known == {"kafka.server:type=app-info"}  # of which each attribute became a label
+    assert said - known == {
+        "kafka.server:type=app-info",  # of which each attribute became a label
+        "kafka.server:type=LeaderReplication,name=byte-rate",  # made with the first throttled byte
+        "kafka.server:type=FollowerReplication,name=byte-rate",
+    }
 
 
 def test_counters_are_called_so() -> None:

@@ -1,0 +1,111 @@
+"""How many bytes a second the replication of chosen replicas may take, on one side of it.
+
+    sample   sample   sample   now
+    |--------|--------|--------|----          rate = all bytes of the samples kept ÷ time since the oldest began,
+                                              one sample at the least
+
+What is over is not cut: whoever asks first whether the rate is exceeded leaves the replica out, until it is not any
+more. Replicas in sync are never left out, but what they take counts, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+UNLIMITED: Final = (1 << 63) - 1
+ALL: Final = "*"
+
+
+class Window:
+    """Bytes of the last so many samples."""
+
+    __slots__ = ("_count_max", "_sample_ms", "_samples", "_size")
+
+    def __init__(self, count_max: int, sample_ms: int) -> None:
+        self._count_max = count_max
+        self._sample_ms = sample_ms
+        self._samples: deque[tuple[int, int]] = deque()
+        """When each began, and its bytes."""
+        self._size = 0
+
+    def record(self, size: int, now_ms: int) -> None:
+        self._forget_old(now_ms)
+        samples = self._samples
+        if samples and now_ms - samples[-1][0] < self._sample_ms:
+            began_ms, before = samples.pop()
+            samples.append((began_ms, before + size))
+        else:
+            samples.append((now_ms, size))
+        self._size += size
+
+    def rate(self, now_ms: int) -> float:
+        """Bytes a second."""
+        self._forget_old(now_ms)
+        if not self._samples:
+            return 0.0
+        return self._size * 1000 / max(now_ms - self._samples[0][0], self._sample_ms)
+
+    def _forget_old(self, now_ms: int) -> None:
+        samples = self._samples
+        while samples and now_ms - samples[0][0] >= self._count_max * self._sample_ms:
+            self._size -= samples.popleft()[1]
+
+
+class ReplicationQuota:
+    """Of a broker as a leader, or as a follower."""
+
+    __slots__ = ("_throttled", "_window", "rate_max")
+
+    def __init__(self, count_max: int = 11, sample_ms: int = 1000) -> None:
+        self.rate_max = UNLIMITED
+        """Bytes a second."""
+        self._throttled: dict[str, frozenset[int] | None] = {}
+        """By topic, the partitions whose replicas on this broker are throttled; None: all."""
+        self._window = Window(count_max, sample_ms)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is throttled: nobody need ask, or tell."""
+        return not self._throttled
+
+    def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
+        """From now on these of a topic; None: all of them."""
+        if partitions is None or partitions:
+            self._throttled[topic] = partitions
+        else:
+            self._throttled.pop(topic, None)
+
+    def is_throttled(self, topic: str, partition: int) -> bool:
+        if topic not in self._throttled:
+            return False
+        partitions = self._throttled[topic]
+        return partitions is None or partition in partitions
+
+    def record(self, size: int, now_ms: int) -> None:
+        """Bytes of throttled replicas went by."""
+        self._window.record(size, now_ms)
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        return bool(self._throttled) and self.rate_max < UNLIMITED and self._window.rate(now_ms) > self.rate_max
+
+    def rate(self, now_ms: int) -> float:
+        return self._window.rate(now_ms)
+
+
+def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
+    """Of a list of partition:broker, those of one broker; None where it is `*`, all of them."""
+    pairs = [each.strip() for each in text.split(",") if each.strip()]
+    if ALL in pairs:
+        return None
+    split = [pair.partition(":") for pair in pairs]
+    return frozenset(int(partition) for partition, _, broker in split if broker == str(broker_id))
+
+
+def rate_of(*layers: Mapping[str, str], name: str) -> int:
+    """The first of the layers that says something; without a limit where none does."""
+    for layer in layers:
+        if name in layer:
+            return int(layer[name])
+    return UNLIMITED
