@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Where Linux says it."""
 EXIT_HALTED = 1
 """Exit status of a process that stopped itself."""
 
@@ -46,6 +48,9 @@ class Environment(Protocol):
 
     def precise_ns(self) -> int:
         """A clock for measuring how long something took, finer than the loop's."""
+
+    def boot_id(self) -> str:
+        """Another one each time the machine starts; empty where it has none."""
 
     def process(self) -> Process | None:
         """The process, for its metrics; None where there is none of our own."""
@@ -88,6 +93,11 @@ class LocalEnvironment:
 
     def precise_ns(self) -> int:
         return time.perf_counter_ns()
+
+    def boot_id(self) -> str:
+        with contextlib.suppress(OSError), open(BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+        return ""
 
     def process(self) -> Process:
         from broker.metrics.process import Process

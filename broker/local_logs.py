@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -120,11 +120,18 @@ class LocalLogs:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch under which this broker last stopped cleanly, -1 where any directory does not know."""
-        epochs = {directory.clean_broker_epoch for directory in self.directories}
+        """The epoch in which this broker last ended without a loss, -1 where any directory does not know."""
+        boot_id = self._environment.boot_id()
+        epochs = {directory.kept_epoch(boot_id) for directory in self.directories}
         epochs |= {None for _ in self.offline}
         only = epochs.pop() if len(epochs) == 1 else None
         return -1 if only is None else only
+
+    def serve_under(self, broker_epoch: int) -> None:
+        """This process's epoch is known."""
+        for directory in self.directories:
+            with suppress(OSError):  # nothing is promised of it then
+                directory.serve_under(broker_epoch, self._environment.boot_id())
 
     def high_watermark(self, opened: Log) -> int:
         """Up to where the log was committed when it was last checkpointed, within what the log now holds."""

@@ -73,6 +73,7 @@ class BrokerRole:
         )
         broker.producer_ids = ProducerIds(broker.quorum.submit, broker.node_id, lambda: registration.epoch)
         await registration.register(broker.config.integer("initial.broker.registration.timeout.ms"))
+        broker.logs.serve_under(registration.epoch)
         broker.follower.begin()
         broker.assignments.begin()
         broker.fetchers.begin()

@@ -21,6 +21,7 @@ from storage.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, w
 from storage.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
 from storage.disk_errors import PASSING
 from storage.files import FileLock, FileSystem, write_atomically
+from storage.last_life import Life, forget_life, read_life, write_life
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_paths import (
@@ -102,6 +103,7 @@ def make_durable_directory(fs: FileSystem, path: str) -> None:
 class LogDirectory:
     __slots__ = (
         "_checkpointed",
+        "_last_life",
         "_lock",
         "_log_starts",
         "_recovery_points",
@@ -141,6 +143,7 @@ class LogDirectory:
         self.clean_broker_epoch = read_clean_shutdown(fs, path)
         """The broker epoch of a clean shutdown (-1 unknown), None after a crash."""
         remove_clean_shutdown(fs, path)
+        self._last_life = read_life(fs, path)
 
     @classmethod
     def open(cls, fs: FileSystem, path: str, report: Report) -> LogDirectory:
@@ -156,6 +159,22 @@ class LogDirectory:
     @property
     def was_clean(self) -> bool:
         return self.clean_broker_epoch is not None
+
+    def kept_epoch(self, boot_id: str) -> int | None:
+        """The broker epoch in which the process before this one ended and lost nothing; None where it may have.
+
+        DIVERGES: Apache Kafka takes every process that was killed for one that lost what it had not synced.
+        """
+        if self.damaged:
+            return None
+        if self.was_clean:
+            return self.clean_broker_epoch
+        life = self._last_life
+        return life.broker_epoch if life is not None and boot_id and life.boot_id == boot_id else None
+
+    def serve_under(self, broker_epoch: int, boot_id: str) -> None:
+        """Note the epoch for the process after this one. Raises OSError: it will know nothing then."""
+        write_life(self.fs, self.path, Life(boot_id, broker_epoch))
 
     # Loading
 
@@ -285,6 +304,7 @@ class LogDirectory:
         if self.failure is not None:
             return
         self.failure = error
+        forget_life(self.fs, self.path)
         for log in self.logs.values():
             log.fail(error)
         if self.on_failure is not None:

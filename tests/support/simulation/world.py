@@ -107,6 +107,9 @@ class SimulatedEnvironment:
         finish, cost_ns = self._perform(work, future)
         self._later(cost_ns, finish)
 
+    def boot_id(self) -> str:
+        return f"{self._host.name}-{self._host.crashes}"
+
     def descriptors_max(self) -> int:
         return self.fs.faults.descriptors_max
 
@@ -157,6 +160,7 @@ class Host:
         self.life: Life | None = None
         self.environment: SimulatedEnvironment | None = None
         self.lives = 0
+        self.crashes = 0
         self.halted: str | None = None
         self.may_halt = False
         self.clock_rate_ppm = 0  # for the next life
@@ -209,6 +213,7 @@ class Host:
     def crash(self, *, reset: bool | None = None) -> None:
         """Power cut. With `reset` the peers learn it at once, without it by silence; by default the seed chooses."""
         self.world.event("crash", self.name)
+        self.crashes += 1
         if reset is None:
             reset = self.world.random.random() < 0.5
         self._end(kernel_lives=False, reset=reset)

@@ -10,31 +10,46 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.support.node import Client, Node, batch, serve_and
 
 
-async def restarted(node: Node, *, is_clean: bool) -> Client:
-    if is_clean:
+async def restarted(node: Node, end: str) -> Client:
+    if end == "stop":
         node.stop()
         while node.host.is_up:
             await asyncio.sleep(0.1)
-    else:
+    elif end == "kill":
         node.host.kill()
+    else:
+        node.host.crash()
     node.boot()
     return await node.connect()
 
 
-@pytest.mark.parametrize("is_clean", [True, False])
-def test_what_was_written_is_there_after_a_restart_in_both_directories(is_clean: bool) -> None:
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_what_was_written_is_there_after_a_restart_in_both_directories(end: str) -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t", 4)
         for index in range(4):
             await client.produce("t", batch("a", "b"), partition=index)
-        client = await restarted(node, is_clean=is_clean)
-        assert all(each.was_clean is is_clean for each in node.broker.logs.directories)
-        assert (node.broker.logs.previous_broker_epoch >= 0) is is_clean
+        client = await restarted(node, end)
+        assert all(each.was_clean is (end == "stop") for each in node.broker.logs.directories)
         for index in range(4):
             data = await client.fetch("t", partition=index)
             assert (data.error_code, data.high_watermark) == (0, 2)
             assert (await client.produce("t", batch("c"), partition=index)).base_offset == 2
+
+    serve_and(story, log_dirs="/data,/data2")
+
+
+@pytest.mark.parametrize(("end", "is_kept"), [("stop", True), ("kill", True), ("crash", False)])
+def test_a_broker_knows_the_epoch_in_which_it_ended_unless_the_machine_went_down(end: str, is_kept: bool) -> None:
+    async def story(node: Node) -> None:
+        await node.connect()
+        epoch = node.broker.registration.epoch
+        await restarted(node, end)
+        assert node.broker.logs.previous_broker_epoch == (epoch if is_kept else -1)
+        again = node.broker.registration.epoch
+        await restarted(node, "kill")
+        assert node.broker.logs.previous_broker_epoch == again
 
     serve_and(story, log_dirs="/data,/data2")
 
@@ -82,7 +97,7 @@ def test_a_stop_in_the_middle_of_a_checkpoint_is_clean(seed: int) -> None:
         for i in range(4):
             await client.produce("t", batch("a"), partition=i % 3)
             await asyncio.sleep(0.025)
-        client = await restarted(node, is_clean=True)
+        client = await restarted(node, "stop")
         assert all(each.was_clean for each in node.broker.logs.directories)
         assert [(await client.fetch("t", partition=i)).high_watermark for i in range(3)] == [2, 1, 1]
 

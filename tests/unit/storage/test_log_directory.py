@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.last_life import LAST_LIFE
 from storage.local_files import LocalFiles
 from storage.log_directory import LogDirectory
 from tests.support.simulation.disk import SimulatedDisk
@@ -77,6 +78,32 @@ def test_a_clean_shutdown_counts_once(tmp_path: Path) -> None:
     fs = LocalFiles()
     first = LogDirectory.open(fs, str(tmp_path), ignore)
     assert first.was_clean and not fs.exists(f"{tmp_path}/.kafka_cleanshutdown"), "a crash from now on is a crash"
+
+
+def test_a_killed_process_lost_nothing_unless_the_machine_or_the_disk_failed() -> None:
+    disk = SimulatedDisk("a seed")
+    first = LogDirectory.open(disk, "/data", ignore)
+    assert first.kept_epoch("monday") is None
+    first.serve_under(7, "monday")
+    disk.end_process()
+    second = LogDirectory.open(disk, "/data", ignore)
+    assert not second.was_clean
+    assert second.kept_epoch("monday") == 7 and second.kept_epoch("tuesday") is None and second.kept_epoch("") is None
+    second.fail(OSError("the disk refused a sync"))
+    disk.end_process()
+    assert LogDirectory.open(disk, "/data", ignore).kept_epoch("monday") is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"bootId":"monday"}', b'{"bootId":"monday","brokerEpoch":"7"}']
+)
+def test_a_life_that_was_not_written_whole_is_none(content: bytes) -> None:
+    disk = SimulatedDisk("a seed")
+    disk.make_directories("/data")
+    file = disk.open(f"/data/{LAST_LIFE}", create=True)
+    file.append([content])
+    file.close()
+    assert LogDirectory.open(disk, "/data", ignore).kept_epoch("monday") is None
 
 
 def test_a_deleted_partition_leaves_at_once_and_may_be_made_anew(tmp_path: Path) -> None:
