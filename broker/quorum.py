@@ -33,6 +33,7 @@ from broker.quorum_start import (
     identity_of,
     metadata_log_config,
     raft_settings,
+    refuse_unsupported,
 )
 from broker.snapshot_files import SnapshotFiles
 from kraft.controller.controller import Controller
@@ -208,10 +209,12 @@ class Quorum:
         self._adopt(loaded)
 
     async def join(self) -> None:
-        """Take part; returns once everything that was committed before is seen here."""
+        """Take part; returns once everything that was committed before is seen here. Raises `UnusableMetadata` where
+        it asks for what this node cannot do."""
         self._caught_up = asyncio.get_running_loop().create_future()
         self._feed(events.Started())
         await self._catch_up(self._caught_up)
+        refuse_unsupported(self.image.features)
 
     async def stop(self) -> None:
         """Hand leadership over, decide nothing any more; what was appended is made durable."""

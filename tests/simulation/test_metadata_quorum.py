@@ -22,6 +22,7 @@ from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHea
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from storage.meta_properties import read_meta_properties
 from tests.support.simulation.disk import Operation
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
@@ -214,6 +215,31 @@ def test_the_power_is_cut_at_every_step_of_the_first_life(standalone: bool) -> N
         story = Story(standalone)
         run_lives(f"first/{step}", story, [step, None])
         assert len(story.created) >= ENOUGH_TOPICS, f"the second life did all, after a cut at step {step}"
+
+
+class Raising(Story):
+    """Raises kraft.version as soon as it leads, and never sees it go back once that was acknowledged."""
+
+    raised = False
+
+    async def join(self, environment: SimulatedEnvironment, quorum: Quorum) -> int:
+        assert quorum.kraft_version == 1 or not self.raised, "what was acknowledged stays"
+        broker_epoch = await super().join(environment, quorum)
+        update = FeatureUpdateKey(feature="kraft.version", max_version_level=1)
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        reply = await ask(quorum, request, UpdateFeaturesResponse)
+        assert reply.error_code == ErrorCode.NONE and quorum.kraft_version == 1
+        self.raised = True
+        return broker_epoch
+
+
+def test_the_power_is_cut_at_every_step_around_a_raised_kraft_version() -> None:
+    """The voters of the configuration become those of the log, with their directories, or stay what they were."""
+    steps = run_lives("raised", Raising(standalone=False), [None]).disk.steps
+    for step in range(1, steps + 1):
+        story = Raising(standalone=False)
+        run_lives(f"raised/{step}", story, [step, None, None])
+        assert story.raised and len(story.created) >= 2 * ENOUGH_TOPICS
 
 
 def test_the_power_is_cut_again_and_again() -> None:
