@@ -15,26 +15,38 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from protocol.compile_kernel import EXTENSION_SUFFIX, NEEDED, succeeds
+from protocol.compile_kernel import EXTENSION_SUFFIX, KERNEL, NEEDED, succeeds
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator", "broker")
 HOT_PATH: Final = (
     "broker/connection.py",
+    "broker/delayed_fetch.py",
+    "broker/direct_output.py",
+    "broker/follower_fetch.py",
+    "broker/handlers/fetch.py",
     "broker/handlers/produce.py",
     "broker/repeated_produce.py",
     "broker/reply.py",
     "protocol/record_validation.py",
+    "replication/fetch_session.py",
     "replication/partition.py",
     "storage/append_result.py",
     "storage/batch_run.py",
+    "storage/batch_scan.py",
     "storage/log.py",
     "storage/log_append.py",
+    "storage/log_read.py",
+    "storage/offset_index.py",
     "storage/producer_state.py",
     "storage/segment.py",
+    "storage/sparse_index.py",
 )
-"""From the bytes of a request to the write. The codecs are compiled by protocol/compiler.py at run time; the file
-itself (storage/local_files.py) stays as it is: a compiled `__del__` that runs while the interpreter ends crashes."""
+"""From the bytes of a request to the write, or to the socket.
+
+The codecs are compiled by protocol/compiler.py at run time. Files (storage/local_files.py, open_file.py) stay as they
+are: a compiled `__del__` that runs while the interpreter ends crashes.
+"""
 GROUP: Final = "moldau_hot_path"
 LIBRARY: Final = ROOT / f"{GROUP}__mypyc{EXTENSION_SUFFIX}"
 
@@ -44,10 +56,10 @@ def main(arguments: list[str]) -> str:
     if "--remove" in arguments:
         remove_compiled()
         return "the hot path is plain Python"
-    if not stale_files() and LIBRARY.exists():
+    if LIBRARY.exists() and is_current():
         return "the hot path is compiled already"
     remove_compiled()
-    sys.stderr.write("compiling the hot path, once for this installation: about half a minute\n")
+    sys.stderr.write("compiling the hot path, once for this installation: about a minute\n")
     with tempfile.TemporaryDirectory(prefix="moldau-hot-path-") as name:
         reason = compile_in(Path(name))
     if reason is not None:
@@ -57,17 +69,22 @@ def main(arguments: list[str]) -> str:
 
 
 def compiled_files() -> Iterator[tuple[Path, Path]]:
-    """Extension modules that are there, each with its source."""
-    for name in HOT_PATH:
-        source = ROOT / name
-        path = source.with_name(f"{source.stem}{EXTENSION_SUFFIX}")
-        if path.exists():
-            yield path, source
+    """Extension modules that are there, each with its source, also of modules that are not in the list any more."""
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob(f"*{EXTENSION_SUFFIX}"):
+            source = path.with_name(path.name.removesuffix(EXTENSION_SUFFIX) + ".py")
+            if source.exists() and source != KERNEL:
+                yield path, source
 
 
 def stale_files() -> list[Path]:
     """Extension modules that would be run in the stead of newer sources."""
     return [path for path, source in compiled_files() if path.stat().st_mtime < source.stat().st_mtime]
+
+
+def is_current() -> bool:
+    """Whether what is compiled is what the list names, as the sources are."""
+    return {source for _, source in compiled_files()} == {ROOT / name for name in HOT_PATH} and not stale_files()
 
 
 def remove_compiled() -> None:

@@ -35,7 +35,7 @@ log = logging.getLogger("moldau.connection")
 
 TURN_SIZE_MAX: Final = (1 << 20) + (1 << 16)
 """So many bytes leave in one turn of the loop, a fetch of 1 MiB with what is around it; then others have theirs."""
-CACHED_FOR_S: Final = 1.0
+CACHED_FOR_S = 1.0
 """So long after a look nobody looks again whether the bytes are in the page cache."""
 BUFFERS_PER_CALL_MAX: Final = 64
 

@@ -6,6 +6,7 @@ import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
+from broker.connection import Connection, RequestContext
 from broker.handlers import fetch
 from broker.parked_fetches import ParkedFetches
 from broker.pending import Pending
@@ -61,14 +62,18 @@ class LeaderSide:
             live_nodes=lambda _: (),
             loop=self._loop,
         )
-        self._context = SimpleNamespace(
-            version=FETCH_VERSION,
-            connection=SimpleNamespace(sends_files=lambda: False, served={}),
-            listener=SimpleNamespace(name="PLAINTEXT"),
+        listener = SimpleNamespace(
+            name="PLAINTEXT",
+            broker=self._broker,
+            receive_buffer=memoryview(b""),
+            request_memory=None,
+            reply_memory=self._broker.reply_memory,
         )
+        connection = Connection(cast("Any", listener), "127.0.0.1")
+        self._context = RequestContext(connection, cast("Any", None), FETCH_VERSION, 0, None)
 
     def handle(self, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
-        return fetch.handle(cast("Any", self._broker), cast("Any", self._context), request)
+        return fetch.handle(cast("Any", self._broker), self._context, request)
 
 
 class FollowerSide:

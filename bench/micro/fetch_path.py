@@ -1,0 +1,154 @@
+"""What a fetch of 1 MiB costs besides the kernel's sending: `python bench/micro/fetch_path.py`.
+
+The real connection, handler, log and output over a real file; `sendfile` itself is left out: what it costs follows
+from the size and not from us. Microseconds of CPU a fetch, the lookups in the page cache included, as the median of
+many rounds. `--profile` says where the time goes instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import os
+import pstats
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.frames import batch_for_frame_size, fetch_frame
+from broker.apis import Role, routes
+from broker.connection import RECEIVE_BUFFER_SIZE, Connection
+from broker.environment import LocalEnvironment
+from broker.listener import Listener
+from broker.replicas import Replicas
+from broker.reply_memory import ReplyMemory
+from broker.request_memory import RequestMemory
+from replication.fetch_session import FetchSessions
+from replication.partition import Partition
+from storage.local_files import LocalFile, LocalFiles
+from storage.log import Log
+from storage.log_config import LogConfig
+
+TOPIC = "micro"
+FETCH_SIZE = 1 << 20
+BATCH_SIZE = 256 << 10
+LOG_SIZE = 64 << 20
+ROUNDS = 25
+ROUND_FETCHES = 1_000
+
+
+class Wire(asyncio.Transport):
+    """A socket that takes the small pieces of replies; nobody reads it but `drain`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ours, self._theirs = socket.socketpair()
+        self._theirs.setblocking(False)
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._ours if name == "socket" else default
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def drain(self) -> int:
+        size = 0
+        try:
+            while True:
+                size += len(self._theirs.recv(1 << 20))
+        except BlockingIOError:
+            return size
+
+
+def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener, int, int]:
+    """As much of a broker as a fetch needs, the records in a batch, and the batches in the log."""
+    now_ms = time.time_ns() // 1_000_000
+    made = Log.open(LocalFiles(), directory, LogConfig(), now_ms=now_ms)
+    partition = Partition(TOPIC, bytes(16), 0, made, 0)
+    partition.become_leader(1, 0, (1,))
+    batch = batch_for_frame_size(TOPIC, BATCH_SIZE, now_ms)
+    count = LOG_SIZE // BATCH_SIZE
+    for _ in range(count):
+        result = partition.append(memoryview(bytearray(batch)), -1, now_ms, 9)
+        assert result.error == 0
+    replicas = Replicas()
+    replicas.add(partition)
+    broker = SimpleNamespace(
+        replicas=replicas,
+        environment=LocalEnvironment(loop),
+        loop=loop,
+        fetch_sessions=FetchSessions(0, 0, lambda: 1),
+        fetch_size_max=55 << 20,
+        reply_memory=ReplyMemory(-1, loop),
+        reads_near=False,
+    )
+    listener = SimpleNamespace(
+        broker=broker,
+        routes=routes(Role.BROKER),
+        receive_buffer=memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+        reply_memory=broker.reply_memory,
+        request_memory=RequestMemory(None, loop),
+        request_size_max=100 << 20,
+        opened=lambda _: None,
+    )
+    return cast("Listener", listener), partition.log.end_offset // count, count
+
+
+def feed(connection: Connection, frames: list[bytes]) -> None:
+    buffer = connection.get_buffer(-1)
+    for frame in frames:
+        buffer[: len(frame)] = frame
+        connection.buffer_updated(len(frame))
+
+
+def measure(connection: Connection, wire: Wire, frames: list[bytes]) -> None:
+    costs_us = []
+    for _ in range(ROUNDS):
+        spent_ns = fetched = 0
+        while fetched < ROUND_FETCHES:
+            began = time.process_time_ns()
+            feed(connection, frames)
+            spent_ns += time.process_time_ns() - began
+            assert wire.drain() > 50 * len(frames), "replies are missing"
+            fetched += len(frames)
+        costs_us.append(spent_ns / 1000 / fetched)
+    print(f"{statistics.median(costs_us):.2f} us a fetch (lowest {min(costs_us):.2f})")
+
+
+def profile(connection: Connection, wire: Wire, frames: list[bytes]) -> None:
+    profiler = cProfile.Profile()
+    for _ in range(ROUND_FETCHES // len(frames)):
+        profiler.enable()
+        feed(connection, frames)
+        profiler.disable()
+        wire.drain()
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(45)
+
+
+def main() -> None:
+    loop = asyncio.new_event_loop()
+    LocalFile.send = lambda self, socket_descriptor, size, position: size  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as home:
+        directory = f"{home}/{TOPIC}-0"
+        os.mkdir(directory)
+        listener, records, batches = assembled(directory, loop)
+        step = FETCH_SIZE // BATCH_SIZE
+        frames = [fetch_frame(TOPIC, 1 + first * records, FETCH_SIZE) for first in range(0, batches - step, step)]
+        connection, wire = Connection(listener, "127.0.0.1"), Wire()
+        connection.connection_made(wire)
+        (profile if "--profile" in sys.argv else measure)(connection, wire, frames)
+    loop.close()
+
+
+if __name__ == "__main__":
+    main()
