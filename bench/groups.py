@@ -71,5 +71,6 @@ GROUPS: Final = (
     Group("e2e", "bench.end_to_end", "kafka-e2e-latency; needs Java", is_in_quick=False),
     Group("cluster", "bench.cluster", "three nodes, replication factor 3, under load", is_in_quick=False, rounds=2),
     Group("failover", "bench.failover", "three nodes, one of which is lost", is_in_quick=False, rounds=20),
+    Group("group_failover", "bench.group_failover", "a group whose coordinator is killed", is_in_quick=False, rounds=5),
     Group("crowd", "bench.crowd", "memory under load with 20 consumers"),
 )

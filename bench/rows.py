@@ -128,6 +128,8 @@ ROWS: Final = (
     _within("brokers fenced by standing still for 2 s", "failover", 0),
     _within("controller killed: until another decides, p99", "failover", 2000),
     _within("controlled shutdown, 1,000 partitions: longest time without an acknowledgement", "failover", 200),
+    _within("coordinator killed: until its group goes on, p99", "group_failover", 5000),
+    _within("coordinator killed: committed offsets lost", "group_failover", 0),
     _within("RssAnon under load with 20 consumers fetching 50 MB each, at most", "crowd", 150),
     _within("start with 1,000 partitions after a clean stop: exec to first acknowledged produce", "partitions", 1.5),
     _within("start with 1,000 partitions after kill -9: exec to first acknowledged produce", "partitions", 1.5),
