@@ -93,7 +93,9 @@ class FailoverClient(threading.Thread):
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, Connection] = {}
         """For the question who leads: nothing is to wait behind a record there."""
-        self._is_refused = False
+        self._silent: dict[int, None] = {}
+        """Nodes that did not answer when they were asked last."""
+        self._refused_at = 0.0
         self._is_ending = False
 
     def __enter__(self) -> FailoverClient:
@@ -125,13 +127,9 @@ class FailoverClient(threading.Thread):
 
     async def _run(self) -> None:
         tasks = [asyncio.ensure_future(self._write(partition)) for partition in self.latest]
+        tasks += [asyncio.ensure_future(self._keep_asking(node_id)) for node_id in self._ports]
         while not self._is_ending:
-            if self._is_refused or min(self.latest.values()) < time.monotonic() - SILENT_S:
-                self._is_refused = False
-                await self._refresh()
-                await asyncio.sleep(ASKED_S)
-            else:
-                await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(ASKED_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -153,7 +151,7 @@ class FailoverClient(threading.Thread):
                         continue
                     raise ConnectionError("refused")
             except LOST:
-                self._is_refused = True
+                self._refused_at = time.monotonic()
                 await asyncio.sleep(PAUSE_S)
                 continue
             now = time.monotonic()
@@ -171,27 +169,34 @@ class FailoverClient(threading.Thread):
         self._leaders[partition] = Leader(hint.leader_epoch, hint.leader_id)
         return True
 
-    async def _refresh(self) -> None:
-        """Ask all nodes who leads. What waits at a node that leads no more and says nothing goes elsewhere."""
+    async def _keep_asking(self, node_id: int) -> None:
+        """Who leads, while a partition stands still: each node by itself, so that one that is silent delays none."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
         frame = request_frame(request, METADATA_VERSION)
-        silent: dict[int, None] = {}
-        left: dict[int, None] = {}
-        answers = await asyncio.gather(*(self._ask(node_id, frame) for node_id in self._ports))
-        for node_id, found in zip(self._ports, answers, strict=True):
-            if found is None:
-                silent[node_id] = None
-            for each in found.topics[0].partitions if found is not None and found.topics else ():
-                newest, known = Leader(each.leader_epoch, each.leader_id), self._leaders[each.partition_index]
-                if newest > known and newest.node_id > 0:
-                    self._leaders[each.partition_index] = newest
-                    left[known.node_id] = None
-        for node_id in left:
-            if node_id in silent and node_id in self._connections:
-                self._connections.pop(node_id).abort()
-        for node_id in self._ports:
-            if node_id not in silent:
-                await self._connect(self._connections, node_id)
+        asked = 0.0
+        while True:
+            is_silent = min(self.latest.values()) < time.monotonic() - SILENT_S
+            if is_silent or self._refused_at > asked:
+                asked = time.monotonic()
+                found = await self._ask(node_id, frame)
+                if found is not None:
+                    self._silent.pop(node_id, None)
+                    await self._connect(self._connections, node_id)
+                    self._hear(found)
+                else:
+                    self._silent[node_id] = None
+                await asyncio.sleep(ASKED_S)
+            else:
+                await asyncio.sleep(PAUSE_S)
+
+    def _hear(self, found: MetadataResponse) -> None:
+        """What waits at a node that leads no more and says nothing goes elsewhere."""
+        for each in found.topics[0].partitions if found.topics else ():
+            newest, known = Leader(each.leader_epoch, each.leader_id), self._leaders[each.partition_index]
+            if newest > known and newest.node_id > 0:
+                self._leaders[each.partition_index] = newest
+                if known.node_id in self._silent and known.node_id in self._connections:
+                    self._connections.pop(known.node_id).abort()
 
     async def _connect(self, connections: dict[int, Connection], node_id: int) -> Connection | None:
         connection = connections.get(node_id)
