@@ -73,10 +73,12 @@ class ActiveController:
     def disconnected(self, broker_id: int) -> None:
         """The broker may be gone."""
         self._controller.disconnected(broker_id, self._environment.monotonic_ms())
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._arm()
+        self._arm_anew()
+
+    def silent_since(self, broker_id: int, heard_ms: int) -> None:
+        """The broker led before, and was heard from last at that time."""
+        self._controller.silent_since(broker_id, heard_ms)
+        self._arm_anew()
 
     def resign(self) -> None:
         """The term is over."""
@@ -109,6 +111,12 @@ class ActiveController:
         self._end_offset = provenance.end_offset
         delta = controller.replay(records, provenance, self._environment.monotonic_ms())
         self._publisher.publish_later(controller.state.fork(), delta)
+
+    def _arm_anew(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._arm()
 
     def _arm(self) -> None:
         """One timer; it may come early, for what it waited for may have been put off."""

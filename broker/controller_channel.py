@@ -33,6 +33,9 @@ class Leadership(Protocol):
     def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
         """Answer here; False where this node does not lead. `given_up` is called instead where its term ends first."""
 
+    def leader_answered(self) -> None:
+        """Whoever leads is alive."""
+
     @property
     def leader_address(self) -> tuple[str, int] | None:
         """Host and port of the leader's controller listener; None where nobody is known to lead."""
@@ -103,4 +106,5 @@ class ControllerChannel:
         if isinstance(response, NoAnswer) or error_of(response) in LOST:
             self._later(attempt)
         else:
+            self._leadership.leader_answered()
             attempt.reply(response)

@@ -101,6 +101,8 @@ class Quorum:
         """Told when the disk of the metadata log has no room."""
         self._active: ActiveController | None = None
         self._former_leader_id = -1
+        self._former_leader_heard_ms: int | None = None
+        """When it was heard from last; None where its connection broke since."""
         self._raft: Raft
         self._history: QuorumHistory
         self._log: MetadataLog
@@ -179,6 +181,10 @@ class Quorum:
         """A connection of this node broke, or nobody listens there: the controller looks whether it lives."""
         if self._active is not None:
             self._active.disconnected(broker_id)
+
+    def leader_answered(self) -> None:
+        """The other node that leads is alive."""
+        self._former_leader_heard_ms = self._environment.monotonic_ms()
 
     def subscribe(self, listener: Listener) -> None:
         """Call the listener with every image from the next one on, and with what made it."""
@@ -325,6 +331,8 @@ class Quorum:
         channel = self._channels.to("quorum fetch" if is_fetch else "quorum", send.to.host, send.to.port)
 
         def answered(response: object) -> None:
+            if send.to.node_id == self._former_leader_id:
+                self._note_of_leader(response)
             if response is NoAnswer.GONE:
                 self.disconnected(send.to.node_id)
             if isinstance(response, NoAnswer):
@@ -333,6 +341,12 @@ class Quorum:
                 self._feed(events.Answered(send.to, send.request, response))  # type: ignore[arg-type]
 
         channel.ask(send.request, answered, send.timeout_ms)
+
+    def _note_of_leader(self, response: object) -> None:
+        if response is NoAnswer.GONE:
+            self._former_leader_heard_ms = None
+        elif not isinstance(response, NoAnswer):
+            self.leader_answered()
 
     async def _reply_snapshot(self, effect: events.ReplySnapshot) -> None:
         reply = effect.token
@@ -434,8 +448,15 @@ class Quorum:
         if not self._active.begin(controller.activate(bootstrap, registration)):
             self._cannot_lead(NoRoom("the disk of the metadata log is full"))
         if self._former_leader_id >= 0:
-            # Whoever led before was silent for long enough to be replaced.
-            self._active.disconnected(self._former_leader_id)
+            self._doubt(self._active, self._former_leader_id)
+            self._former_leader_id = -1
+
+    def _doubt(self, active: ActiveController, former_leader_id: int) -> None:
+        """Whoever led before was silent for long enough to be replaced, if it has not gone in peace."""
+        if self._former_leader_heard_ms is None:
+            active.disconnected(former_leader_id)
+        else:
+            active.silent_since(former_leader_id, self._former_leader_heard_ms)
 
     def _follow(self, epoch: int, leader_id: int) -> None:
         if self._active is not None:
@@ -444,8 +465,10 @@ class Quorum:
             self._active = None
             self._committed.end_term()
         elif leader_id >= 0:
-            self._former_leader_id = leader_id
             log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch)
+        if leader_id >= 0:
+            self._former_leader_id = leader_id
+            self.leader_answered()
         self._controllers.leader_changed()
 
     def _controller_settings(self) -> ControllerSettings:

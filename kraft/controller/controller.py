@@ -151,6 +151,10 @@ class Controller:
         """The broker may be gone: it is fenced unless it is heard from soon."""
         self._silences.lost(broker_id, now_ms)
 
+    def silent_since(self, broker_id: int, heard_ms: int) -> None:
+        """The broker led the quorum until it fell silent: it is fenced unless it is heard from in time."""
+        self._silences.silent_since(broker_id, heard_ms)
+
     def _forget(self, broker_id: int) -> None:
         self._sessions.forget(broker_id)
         self._silences.forget(broker_id)

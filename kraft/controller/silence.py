@@ -1,6 +1,6 @@
 """Brokers that fell silent, noticed sooner than by their session: theirs is a pace, and a connection that can break.
 
-    beats at a pace ── silent for `patience_ms`, or for five beats of its own ──▶ to be fenced
+    beats at a pace, or led the quorum before ── silent for `patience_ms`, or for five beats ──▶ to be fenced
           │ ▲
      its connection broke, or nobody listens there any more
           ▼ │ a beat
@@ -52,6 +52,11 @@ class Silences:
         before = self._by_broker.get(broker_id, Contact(now_ms))
         if before.lost_ms is None:
             self._by_broker[broker_id] = before._replace(lost_ms=now_ms)
+
+    def silent_since(self, broker_id: int, heard_ms: int) -> None:
+        """It was heard from at that time, by other means than beats; of these there may never be one."""
+        if broker_id not in self._by_broker:
+            self._by_broker[broker_id] = Contact(heard_ms, pace_ms=0)
 
     def forget(self, broker_id: int) -> None:
         self._by_broker.pop(broker_id, None)

@@ -57,3 +57,20 @@ def test_it_can_be_switched_off() -> None:
     beating(silences, 250, 1_000)
     silences.lost(1, 1_000)
     assert silences.expired(1_000_000) == [] and silences.next_deadline_ms() is None
+
+
+def test_a_former_leader_has_been_silent_since_it_was_heard_last_whatever_it_was_heard_by() -> None:
+    silences = Silences(2500)
+    silences.silent_since(1, 300)
+    assert silences.next_deadline_ms() == 2800
+    assert silences.expired(2799) == [] and silences.expired(2800) == [1]
+    silences.heard(1, 2700)
+    silences.silent_since(1, 300)
+    assert silences.expired(2700 + 2500) == [], "it beats, and has stalled: more patience for a while"
+
+
+def test_a_former_leader_whose_connection_breaks_is_gone_sooner() -> None:
+    silences = Silences(2500)
+    silences.silent_since(1, 300)
+    silences.lost(1, 1000)
+    assert silences.expired(1499) == [] and silences.expired(1500) == [1]
