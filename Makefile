@@ -51,8 +51,9 @@ check: $(VENV)/.installed-tests compiled ## format, lint, types, import contract
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit tests/transcripts
 
-conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka's tools; needs Java, Maven, Node, Go
+conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka's tools, on one node and on three; needs Java, Maven, Node, Go
 	$(BIN)/python -m tests.conformance --broker both
+	$(BIN)/python -m tests.conformance --broker both --nodes 3
 
 conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that needs only what pip gives
 	$(BIN)/python -m tests.conformance --broker moldau --bounded
@@ -86,9 +87,10 @@ clean: ## forget the environment, keep the data
 sim-power: $(VENV)/.installed-tests compiled ## power loss on the simulated disk, 10,000 seeds: about 20 minutes on two cores
 	$(BIN)/python -m tests.simulation.power_campaign --seeds 10000
 
-chaos: $(VENV)/.installed-tests compiled ## kill -9 and SIGTERM on one node; kill -9, SIGSTOP, cuts and rolling restarts on three: about 15 minutes
+chaos: $(VENV)/.installed-tests compiled ## kill -9 and SIGTERM on one node; kill -9, SIGSTOP, cuts, rolling restarts and upgrades on three: about 20 minutes
 	$(BIN)/python -m tests.chaos
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 65 --java
+	$(BIN)/python -m tests.chaos --nodes 3 --rounds 15 --upgrade-from 4.0
 
 chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one node, five rounds on three: under two minutes
 	$(BIN)/python -m tests.chaos --kills 2 --terms 2 --rate 1000

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.chaos.campaign import Campaign, Result
 from tests.chaos.cluster import Cluster
 from tests.chaos.cluster_campaign import ClusterCampaign, ClusterResult
-from tests.chaos.cluster_faults import KILLS, KINDS, cluster_rounds
+from tests.chaos.cluster_faults import KILLS, KINDS, UPGRADES, cluster_rounds
 from tests.chaos.faults import rounds
 from tests.chaos.java_load import JavaLoad
 from tests.chaos.load import Load
@@ -25,6 +25,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument("--rounds", type=int, default=26, help="of three nodes: 13 kinds in turn (26)")
     parser.add_argument("--only-kills", action="store_true", help="of three nodes: kill -9 in every round")
+    parser.add_argument(
+        "--upgrade-from", metavar="RELEASE", help="of three nodes: format for 4.0, say, and upgrade level by level"
+    )
     parser.add_argument("--java", action="store_true", help="of three nodes: a Java producer beside, where Java is")
     parser.add_argument("--kills", type=int, default=25, help="rounds of kill -9 (25)")
     parser.add_argument("--terms", type=int, default=25, help="rounds of SIGTERM (25)")
@@ -55,11 +58,11 @@ def run(options: argparse.Namespace, directory: Path) -> Result:
 
 
 def run_three(options: argparse.Namespace, directory: Path) -> ClusterResult:
-    cluster = Cluster(directory, options.port or free_ports(15)[0])
+    cluster = Cluster(directory, options.port or free_ports(15)[0], options.upgrade_from)
     java = java_load(cluster, directory) if options.java else None
     campaign = ClusterCampaign(cluster, options.partitions, options.stop_bound, java, say)
     load = Load(cluster.bootstrap, "chaos", options.partitions, options.producers, options.rate, options.seed)
-    kinds = KILLS if options.only_kills else KINDS
+    kinds = UPGRADES if options.upgrade_from else KILLS if options.only_kills else KINDS
     try:
         return campaign.run(cluster_rounds(options.rounds, options.seed, kinds), load)
     finally:

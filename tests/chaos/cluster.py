@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from bench.client import Client, Unanswered
+from bench.frames import request_frame
+from kraft.features import METADATA_VERSION
+from protocol.compiler import decode
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -19,6 +23,7 @@ from protocol.messages.describe_quorum import (
 )
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.chaos.processes import ROOT, Broken, Node
 from tests.chaos.proxies import Network
 
@@ -71,8 +76,9 @@ class Member(Node):
         self.relays = ((ports[3], ports[1]), (ports[4], ports[2]))
         self._command = [sys.executable, "-m", "broker.cli", "serve", str(self.properties)]
 
-    def format(self) -> None:
+    def format(self, release: str | None = None) -> None:
         command = [sys.executable, "-m", "broker.cli", "format", "-t", CLUSTER_ID, "-c", str(self.properties)]
+        command += ["--release-version", release] if release is not None else []
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode != 0:
@@ -98,8 +104,9 @@ class Member(Node):
 class Cluster:
     """`start` formats and starts all; `close` leaves nothing running."""
 
-    def __init__(self, directory: Path, first_port: int) -> None:
+    def __init__(self, directory: Path, first_port: int, release: str | None = None) -> None:
         self.network = Network()
+        self._release = release
         self.members = {each: Member(directory / f"node-{each}", each, first_port) for each in NODES}
         self.bootstrap = ",".join(member.bootstrap for member in self.members.values())
 
@@ -107,7 +114,7 @@ class Cluster:
         for member in self.members.values():
             for port, target in member.relays:
                 self.network.relay(port, member.node_id, target)
-            member.format()
+            member.format(self._release)
         for member in self.members.values():
             member.launch()
         for member in self.members.values():
@@ -140,6 +147,25 @@ class Cluster:
         def ask(client: Client) -> int:
             answer = client.ask(FindCoordinatorRequest(key=group), FindCoordinatorResponse, 3)
             return answer.node_id if answer.error_code == 0 else -1
+
+        return self._first(ask)
+
+    def metadata_version(self) -> int:
+        def ask(client: Client) -> int:
+            request = ApiVersionsRequest(client_software_name="chaos", client_software_version="1")
+            reply = client.exchange(request_frame(request, 4))  # its header is short in every version
+            answer = decode(ApiVersionsResponse, memoryview(reply)[8:], 4)
+            levels = {each.name: each.max_version_level for each in answer.finalized_features}
+            return levels.get(METADATA_VERSION, -1)
+
+        return self._first(ask)
+
+    def raise_metadata_version(self, level: int) -> int:
+        """As kafka-features does; the error, -1 where nobody answers."""
+
+        def ask(client: Client) -> int:
+            update = FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=level)
+            return client.ask(UpdateFeaturesRequest(feature_updates=[update]), UpdateFeaturesResponse, 2).error_code
 
         return self._first(ask)
 

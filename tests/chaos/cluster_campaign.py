@@ -10,6 +10,7 @@ from statistics import median
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from kraft.features import LATEST_METADATA_VERSION
 from tests.chaos.campaign import RESUMED_COUNT, TOPIC, Say
 from tests.chaos.cluster import Cluster, Member
 from tests.chaos.cluster_faults import ClusterRound, Deed, Role
@@ -41,6 +42,8 @@ class ClusterResult:
     resumed_after_s: dict[str, list[float]] = field(default_factory=dict)
     """By deed: from the fault until every partition had acknowledged records again."""
     stops_s: list[float] = field(default_factory=list)
+    metadata_versions: list[int] = field(default_factory=list)
+    """As they were finalized before and after each step up."""
     problems: list[str] = field(default_factory=list)
 
     def summary(self) -> dict[str, object]:
@@ -53,6 +56,7 @@ class ClusterResult:
             "rounds": dict(self.rounds),
             **{name: getattr(self, name) for name in names},
             "resumed_after_s": resumed,
+            "metadata_versions": sorted(set(self.metadata_versions)),
             "longest_stop_s": round(max(self.stops_s, default=0.0), 2),
             "problems": self.problems,
         }
@@ -112,6 +116,8 @@ class ClusterCampaign:
         if each.role is Role.EACH:
             resumed_s = max(self._roll(member, load) for member in self._cluster.members.values())
             struck = "1, 2, 3"
+            if each.deed is Deed.UPGRADE:
+                self._upgrade()
         else:
             member = self._struck(each)
             struck = str(member.node_id)
@@ -176,6 +182,19 @@ class ClusterCampaign:
         if started.was_unclean:
             self.result.problems.append(f"node {member.node_id}: recovery after a clean stop")
         return waiting.until_resumed()
+
+    def _upgrade(self) -> None:
+        """One level, where there is one above; every node must come to know it."""
+        level, deadline = self._cluster.metadata_version(), time.monotonic() + RESUME_PATIENCE_S
+        self.result.metadata_versions.append(level)
+        if level == LATEST_METADATA_VERSION:
+            return
+        while self._cluster.metadata_version() != level + 1:
+            error = self._cluster.raise_metadata_version(level + 1)
+            if time.monotonic() > deadline:
+                raise Broken(f"metadata.version stays at {level}: error {error}")
+            time.sleep(0.2)
+        self.result.metadata_versions.append(level + 1)
 
     def _wait_for_load(self, load: Load) -> None:
         began = time.monotonic()

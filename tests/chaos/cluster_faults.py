@@ -14,6 +14,7 @@ class Deed(Enum):
     PAUSE = "SIGSTOP"
     CUT = "cut off"
     TERM = "SIGTERM"
+    UPGRADE = "SIGTERM, then one metadata.version up"
 
 
 class Role(Enum):
@@ -40,6 +41,8 @@ STRUCK = (Role.LEADER, Role.CONTROLLER, Role.FOLLOWER, Role.COORDINATOR)
 KINDS = (*product((Deed.KILL, Deed.PAUSE, Deed.CUT), STRUCK), (Deed.TERM, Role.EACH))
 """Every kind of round once."""
 KILLS = tuple(product((Deed.KILL,), STRUCK))
+UPGRADES = ((Deed.UPGRADE, Role.EACH), (Deed.KILL, Role.LEADER), (Deed.KILL, Role.CONTROLLER))
+"""Of a cluster that was formatted for an older release: every node restarts, the level goes up, nodes die beside it."""
 
 
 def cluster_rounds(count: int, seed: int, kinds: Sequence[tuple[Deed, Role]] = KINDS) -> Iterator[ClusterRound]:
