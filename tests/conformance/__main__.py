@@ -75,7 +75,7 @@ def observe(
         if not plan.clients and not plan.tools:
             return {}
         if not isinstance(broker, Running):
-            stack.callback(broker.stop)
+            stack.callback(broker.close if isinstance(broker, Trio) else broker.stop)
             broker.format()
             broker.start()
         cells = run_clients(broker, plan.clients, plan.scenarios, toolchain, directory, side_by_side=width, report=say)

@@ -37,11 +37,11 @@ NOT_YET = (
 class Client:
     """One driver process; every call waits for its answer, at most `timeout_s`."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path, timeout_s: float = 60) -> None:
+    def __init__(self, name: str, command: Sequence[str], log: Path, timeout_s: float = 180) -> None:
         self.name = name
         self._log: IO[bytes] = log.open("ab")
         self._timeout_s = timeout_s
-        self.patience_s = 15.0
+        self.patience_s = 60.0
         # A session of its own, so that what the driver has started ends with it.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0, start_new_session=True
@@ -122,7 +122,7 @@ class Client:
     def consume(
         self, topic: str, *, count: int, partition: int = 0, offset: int = 0, reset: str = "earliest"
     ) -> list[Record]:
-        """Reads `count` records from `offset`, or fewer when the client waited 20 s in vain."""
+        """Reads `count` records from `offset`, or fewer when the client waited 60 s in vain."""
         read = self.call("consume", topic=topic, partition=partition, offset=offset, count=count, reset=reset)
         assert isinstance(read, list)
         return [from_wire(wire) for wire in read]

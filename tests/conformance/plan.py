@@ -12,6 +12,7 @@ from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
+from tests.conformance.scenarios.voters import VOTER_SCENARIOS
 
 TOOLS = "kafka-tools"
 DIRECTORIES = "directories"
@@ -50,7 +51,7 @@ class Plan:
             tools=tuple(each for each in TOOL_SCENARIOS if TOOLS in wanted and each.name.startswith(begins)),
             directories=tuple(
                 each
-                for each in (*DIRECTORY_SCENARIOS, *CLUSTER_SCENARIOS, *MIXED_SCENARIOS)
+                for each in (*DIRECTORY_SCENARIOS, *CLUSTER_SCENARIOS, *VOTER_SCENARIOS, *MIXED_SCENARIOS)
                 if DIRECTORIES in wanted and each.name.startswith(begins)
             ),
         )

@@ -22,6 +22,7 @@ from tests.conformance.toolbox import Toolbox
 from tests.conformance.toolchain import Missing, Toolchain
 
 Report = Callable[[str], None]
+LOG_LINES = 12
 
 
 def settle(story: Callable[[], dict[str, object]]) -> Outcome:
@@ -41,7 +42,7 @@ def settle(story: Callable[[], dict[str, object]]) -> Outcome:
 
 def line_of(broker: str, client: str, scenario: str, outcome: Outcome) -> str:
     status = outcome.status.value
-    return f"{broker:7} {client:13} {scenario:24} {status:5} {outcome.seconds:5.1f} s {outcome.reason[:300]}".rstrip()
+    return f"{broker:7} {client:13} {scenario:24} {status:5} {outcome.seconds:5.1f} s {outcome.reason[:1000]}".rstrip()
 
 
 class Column:
@@ -63,9 +64,12 @@ class Column:
         for scenario in scenarios:
             if self._stopping.is_set():
                 break
+            begun = self._log.stat().st_size if self._log.exists() else 0
             outcome = settle(lambda scenario=scenario: self._facts(scenario))  # type: ignore[misc]
             outcomes[self._kind.name, scenario.name] = outcome
             report(line_of(self._broker.name, self._kind.name, scenario.name, outcome))
+            if outcome.status is Status.FAIL:
+                report(self._said(begun))
             self._after(outcome)
         if self._client is not None:
             self._client.close()
@@ -82,6 +86,12 @@ class Column:
         session = Session(self._client, scenario.name, self._broker, self._start)
         scenario.run(session)
         return session.facts
+
+    def _said(self, begun: int) -> str:
+        """The end of what the driver has logged from that position on."""
+        text = self._log.read_bytes()[begun:].decode(errors="replace") if self._log.exists() else ""
+        lines = text.splitlines()[-LOG_LINES:] or ["(nothing)"]
+        return "\n".join(["    the driver's log:", *(f"    | {line[:300]}" for line in lines)])
 
     def _start(self) -> Client:
         return Client(self._kind.name, self._command, self._log)

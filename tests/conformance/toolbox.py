@@ -67,14 +67,14 @@ class Toolbox:
             raise Unavailable("the broker's files cannot be looked into")
         return next(path for data in self._data if (path := data / f"{topic}-{partition}").is_dir())
 
-    def run(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 60) -> str:
+    def run(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 240) -> str:
         """What the tool prints on stdout when it talks to the broker; it must end with `status`."""
         to_broker = ("--bootstrap-server", self._bootstrap)
         # The tool's subcommand stands first.
         said = [*words, *to_broker] if tool == "kafka-cluster" else [*to_broker, *words]
         return self.run_offline(tool, *said, given=given, status=status, timeout_s=timeout_s)
 
-    def run_offline(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 60) -> str:
+    def run_offline(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 240) -> str:
         try:
             command = [*self._toolchain.java_command(), CLASSES[tool], *words]
         except Missing as missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from tests.conformance.toolchain import Missing, Toolchain
 NODES = 3
 LAST_NODE_S = 30
 EXTRA = """\
-controller.quorum.voters={voters}
+{quorum}
 default.replication.factor=3
 offsets.topic.replication.factor=3
 metadata.log.max.snapshot.interval.ms=2000
@@ -23,30 +24,49 @@ NOT_OF_THREE = ("controller.quorum.bootstrap.servers=", "node.id=", "offsets.top
 
 
 class Node(Broker):
-    """One of three. The quorum is static: its voters stand in the properties."""
+    """One of three. The quorum is static, its voters stand in the properties; or dynamic, and they are formatted.
 
-    def __init__(self, name: str, node_id: int, directory: Path, ports: Sequence[int], java: list[str]) -> None:
+    In a dynamic quorum the first three of `ports` are the voters', a further node is to be made a voter later.
+    """
+
+    def __init__(
+        self, name: str, node_id: int, directory: Path, ports: Sequence[int], java: list[str], *, dynamic: bool = False
+    ) -> None:
         super().__init__(directory / str(node_id), ports[node_id - 1])
         self.name = f"{name} {node_id}"
         self.id = node_id
         self._java = java
-        voters = ",".join(f"{index}@127.0.0.1:{port + 1}" for index, port in enumerate(ports, 1))
+        voters = [f"{index}@127.0.0.1:{port + 1}" for index, port in enumerate(ports[:NODES], 1)]
+        self._voters: list[str] = []
+        quorum = f"controller.quorum.voters={','.join(voters)}"
+        if dynamic:
+            self._voters = [f"{voter}:{directory_id(index)}" for index, voter in enumerate(voters, 1)]
+            quorum = f"controller.quorum.bootstrap.servers={','.join(voter.partition('@')[2] for voter in voters)}"
         kept = [line for line in self.properties.read_text().splitlines() if not line.startswith(NOT_OF_THREE)]
         # A combined node of Apache Kafka tells clients of brokers only of its brokers' listener.
         kept = [line.split(",CONTROLLER")[0] if line.startswith("advertised.") else line for line in kept]
-        self.properties.write_text("\n".join([*kept, f"node.id={node_id}", EXTRA.format(voters=voters)]))
+        self.properties.write_text("\n".join([*kept, f"node.id={node_id}", EXTRA.format(quorum=quorum)]))
 
     def format_command(self) -> list[str]:
-        named = ["-t", CLUSTER_ID, "-c", str(self.properties)]
+        named = ["-t", CLUSTER_ID, "-c", str(self.properties), *self._quorum_words()]
         if not self._java:
             return [*MOLDAU, "format", *named, "--feature", ELIGIBLE_LEADERS_OFF]
         features = [word for feature in FEATURES_OFF for word in ("--feature", feature)]
         return [*self._java, "kafka.tools.StorageTool", "format", *named, "--release-version", RELEASE, *features]
 
+    def _quorum_words(self) -> list[str]:
+        if not self._voters:
+            return []
+        return ["--initial-controllers", ",".join(self._voters)] if self.id <= NODES else ["--no-initial-controllers"]
+
     def serve_command(self) -> list[str]:
         if not self._java:
             return [*MOLDAU, "serve", str(self.properties)]
         return [*self._java, "kafka.Kafka", str(self.properties)]
+
+
+def directory_id(node_id: int) -> str:
+    return urlsafe_b64encode(bytes([0x40 + node_id]) * 16).decode().rstrip("=")
 
 
 def java_of(toolchain: Toolchain) -> list[str]:
@@ -61,11 +81,17 @@ class Trio:
 
     node_count = NODES
 
-    def __init__(self, name: str, toolchain: Toolchain, pairs: Sequence[int], directory: Path) -> None:
+    def __init__(
+        self, name: str, toolchain: Toolchain, pairs: Sequence[int], directory: Path, *, dynamic: bool = False
+    ) -> None:
         """`pairs`: the first port of each node, as `pairs_of` finds them."""
         java = java_of(toolchain) if name == "apache" else []
         self.name = name
-        self.nodes = [Node(name, node_id, directory, pairs, java) for node_id in range(1, NODES + 1)]
+        self.every = [
+            Node(name, node_id, directory, pairs, java, dynamic=dynamic) for node_id in range(1, len(pairs) + 1)
+        ]
+        """With those that nobody has formatted yet."""
+        self.nodes = self.every[:NODES]
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes)
 
     @property
@@ -87,7 +113,7 @@ class Trio:
 
     def close(self) -> None:
         """As `stop`; the last node of Apache Kafka's waits for a controller that is gone, and is killed."""
-        for node in self.nodes:
+        for node in self.every:
             try:
                 node.stop(LAST_NODE_S)
             except Failed:
@@ -95,17 +121,20 @@ class Trio:
                     raise
 
 
-def pairs_of(ports: Ports) -> list[int]:
-    return [ports.pair() for _ in range(NODES)]
+def pairs_of(ports: Ports, count: int = NODES) -> list[int]:
+    return [ports.pair() for _ in range(count)]
 
 
 @contextmanager
-def trio(name: str, toolchain: Toolchain, ports: Ports, directory: Path) -> Iterator[list[Node]]:
-    """Three nodes that were formatted and started; they are stopped in the end."""
-    three = Trio(name, toolchain, pairs_of(ports), directory)
+def trio(
+    name: str, toolchain: Toolchain, ports: Ports, directory: Path, *, dynamic: bool = False
+) -> Iterator[list[Node]]:
+    """Three nodes that were formatted and started; they are stopped in the end. With a dynamic quorum there is a fourth
+    that nobody has formatted yet."""
+    three = Trio(name, toolchain, pairs_of(ports, NODES + dynamic), directory, dynamic=dynamic)
     three.format()
     try:
         three.start()
-        yield three.nodes
+        yield three.every
     finally:
-        three.stop()
+        three.close()

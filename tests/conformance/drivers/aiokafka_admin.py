@@ -46,7 +46,7 @@ class AiokafkaAdmin:
 
     async def _admin(self) -> AIOKafkaAdminClient:
         if self._started is None:
-            self._started = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=20_000)
+            self._started = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=60_000)
             await self._started.start()
         return self._started
 

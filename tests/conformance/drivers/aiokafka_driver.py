@@ -155,7 +155,7 @@ class Aiokafka:
         consumer.seek(place, offset)
         read: list[Json] = []
         try:
-            while len(read) < count and (batches := await consumer.getmany(timeout_ms=20_000)):
+            while len(read) < count and (batches := await consumer.getmany(timeout_ms=60_000)):
                 read += [to_wire(record_of(each)) for each in batches[place]]
         finally:
             await consumer.stop()

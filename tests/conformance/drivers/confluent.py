@@ -109,7 +109,7 @@ class Confluent(ConfluentAdmin):
                 "enable.idempotence": idempotent,
                 "linger.ms": 50,
                 "message.max.bytes": 16_000_000,
-                "message.timeout.ms": 20_000,
+                "message.timeout.ms": 60_000,
                 "queue.buffering.max.kbytes": 1_000_000,
                 "queue.buffering.max.messages": 1_000_000,
             }
@@ -151,7 +151,7 @@ class Confluent(ConfluentAdmin):
         consumer.assign([TopicPartition(topic, partition, offset)])
         records: list[Json] = []
         try:
-            while len(records) < count and (messages := consumer.consume(count - len(records), timeout=20)):
+            while len(records) < count and (messages := consumer.consume(count - len(records), timeout=60)):
                 for message in messages:
                     error = message.error()
                     if error is not None:

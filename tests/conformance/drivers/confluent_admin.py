@@ -43,7 +43,7 @@ OPERATIONS = {
 
 def settled(future: Future[V]) -> V:
     try:
-        return future.result(timeout=30)
+        return future.result(timeout=70)
     except KafkaException as error:
         raise Refused(error_name(error.args[0].name()), error.args[0].str()) from None
 
@@ -60,15 +60,15 @@ class ConfluentAdmin:
 
     def create_topic(self, topic: str, partitions: int, replicas: int, configs: dict[str, str]) -> object:
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=configs)
-        only(self._admin.create_topics([wanted], operation_timeout=10))
+        only(self._admin.create_topics([wanted], operation_timeout=30))
         return None
 
     def delete_topic(self, topic: str) -> object:
-        only(self._admin.delete_topics([topic], operation_timeout=10))
+        only(self._admin.delete_topics([topic], operation_timeout=30))
         return None
 
     def list_topics(self) -> object:
-        return sorted(self._admin.list_topics(timeout=10).topics)
+        return sorted(self._admin.list_topics(timeout=60).topics)
 
     def describe_topic(self, topic: str) -> object:
         found = only(self._admin.describe_topics(TopicCollection([topic])))

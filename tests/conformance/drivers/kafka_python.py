@@ -122,7 +122,7 @@ class KafkaPython(KafkaPythonAdmin):
             enable_idempotence=idempotent,
             linger_ms=50,
             max_request_size=16_000_000,
-            max_block_ms=20_000,
+            max_block_ms=60_000,
             delivery_timeout_ms=60_000,
         )
         try:
@@ -138,7 +138,7 @@ class KafkaPython(KafkaPythonAdmin):
                 for record in map(from_wire, records)
             ]
             producer.flush(30)
-            return refused(lambda: [future.get(timeout=30).offset for future in sent])
+            return refused(lambda: [future.get(timeout=60).offset for future in sent])
         finally:
             producer.close(timeout=5)
 
@@ -153,7 +153,7 @@ class KafkaPython(KafkaPythonAdmin):
         consumer.seek(place, offset)
         read: list[Json] = []
         try:
-            while len(read) < count and (batches := refused(lambda: consumer.poll(timeout_ms=20_000))):
+            while len(read) < count and (batches := refused(lambda: consumer.poll(timeout_ms=60_000))):
                 read += [to_wire(record_of(each)) for each in batches[place]]
         finally:
             consumer.close()

@@ -51,8 +51,8 @@ class Kcat:
         self._members: dict[str, KcatMember] = {}
 
     def _run(self, *words: str, given: bytes = b"") -> bytes:
-        command = [self._program, "-b", self._bootstrap, "-m", "20", *words]
-        done = subprocess.run(command, input=given, capture_output=True, timeout=45)
+        command = [self._program, "-b", self._bootstrap, "-m", "60", *words]
+        done = subprocess.run(command, input=given, capture_output=True, timeout=120)
         complaint = done.stderr.decode(errors="replace")
         sys.stderr.write(complaint)
         if done.returncode != 0:

@@ -37,8 +37,8 @@ final class Administration {
     Administration(String bootstrap) {
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
-        config.put("default.api.timeout.ms", "20000");
-        config.put("request.timeout.ms", "10000");
+        config.put("default.api.timeout.ms", "30000");
+        config.put("request.timeout.ms", "30000");
         admin = Admin.create(config);
     }
 

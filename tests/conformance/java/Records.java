@@ -39,8 +39,8 @@ final class Records {
         config.put("buffer.memory", "64000000");
         config.put("linger.ms", "50");
         config.put("max.block.ms", "15000");
-        config.put("request.timeout.ms", "10000");
-        config.put("delivery.timeout.ms", "20000");
+        config.put("request.timeout.ms", "30000");
+        config.put("delivery.timeout.ms", "60000");
         return config;
     }
 

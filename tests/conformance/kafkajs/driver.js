@@ -25,7 +25,7 @@ const SOURCES = {
 
 const bootstrap = process.argv[2]
 const kafka = new Kafka({
-  clientId: 'conformance', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING, requestTimeout: 10000,
+  clientId: 'conformance', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING, requestTimeout: 30000,
   retry: { retries: 8, initialRetryTime: 100 },
 })
 
@@ -138,7 +138,7 @@ async function consume({ topic, partition, offset, count }) {
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   try {
     await new Promise((resolve, reject) => {
-      const patience = setTimeout(resolve, 20000)
+      const patience = setTimeout(resolve, 60000)
       consumer.on(consumer.events.CRASH, event => reject(event.payload.error))
       consumer.run({
         autoCommit: false,

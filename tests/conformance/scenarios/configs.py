@@ -53,7 +53,6 @@ def incremental(session: Session) -> None:
         session.until(
             f"the topic has {expected}",
             lambda: modified(client.describe_configs("topic", topic)) == expected,
-            10,
         )
 
     client.incremental_alter("topic", topic, ("set", "segment.bytes", "2000000"))
@@ -90,7 +89,6 @@ def replace(session: Session) -> None:
     session.until(
         "the given names are the only ones set",
         lambda: modified(client.describe_configs("topic", topic)) == {"segment.bytes": "2000000"},
-        10,
     )
     session.refusal("an unknown name", lambda: client.alter_configs("topic", topic, {"no.such.config": "1"}))
 
@@ -102,11 +100,11 @@ def broker_dynamic(session: Session) -> None:
         return client.describe_configs("broker", "1")["log.retention.ms"]["value"]
 
     client.incremental_alter("broker", "1", ("set", "log.retention.ms", "7200000"))
-    session.until("the broker has the new value", lambda: now() == "7200000", 10)
+    session.until("the broker has the new value", lambda: now() == "7200000")
     entry = client.describe_configs("broker", "1")["log.retention.ms"]
     session.observe("source", entry["source"])
     client.incremental_alter("broker", "1", ("delete", "log.retention.ms", ""))
-    session.until("the value is gone again", lambda: now() != "7200000", 10)
+    session.until("the value is gone again", lambda: now() != "7200000")
 
 
 def resources(session: Session) -> None:

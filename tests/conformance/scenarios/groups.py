@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conformance.client import Client
 from tests.conformance.member import Member
+from tests.conformance.outcome import Failed, Refused, Unavailable
 from tests.conformance.record import Json, Record
 from tests.conformance.scenario import Scenario
 from tests.conformance.session import Session, expect
@@ -75,11 +76,24 @@ class Crowd:
             sizes = {name: len(self.members[name].assignment) for name in shares}
             return sizes == shares and len(set(held)) == len(held)
 
-        self.session.until(f"assignments of {shares}", shared, 40)
+        self.session.until(f"assignments of {shares}", shared, self.state)
 
     def until_all_seen(self) -> None:
         wanted = set(self.sent)
-        self.session.until(f"{len(wanted)} records seen", lambda: wanted <= set(self.seen()), 40)
+        self.session.until(f"{len(wanted)} records seen", lambda: wanted <= set(self.seen()), self.state)
+
+    def state(self) -> str:
+        """What each member holds, and what the broker says of the group: for whoever looks into a failure."""
+        told = [
+            f"{name} holds {sorted(part for _, part in member.assignment)} after {member.rebalances} rebalances, "
+            f"read {len(member.records)} records"
+            for name, member in self.members.items()
+        ]
+        try:
+            described: object = self.session.client.describe_group(self.group)
+        except (Failed, Refused, Unavailable) as error:
+            described = error
+        return "; ".join([*told, f"{len(self.sent)} were sent; the broker says: {described}"])
 
     def expect_once(self) -> None:
         seen = self.seen()

@@ -25,7 +25,7 @@ var balancers = map[string]kgo.GroupBalancer{
 	"range": kgo.RangeBalancer(), "roundrobin": kgo.RoundRobinBalancer(), "cooperative": kgo.CooperativeStickyBalancer(),
 }
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 type driver struct {
 	bootstrap string
@@ -35,8 +35,8 @@ type driver struct {
 func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(strings.Split(d.bootstrap, ",")...), kgo.MetadataMinAge(100 * time.Millisecond), kgo.AllowAutoTopicCreation(),
-		kgo.FetchMaxPartitionBytes(16 << 20), kgo.RequestTimeoutOverhead(10 * time.Second),
-		kgo.RetryTimeout(10 * time.Second),
+		kgo.FetchMaxPartitionBytes(16 << 20), kgo.RequestTimeoutOverhead(30 * time.Second),
+		kgo.RetryTimeout(30 * time.Second),
 	}, options...)...)
 }
 

@@ -20,7 +20,7 @@ var codecs = map[string]sarama.CompressionCodec{
 	"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
 }
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 type driver struct {
 	bootstrap []string
