@@ -166,8 +166,8 @@ class Broker:
         return topic in INTERNAL_TOPICS
 
     def nodes(self, listener_name: str) -> Iterator[NodeAddress]:
-        """The brokers that can be reached through a listener of this name."""
-        for node in self.image.cluster.brokers.values():
+        """The brokers that can be reached through a listener of this name, in the order of their ids."""
+        for _, node in sorted(self.image.cluster.brokers.items()):
             endpoint = node.endpoints.get(listener_name)
             if endpoint is not None:
                 yield NodeAddress(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)

@@ -9,6 +9,7 @@ import pytest
 from broker.apis import Role
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
+from protocol.messages.metadata import MetadataRequest
 from tests.simulation.test_cluster import produce, read
 from tests.support.cluster import Cluster, ClusterNode, host_name
 from tests.support.node import CONTROLLER_PORT, Client
@@ -92,4 +93,17 @@ def test_a_broker_is_not_ready_without_a_controller_nor_is_a_controller_without_
         await cluster.settled()
 
     with Cluster(4, nodes=4, controllers=3) as cluster:
+        cluster.live(story)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_brokers_are_told_in_the_order_of_their_ids_whoever_registered_first(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        for node_id in cluster.nodes:
+            client = await cluster.connect(node_id)
+            metadata = await client.ask(MetadataRequest(topics=[]), 12)
+            assert [each.node_id for each in metadata.brokers] == [1, 2, 3]
+
+    with Cluster(seed) as cluster:
         cluster.live(story)
