@@ -97,7 +97,9 @@ class Toolbox:
 
     def send_lines(self, topic: str, *lines: str, codec: str = "none") -> None:
         text = "".join(line + "\n" for line in lines)
-        self.run("kafka-console-producer", "--topic", topic, "--compression-codec", codec, given=text)
+        # One batch, however long the producer takes to read the lines: it is closed after the last.
+        words = ("--topic", topic, "--compression-codec", codec, "--timeout", "60000")
+        self.run("kafka-console-producer", *words, given=text)
 
     def read_lines(self, topic: str, count: int, *options: str) -> list[str]:
         words = ["--topic", topic, "--max-messages", str(count), "--timeout-ms", "20000", *options]
