@@ -102,8 +102,11 @@ def test_brokers_are_told_in_the_order_of_their_ids_whoever_registered_first(see
         await cluster.settled()
         for node_id in cluster.nodes:
             client = await cluster.connect(node_id)
-            metadata = await client.ask(MetadataRequest(topics=[]), 12)
-            assert [each.node_id for each in metadata.brokers] == [1, 2, 3]
+            told: list[int] = []
+            while len(told) < len(cluster.nodes):  # one may not be unfenced yet
+                await asyncio.sleep(0.1)
+                told = [each.node_id for each in (await client.ask(MetadataRequest(topics=[]), 12)).brokers]
+            assert told == [1, 2, 3]
 
     with Cluster(seed) as cluster:
         cluster.live(story)
