@@ -106,5 +106,5 @@ sim-long: $(VENV)/.installed-tests ## the same until stopped, from another seed 
 
 .PHONY: sim-mutants
 
-sim-mutants: $(VENV)/.installed-tests ## 39 planted bugs, each hunted for at most a minute: a table of who was killed
+sim-mutants: $(VENV)/.installed-tests ## 41 planted bugs, each hunted for at most a minute: a table of who was killed
 	$(BIN)/python -m tests.mutants

@@ -230,13 +230,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         24,
-        "a deposed leader keeps its waits, answered as follower",
-        "replication/partition.py",
-        "            self._commit_waits.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)\n"
-        "            self.wake()\n"
-        "\n"
-        "    def gone",
-        "            self.wake()\n\n    def gone",
+        "an earlier epoch is said to end where the log does",
+        "storage/leader_epochs.py",
+        "        if epoch == self.latest_epoch:\n            return EpochEnd(epoch, log_end_offset)",
+        "        if True:\n            return EpochEnd(epoch, log_end_offset)",
         faults=LEADERSHIP_MOVES,
     ),
     Mutant(
@@ -377,5 +374,21 @@ MUTANTS: Final = (
         "        if leadership is None:\n            return\n        log",
         faults=(Fault.KILL, Fault.KILL_ALL, Fault.PAUSE),
         shape=(("has_eligible_replicas", True),),
+    ),
+    Mutant(
+        40,
+        "a start takes the end of its log for the high watermark",
+        "broker/local_logs.py",
+        "return min(max(known, opened.log_start_offset), opened.end_offset)",
+        "return opened.end_offset",
+        faults=LEADERSHIP_MOVES,
+    ),
+    Mutant(
+        41,
+        "the mark of a clean stop outlives the start",
+        "storage/log_directory.py",
+        "        remove_clean_shutdown(fs, path)\n",
+        "",
+        faults=(Fault.STOP, Fault.POWER_CUT),
     ),
 )
