@@ -50,6 +50,7 @@ from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_builder import Record
 from protocol.schema import spec_of
+from storage.disk_errors import PASSING
 from storage.files import FileLock
 from storage.log_directory import LOCK
 from storage.meta_properties import MetaProperties
@@ -524,8 +525,13 @@ class Quorum:
             self._feed(events.SnapshotRefused(snapshot_id))
             return
         except OSError as error:
-            environment.halt(f"cannot write a metadata snapshot: {error}")
-            raise
+            if error.errno not in PASSING:
+                environment.halt(f"cannot write a metadata snapshot: {error}")
+                raise
+            log.warning("%s; asking for snapshot %s again in %g s", error, snapshot_id.file_name, REFUSED_RETRY_S)
+            await asyncio.sleep(REFUSED_RETRY_S)
+            self._feed(events.SnapshotRefused(snapshot_id))
+            return
         self._log.start_at(snapshot_id, environment.wall_ms())
         self._committed.replaced(loaded.replay)
         log.info("took metadata snapshot %s from the leader", snapshot_id.file_name)

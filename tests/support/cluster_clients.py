@@ -158,6 +158,8 @@ class Producer:
         self._pause_s: float = shape.get("pause_s", 0.05)
         self._timeout_ms: int = shape.get("timeout_ms", 1000)
         self._gives_up: float = shape.get("gives_up", 0.002)
+        self._issued: dict[tuple[int, int], str] = shape.get("issued", {})
+        """Every id and epoch that any producer was given, and to whom."""
         self._incarnation = 0
         self._count = 0
         self._id: tuple[int, int] | None = None
@@ -188,6 +190,9 @@ class Producer:
         self._id = answer.producer_id, answer.producer_epoch
         self._incarnation += 1
         self._sequence = 0
+        owner = self._issued.setdefault(self._id, f"{self.name}.{self._incarnation}")
+        if owner != f"{self.name}.{self._incarnation}":
+            self._complaints.append(f"producer id {self._id} was given to {owner} and to {self.name}")
 
     async def _converse(self, client: Client) -> None:
         """On one connection, until it breaks, something is refused, or all is done."""

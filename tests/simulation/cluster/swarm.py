@@ -170,6 +170,7 @@ class Swarm:
             "batch_records_max": plan.batch_records_max,
             "pause_s": plan.pause_s,
             "timeout_ms": plan.timeout_ms,
+            "issued": {},
         }
         for number in range(plan.producers):
             for key in self.keys:
