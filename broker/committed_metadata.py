@@ -24,6 +24,11 @@ class CommittedMetadata:
     def _image(self) -> MetadataImage:
         return self._publisher.image
 
+    @property
+    def nearest_image(self) -> MetadataImage:
+        """As near to the end of the log as one is at hand."""
+        return self._image if self._loaded is None else self._loaded.image
+
     def commit(self, high_watermark: int, *, is_active: bool) -> bool:
         """Show what is committed; False as long as what was read at start is not."""
         loaded = self._loaded

@@ -38,8 +38,10 @@ from broker.quorum_start import (
 from broker.snapshot_files import SnapshotFiles
 from kraft.controller.controller import Controller
 from kraft.controller.controller_registration import registration_record
+from kraft.controller.partition_index import Indexed, PartitionIndex
 from kraft.controller.settings import ControllerSettings
 from kraft.image.metadata_image import MetadataImage, Provenance
+from kraft.image.topics import TopicsImage
 from kraft.raft import events
 from kraft.raft.election import Election, encode_election
 from kraft.raft.quorum_history import QuorumHistory
@@ -61,6 +63,8 @@ REFUSED_RETRY_S = 1.0
 """How long a follower waits for room on its disk before it asks for the same records again."""
 STOP_PATIENCE_MS = 2_000
 """How long a clean stop may wait for the quorum to take over."""
+INDEXED_AT_ONCE_MAX = 50_000
+"""Partitions that a new controller indexes on the loop, in a tenth of a second."""
 PROGRESS_S = 5.0
 """How often a start that waits for its peers says so."""
 
@@ -299,7 +303,7 @@ class Quorum:
             case events.SnapshotFetched(snapshot_id):
                 self._tasks.spawn(self._load_snapshot(snapshot_id), "snapshot of a peer")
             case events.Lead(epoch):
-                self._lead(epoch)
+                self._lead_soon(epoch)
             case events.Follow(epoch, leader_id):
                 self._follow(epoch, leader_id)
             case events.Commit(high_watermark):
@@ -437,11 +441,26 @@ class Quorum:
 
     # The controller
 
-    def _lead(self, epoch: int) -> None:
+    def _lead_soon(self, epoch: int) -> None:
+        """At once, or where there is much to index once that was done beside the loop: until then whoever wants
+        something of the controller asks again."""
+        image = self._committed.nearest_image
+        if image.topics.has_partitions(INDEXED_AT_ONCE_MAX):
+            self._tasks.spawn(self._lead_indexed(epoch, image.topics), "index of the partitions")
+        else:
+            self._lead(epoch, None)
+
+    async def _lead_indexed(self, epoch: int, topics: TopicsImage) -> None:
+        index = await self._environment.offload(lambda: PartitionIndex(topics))
+        if self._raft.is_leader and self.leader_epoch == epoch:
+            self._lead(epoch, Indexed(topics, index))
+
+    def _lead(self, epoch: int, indexed: Indexed | None) -> None:
         environment = self._environment
         base = self._committed.begin_term()
         bootstrap = bootstrap_records(environment.fs, self._config) if not base.image.features.levels else []
-        controller = Controller(base, self._controller_settings(), environment.monotonic_ms())
+        index = None if indexed is None else indexed.brought_to(base.image.topics)
+        controller = Controller(base, self._controller_settings(), environment.monotonic_ms(), index)
         self._active = ActiveController(controller, environment, self._publisher, self._append, self._raise_version)
         self._controllers.leader_changed()
         log.info("node %d leads the metadata quorum in epoch %d", self._config.node_id, epoch)

@@ -60,10 +60,13 @@ AT_ONCE_MAX: Final = 1_000
 class Controller:
     """Owns the image at the end of the log and the brokers' sessions."""
 
-    def __init__(self, replay: Replay, settings: ControllerSettings, now_ms: int) -> None:
+    def __init__(
+        self, replay: Replay, settings: ControllerSettings, now_ms: int, index: PartitionIndex | None = None
+    ) -> None:
+        """`index`: of the topics in `replay`, where it was made beforehand."""
         self._replay = replay
         self._settings = settings
-        self._index = PartitionIndex(replay.image.topics)
+        self._index = PartitionIndex(replay.image.topics) if index is None else index
         self._sessions = BrokerSessions(replay.image, settings.broker_session_timeout_ms, now_ms)
         self._silences = Silences(settings.broker_silence_fence_ms)
         self._last_append_ms = now_ms

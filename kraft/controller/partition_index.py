@@ -7,7 +7,9 @@ came to be so: no answer depends on Python's hashes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
+from kraft.image.difference import compare_topics
 from kraft.image.topics import NO_LEADER, Partition, TopicsDelta, TopicsImage
 
 Key = tuple[bytes, int]
@@ -84,6 +86,20 @@ class PartitionIndex:
         leave(self._eligible, partition.eligible_leader_replicas, key)
         self.imbalanced.pop(key, None)
         self.reassigned.pop(key, None)
+
+
+class Indexed(NamedTuple):
+    """Topics with their index."""
+
+    topics: TopicsImage
+    by_broker: PartitionIndex
+
+    def brought_to(self, topics: TopicsImage) -> PartitionIndex:
+        """The index of these later topics; this one is used up."""
+        delta = TopicsDelta(self.topics)
+        compare_topics(delta, self.topics, topics)
+        self.by_broker.update(delta)
+        return self.by_broker
 
 
 def enter(index: dict[int, Keys], broker_ids: Iterable[int], key: Key) -> None:

@@ -31,6 +31,8 @@ def compare_topics(delta: TopicsDelta, before: TopicsImage, after: TopicsImage) 
     delta.deleted = {topic.id: topic for topic in before.by_id.values() if topic.id not in after.by_id}
     for topic in after.by_id.values():
         known = before.by_id.get(topic.id)
+        if known is topic:
+            continue
         if known is None:
             delta.created[topic.id] = topic.name
         touched = changed(known.partitions if known is not None else {}, topic.partitions)

@@ -152,6 +152,14 @@ class TopicsImage(NamedTuple):
             for partition_id, partition in topic.partitions.items():
                 yield topic, partition_id, partition
 
+    def has_partitions(self, count: int) -> bool:
+        """Whether there are more than so many; counted only as far as it needs to be."""
+        for topic in self.by_id.values():
+            count -= len(topic.partitions)
+            if count < 0:
+                return True
+        return False
+
     def snapshot_records(self) -> Iterator[object]:
         for topic in self.by_id.values():
             yield TopicRecord(name=topic.name, topic_id=topic.id)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from broker import quorum as quorum_module
 from broker.config.config import Config
 from broker.peer_channel import PeerChannels
 from broker.quorum import Quorum
@@ -207,6 +208,14 @@ def test_a_life_without_a_crash() -> None:
     run_lives("calm", story, [None, None, None])
     assert story.epochs == [1, 2, 3]
     assert len(story.created) == 3 * ENOUGH_TOPICS and story.producer_ids == [0, 1000, 2000]
+
+
+def test_a_controller_whose_partitions_are_indexed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_module, "INDEXED_AT_ONCE_MAX", 0)
+    for seed in range(10):
+        story = Story()
+        run_lives(f"indexed/{seed}", story, [*((seed * 7 + life * 13) % 90 + 1 for life in range(3)), None])
+        assert len(story.created) >= ENOUGH_TOPICS
 
 
 @pytest.mark.parametrize("standalone", [True, False])
