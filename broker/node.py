@@ -292,6 +292,7 @@ class Broker:
         await self.role.leave()
         for listener in self.listeners:
             await listener.stop()
+        self.fetchers.end()
         self.groups.close()
         if self.metrics is not None:
             self.metrics.stop()

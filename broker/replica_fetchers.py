@@ -48,13 +48,17 @@ class ReplicaFetchers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.may_fetch = False
-        """Once this broker is registered: a leader must know which incarnation it hears from."""
+        """Once this broker is registered, for a leader must know which incarnation it hears from; until it stops."""
         self._fetchers: dict[int, RunningFetcher] = {}
 
     def begin(self) -> None:
         """This broker has its epoch."""
         self.may_fetch = True
         self.brokers_changed()
+
+    def end(self) -> None:
+        """This broker stops: its logs are about to be closed, and what still comes is left to the next start."""
+        self.may_fetch = False
 
     def follow(self, partition: Partition) -> None:
         """Follow the partition's leader, which may have changed; nobody where it has none."""
@@ -158,6 +162,8 @@ class RunningFetcher:
 
     def _answered(self, response: object) -> None:
         self._is_asking = False
+        if not self._fetchers.may_fetch:
+            return
         now_ms = self._broker.environment.monotonic_ms()
         if isinstance(response, NoAnswer):
             self._machine.failed(now_ms)
