@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster, ClusterNode
 
 STOP_S = 20.0
+MENDED_S = 20.0
+"""A replica that is damaged for so long is the last one in sync: its files are put back, and it is started again."""
 ADMIN_S = 5.0
 SECOND_NS = 1_000_000_000
 LENGTH_BYTES = range(8, 12)
@@ -132,9 +134,16 @@ class Nemesis:
     async def operate(self) -> None:
         """Brings back whoever halted or was left dark."""
         down: dict[int, float] = {}
+        damaged: dict[int, float] = {}
         while True:
             await asyncio.sleep(0.5)
             for node in self._cluster.nodes.values():
+                if node.is_up and node.broker is not None and len(node.broker.damaged):
+                    if damaged.setdefault(node.id, self._cluster.world.now_s) < self._cluster.world.now_s - MENDED_S:
+                        node.host.disk.mend_rot()
+                        node.kill()
+                else:
+                    damaged.pop(node.id, None)
                 if self._is_impaired(node) and self._random.random() < 0.2:
                     node.host.disk.faults = DiskFaults()
                     node.kill()

@@ -20,7 +20,7 @@ class CommittedPrefix:
             if batch.last_offset >= end_offset:
                 return
             known = committed.batches.get(batch.base_offset)
-            if known is None or known.identity != batch.identity:
+            if not committed.may_be(batch):
                 held = known.identity if known is not None else "nothing that begins there"
                 raise Violation(f"{replica} holds {batch.identity} below its high watermark; committed is {held}")
             content.verified += 1

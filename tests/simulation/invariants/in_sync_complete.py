@@ -24,9 +24,11 @@ class InSyncComplete:
         if log.end_offset < committed.end_offset:
             raise Violation(f"{replica} is in sync and ends at {log.end_offset}; committed is {committed.end_offset}")
         for batch in reversed(replica.content.batches):
+            if batch.last_offset < log.log_start_offset:
+                return  # deleted, and its segment may be gone
             if batch.last_offset < committed.end_offset:
                 known = committed.batches.get(batch.base_offset)
-                if known is None or known.identity != batch.identity:
+                if not committed.may_be(batch):
                     raise Violation(f"{replica} is in sync and holds {batch.identity} where committed is {known}")
                 if seen.flushes and not is_durable(replica, batch):
                     raise Violation(f"{replica} is in sync, and {batch.identity} is committed and not durable there")

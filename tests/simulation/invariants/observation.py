@@ -145,6 +145,15 @@ class Committed:
 
     batches: dict[int, StoredBatch] = field(default_factory=dict)
     end_offset: int = 0
+    unseen: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets that no leader showed: its disk had rotted, and it deleted them before it was looked at again."""
+
+    def may_be(self, batch: StoredBatch) -> bool:
+        """Whether this batch is the one that was committed there, as far as anybody saw."""
+        known = self.batches.get(batch.base_offset)
+        if known is None:
+            return any(start <= batch.base_offset < end for start, end in self.unseen)
+        return known.identity == batch.identity
 
 
 @dataclass(slots=True)
@@ -226,7 +235,7 @@ class Observer:
             self._cluster.world.loop.now_ns, nodes, replicas, self._image, self._committed, self._flushes
         )
         for key, replica in observation.all_replicas():
-            if replica.partition.leadership is not None:
+            if replica.partition.leadership is not None and replica.partition.log.failure is None:
                 self._learn(self._committed.setdefault(key, Committed()), replica)
         return observation
 
@@ -257,11 +266,15 @@ class Observer:
         high_watermark = leader.partition.high_watermark
         if high_watermark <= committed.end_offset:
             return
+        first = high_watermark
         for batch in reversed(leader.content.batches):
             if batch.last_offset < committed.end_offset:
                 break
             if batch.last_offset < high_watermark:
                 committed.batches.setdefault(batch.base_offset, batch)
+                first = batch.base_offset
+        if first > committed.end_offset:
+            committed.unseen.append((committed.end_offset, first))
         committed.end_offset = high_watermark
 
 

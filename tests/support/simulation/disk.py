@@ -100,6 +100,7 @@ class _Rot:
     inode: Inode
     position: int
     byte: int
+    sound: int
 
     @property
     def is_there(self) -> bool:
@@ -267,8 +268,18 @@ class SimulatedDisk:
         inode.durable[position] = before ^ bit
         if position < len(inode.cache) and inode.cache[position] == before:
             inode.cache[position] = before ^ bit  # the clean page is read anew
-        self._rots.append(_Rot(path, inode, position, before ^ bit))
+        self._rots.append(_Rot(path, inode, position, before ^ bit, before))
         return position
+
+    def mend_rot(self) -> None:
+        """An operator puts back what the files held."""
+        for rot in self._rots:
+            if rot.is_there:
+                before = rot.inode.durable[rot.position]
+                rot.inode.durable[rot.position] = rot.sound
+                if rot.position < len(rot.inode.cache) and rot.inode.cache[rot.position] == before:
+                    rot.inode.cache[rot.position] = rot.sound
+        self._rots.clear()
 
     def is_rotten(self, directory: str) -> bool:
         """Whether a file in this directory has a flipped bit that was not written over, cut away or moved: for
