@@ -14,10 +14,12 @@ only after that: what a consumer has read, no loss of power takes back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import HEADER_SIZE, parse_header
 from protocol.record_validation import Refusal, ValidBatch
 from replication.commit_waits import Committed, CommitWaits
 from replication.follower_progress import FollowerProgress
@@ -245,6 +247,7 @@ class Partition:
         self, records: BytesLike, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> AppendResult:
         """Take the leader's batches as they are; the leader's high watermark holds as far as this log goes."""
+        self._begin_with(records, now_ms)
         result = self.log.append_as_follower(records, self.leader_epoch, now_ms)
         self.lag = max(0, high_watermark - self.log.end_offset)
         if result.error is NONE:
@@ -252,6 +255,17 @@ class Partition:
             if log_start_offset > self.log.log_start_offset:
                 self.log.advance_log_start(min(log_start_offset, self.log.end_offset), self.log.end_offset)
         return result
+
+    def _begin_with(self, records: BytesLike, now_ms: int) -> None:
+        """An empty log that was begun at its leader's start begins with the batch that holds that offset: records were
+        deleted up to the middle of it, and batches come whole. What cannot be is told by the append that follows."""
+        log = self.log
+        if log.end_offset != log.log_start_offset or len(records) < HEADER_SIZE or log.failure is not None:
+            return
+        with suppress(MalformedMessage, OSError):
+            header = parse_header(records, 0)
+            if header.base_offset < log.end_offset < header.next_offset:
+                log.truncate_fully_and_start_at(header.base_offset, now_ms)
 
     def follow_high_watermark(self, high_watermark: int) -> None:
         """The leader's, as a fetch brings it. It lags there and here; it never goes back but for a truncation."""

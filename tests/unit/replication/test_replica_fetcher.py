@@ -147,6 +147,20 @@ def test_a_follower_past_the_end_of_an_unclean_leader_cuts_and_says_so() -> None
     assert theirs.log.end_offset <= ours.log.end_offset
 
 
+def test_a_follower_begins_with_the_batch_in_the_middle_of_which_its_leader_does() -> None:
+    """Records were deleted up to the middle of a batch: it comes whole, and was refused for ever (swarm, seed 4)."""
+    ours, leader = led("a")
+    ours.append(batch("b", "c", "d"), 1, 0, 9)
+    ours.high_watermark = 4
+    ours.log.advance_log_start(2, 4)
+    theirs = replica()
+    theirs.log.truncate_fully_and_start_at(2, 0)
+    theirs.truncated()
+    FollowerSide(theirs).catch_up(leader)
+    assert (theirs.log.log_start_offset, theirs.log.end_offset) == (2, 4)
+    assert theirs.log.segments[0].base_offset == 1
+
+
 def test_a_cut_below_the_high_watermark_is_told() -> None:
     """KAFKA-19474: an unclean leader took over, and what was committed is gone."""
     theirs = grown((1, 3))
