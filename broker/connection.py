@@ -310,6 +310,11 @@ class Connection(asyncio.BufferedProtocol):
             wanted = 4  # enough to refuse it, once it is its turn
         self._partial_size = left
         self._partial_wanted = wanted
+        lent = self._memory.lend(self, wanted) if left < wanted else None
+        if lent is not None:
+            lent[:left] = buffer[position:size]
+            self._partial = lent
+            return
         if left < wanted <= SMALL_SIZE:
             room = wanted - left
             self._memory.hold(self, wanted)

@@ -11,6 +11,9 @@ is room it gets it. Where there is none:
     others read less  a connection without a partial frame is read in small pieces: small requests are served on, and
                       what is left over of a large one is little
 
+A few buffers are lent to whole frames and used again and again: memory that was touched before, neither cleared nor
+copied while a frame grows. Where all are lent, or half of the room is used, a frame grows piece by piece.
+
 So at most `size_max`, one request, and a small piece a connection are held. While somebody waits, a frame that hardly
 moves is given up with its connection, the favoured one sooner: peers that stop in the middle must not stop everybody,
 nor those that are not read because they take no replies, or let too many wait.
@@ -30,6 +33,11 @@ SIZE_MAX_DEFAULT: Final = 1 << 28
 """Where nobody has set `queued.max.request.bytes`, unless one request may be larger."""
 SMALL_SIZE: Final = 1 << 14
 """A frame up to this size need not ask; while there is no room nothing larger is read at once."""
+BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
+"""Of a buffer that is lent: what clients send at most unless told otherwise, and its head."""
+BUFFERS_MAX: Final = 8
+LENT_FROM_SIZE: Final = 1 << 12
+"""A frame up to this size is not worth a buffer."""
 STALL_MS: Final = 10_000
 """While somebody waits, a frame must bring `STALL_SIZE_MIN` bytes in each such time, or end."""
 STALL_SIZE_MIN: Final = 1 << 16
@@ -59,6 +67,8 @@ class RequestMemory:
         self._limit = 1 << 62 if size_max is None else size_max
         self._loop = loop
         self._held: dict[Connection, int] = {}
+        self._lent: dict[Connection, memoryview] = {}
+        self._idle: list[memoryview] = []
         self._waiting: dict[Connection, Wish] = {}
         self._takes_oldest = False
         self._favoured: Connection | None = None
@@ -91,9 +101,26 @@ class RequestMemory:
         self.hold(connection, size)
         return True
 
+    def lend(self, connection: Connection, size: int) -> memoryview | None:
+        """So many bytes for the whole of a frame, until `let_go`; None where it must grow piece by piece."""
+        if not LENT_FROM_SIZE < size <= BUFFER_SIZE or self._waiting or self.used_size + size > self._limit // 2:
+            return None
+        if self._idle:
+            buffer = self._idle.pop()
+        elif len(self._lent) < BUFFERS_MAX:
+            buffer = memoryview(bytearray(BUFFER_SIZE))
+        else:
+            return None
+        self._lent[connection] = buffer
+        self.hold(connection, size)
+        return buffer[:size]
+
     def let_go(self, connection: Connection) -> None:
-        """Its frame has arrived whole, or never will."""
+        """Its frame has arrived whole, or never will. A buffer that was lent is free once this callback returns."""
         size = self._held.pop(connection, 0)
+        buffer = self._lent.pop(connection, None)
+        if buffer is not None:
+            self._idle.append(buffer)
         if not size and connection not in self._waiting:
             return
         self.used_size -= size

@@ -10,12 +10,15 @@ from typing import Any, cast
 import pytest
 
 from broker.config import Config
-from broker.connection import PARTIAL_SIZE_FIRST, RECEIVE_BUFFER_SIZE
+from broker.connection import PARTIAL_SIZE_FIRST, RECEIVE_BUFFER_SIZE, Connection
 from broker.metrics.exposition import Page
 from broker.metrics.limits import collect_limits
 from broker.node import Broker
 from broker.request_memory import (
+    BUFFER_SIZE,
+    BUFFERS_MAX,
     FAVOURED_STALL_MS,
+    LENT_FROM_SIZE,
     SIZE_MAX_DEFAULT,
     SMALL_SIZE,
     STALL_MS,
@@ -281,3 +284,28 @@ def test_without_a_bound_nobody_waits() -> None:
     memory = RequestMemory(None, asyncio.new_event_loop())
     for each in range(100):
         assert memory.take(each, 1 << 30, 1 << 30)  # type: ignore[arg-type]
+
+
+def strangers(count: int) -> list[Connection]:
+    return [cast("Connection", object()) for _ in range(count)]
+
+
+def test_a_few_buffers_are_lent_to_whole_frames_and_used_again() -> None:
+    memory = RequestMemory(None, asyncio.new_event_loop())
+    first, *others = strangers(BUFFERS_MAX + 1)
+    lent = memory.lend(first, REQUEST_SIZE)
+    assert lent is not None and len(lent) == REQUEST_SIZE == memory.used_size
+    assert all(memory.lend(each, BUFFER_SIZE) is not None for each in others[:-1])
+    assert memory.lend(others[-1], REQUEST_SIZE) is None, "each has one"
+    memory.let_go(first)
+    again = memory.lend(others[-1], LENT_FROM_SIZE + 1)
+    assert again is not None and again.obj is lent.obj
+
+
+def test_no_buffer_is_lent_where_it_is_not_worth_it_or_there_is_no_room() -> None:
+    memory = RequestMemory(2 * SIZE_MAX, asyncio.new_event_loop())
+    small, large, first, second = strangers(4)
+    assert memory.lend(small, LENT_FROM_SIZE) is None
+    assert memory.lend(large, BUFFER_SIZE + 1) is None
+    assert memory.lend(first, REQUEST_SIZE) is not None
+    assert memory.lend(second, REQUEST_SIZE) is None and memory.used_size == REQUEST_SIZE
