@@ -64,7 +64,7 @@ def drawn(figures: Sequence[Figure]) -> str:
     found = by_name(figures)
     measured = [(row, found[row.name]) for row in ROWS if row.name in found]
     beside_peer = [_beside_peer(row, figure) for row, figure in measured if row.is_ratio and figure.ratios]
-    by_itself = [_by_itself(row, figure) for row, figure in measured if not row.is_ratio]
+    by_itself = [_by_itself(row, figure) for row, figure in measured if not row.is_ratio and figure.ours]
     parts: list[str] = []
     y = LEGEND_HEIGHT
     for title, lines in (
