@@ -22,18 +22,29 @@ PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator",
 HOT_PATH: Final = (
     "broker/connection.py",
     "broker/delayed_fetch.py",
+    "broker/delayed_produce.py",
     "broker/direct_output.py",
     "broker/follower_fetch.py",
     "broker/handlers/fetch.py",
     "broker/handlers/produce.py",
+    "broker/parked_fetches.py",
+    "broker/peer_channel.py",
+    "broker/replica_fetchers.py",
     "broker/repeated_produce.py",
     "broker/reply.py",
     "protocol/record_validation.py",
+    "replication/commit_waits.py",
     "replication/fetch_session.py",
+    "replication/follower_progress.py",
+    "replication/leadership.py",
     "replication/partition.py",
+    "replication/replica_fetcher.py",
+    "replication/replica_news.py",
+    "replication/replica_session.py",
     "storage/append_result.py",
     "storage/batch_run.py",
     "storage/batch_scan.py",
+    "storage/file_slice.py",
     "storage/log.py",
     "storage/log_append.py",
     "storage/log_read.py",
@@ -107,7 +118,7 @@ def compile_in(directory: Path) -> str | None:
         return "mypyc failed, or there is no C compiler"
     for name in (*(str(Path(source).with_suffix("")) for source in HOT_PATH), f"{GROUP}__mypyc"):
         shutil.copyfile(directory / f"{name}{EXTENSION_SUFFIX}", ROOT / f"{name}{EXTENSION_SUFFIX}")
-    return None if succeeds(["-c", CHECK], ROOT) else "the extensions cannot be loaded"
+    return None if succeeds(["-c", CHECK, *HOT_PATH], ROOT) else "the extensions cannot be loaded"
 
 
 RUN_MYPYC: Final = """
@@ -121,8 +132,10 @@ extensions = mypycify(["--follow-imports=silent", "--ignore-missing-imports", *s
 setup(name=group, packages=[], ext_modules=extensions)
 """
 CHECK: Final = """
-import broker.connection, broker.handlers.produce, storage.log
-assert not storage.log.__file__.endswith(".py")
+import sys
+from importlib import import_module
+for source in sys.argv[1:]:
+    assert not import_module(source.removesuffix(".py").replace("/", ".")).__file__.endswith(".py")
 """
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.reply_memory import held_size
 from protocol.primitives import BytesLike, Chunk
-from storage.open_file import FileSlice
+from storage.file_slice import FileSlice
 
 if TYPE_CHECKING:
     from broker.node import Broker

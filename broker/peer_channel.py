@@ -17,7 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from broker.apis import API_VERSIONS
 from broker.release import KAFKA_VERSION
@@ -52,23 +52,29 @@ class NoAnswer(Enum):
     """The peer does not speak this API, or talks nonsense; or this node closed the channel."""
 
 
-class Asked(NamedTuple):
+class Asked:
     """A request under way; the timer ends the wait."""
 
-    request: object
-    reply: Reply
-    timer: asyncio.TimerHandle
-    version: int | None
-    """In which it is to be sent; None is the newest."""
+    __slots__ = ("reply", "request", "timer", "version")
+
+    def __init__(self, request: object, reply: Reply, timer: asyncio.TimerHandle, version: int | None) -> None:
+        self.request = request
+        self.reply = reply
+        self.timer = timer
+        self.version = version
+        """In which it is to be sent; None is the newest."""
 
 
-class InFlight(NamedTuple):
+class InFlight:
     """A request that was sent: how its reply is read, and who waits for it."""
 
-    correlation_id: int
-    response_class: type[object]
-    version: int
-    asked: Asked
+    __slots__ = ("asked", "correlation_id", "response_class", "version")
+
+    def __init__(self, correlation_id: int, response_class: type[object], version: int, asked: Asked) -> None:
+        self.correlation_id = correlation_id
+        self.response_class = response_class
+        self.version = version
+        self.asked = asked
 
 
 class PeerChannels:
@@ -267,7 +273,8 @@ class PeerLink(asyncio.BufferedProtocol):
     def _answered(self, body: memoryview, correlation_id: int) -> None:
         if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
             raise MalformedMessage(f"a reply to request {correlation_id}, which is not the oldest")
-        _, cls, version, asked = self._in_flight.popleft()
+        sent = self._in_flight.popleft()
+        cls, version, asked = sent.response_class, sent.version, sent.asked
         spec = spec_of(cls)
         has_tags = version in spec.flexible and spec.key != API_VERSIONS
         start = skip_tags(body, 0) if has_tags else 0

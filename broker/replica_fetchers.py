@@ -20,17 +20,9 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.primitives import MalformedMessage
+from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
 from replication.partition import Partition
-from replication.replica_fetcher import (
-    Complain,
-    Effect,
-    FetcherSettings,
-    Flush,
-    LookUp,
-    ReplicaFetcher,
-    StartAt,
-    Truncate,
-)
+from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 
 if TYPE_CHECKING:
     from broker.node import Broker

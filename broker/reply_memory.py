@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from protocol.primitives import Chunk
-from storage.open_file import FileSlice
+from storage.file_slice import FileSlice
 
 if TYPE_CHECKING:
     from broker.connection import Connection

@@ -15,12 +15,12 @@ topic asks for it, then fetch. The leader's high watermark is taken only from an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
+from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
 from replication.partition import Partition
 from replication.replica_session import Key, ReplicaSession
 from replication.replication_quota import ReplicationQuota
@@ -48,47 +48,7 @@ class State(Enum):
     DELAYED = auto()
 
 
-class Truncate(NamedTuple):
-    """Cut the log to this offset, its recovery point lowered durably before; answer with `truncated`."""
-
-    partition: Partition
-    leader_epoch: int
-    offset: int
-
-
-class StartAt(NamedTuple):
-    """Empty the log and let it begin at this offset; answer with `truncated`."""
-
-    partition: Partition
-    leader_epoch: int
-    offset: int
-
-
-class Flush(NamedTuple):
-    """Make the log durable; answer with `flushed`."""
-
-    partition: Partition
-    leader_epoch: int
-
-
-class LookUp(NamedTuple):
-    """Ask the leader where its log begins and ends; answer with `looked_up`."""
-
-    partition: Partition
-    leader_epoch: int
-
-
-class Complain(NamedTuple):
-    """Something an operator should read."""
-
-    message: str
-
-
-Effect: TypeAlias = Truncate | StartAt | Flush | LookUp | Complain
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherSettings:
+class FetcherSettings(NamedTuple):
     """Kafka's names: replica.fetch.*."""
 
     wait_max_ms: int = 500
@@ -210,8 +170,9 @@ class ReplicaFetcher:
 
     def next_deadline_ms(self) -> int | None:
         """When something is to be tried again."""
-        deadline_ms = min((each.ready_ms for each in self._delayed.values()), default=None)
-        return deadline_ms if deadline_ms is None else max(deadline_ms, self._ready_ms)
+        if not self._delayed:
+            return None
+        return max(min(each.ready_ms for each in self._delayed.values()), self._ready_ms)
 
     def retry_ms(self, now_ms: int) -> int:
         """How long a leader that did not answer is left alone from now on."""

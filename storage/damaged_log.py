@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from protocol.primitives import MalformedMessage
+from storage.batch_scan import walk_places
+from storage.file_slice import FileSlice
 from storage.files import FileSystem
 from storage.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from storage.recovery import DamagedBatch, Pieces, verified_batch
@@ -41,6 +44,21 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
             return Damage(base, f"{path}: {damage}")
         finally:
             file.close()
+    return None
+
+
+def damage_of(place: FileSlice) -> str | None:
+    """What is wrong with the first bad batch of a stretch, read piece by piece; a batch cut short at its end is none.
+
+    Raises OSError.
+    """
+    end_position = place.position + place.size
+    pieces = Pieces(place.file, place.position, end_position)
+    try:
+        for batch in walk_places(place.file, place.position, end_position):
+            verified_batch(pieces, batch.position)
+    except (DamagedBatch, MalformedMessage) as damage:
+        return str(damage)
     return None
 
 

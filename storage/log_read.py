@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from storage.batch_scan import walk_places
-from storage.open_file import FileSlice
+from storage.file_slice import FileSlice
 from storage.segment import Segment
 
 if TYPE_CHECKING:

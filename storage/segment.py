@@ -8,6 +8,7 @@ from protocol.primitives import BytesLike
 from protocol.record_batch import BatchHeader
 from storage.batch_run import BatchRun
 from storage.batch_scan import BatchPlace, find_batch, walk_headers, walk_places
+from storage.file_slice import FileSlice
 from storage.files import File, FileSystem
 from storage.log_config import LogConfig
 from storage.log_paths import (
@@ -20,7 +21,7 @@ from storage.log_paths import (
 )
 from storage.offset_index import ENTRY as OFFSET_ENTRY
 from storage.offset_index import OffsetIndex
-from storage.open_file import FileSlice, OpenFile
+from storage.open_file import OpenFile
 from storage.open_files import open_kept
 from storage.time_index import ENTRY as TIME_ENTRY
 from storage.time_index import NO_TIMESTAMP, TimeIndex

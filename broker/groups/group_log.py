@@ -8,8 +8,8 @@ from typing import Protocol
 
 from protocol.errors import ErrorCode
 from replication.partition import Partition
+from storage.file_slice import FileSlice
 from storage.log import Log
-from storage.open_file import FileSlice
 
 
 class GroupLog(Protocol):

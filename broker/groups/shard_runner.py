@@ -21,7 +21,7 @@ from protocol.primitives import MalformedMessage
 from protocol.record_builder import build_batch
 from storage.batch_scan import damage_in
 from storage.disk_errors import PASSING
-from storage.open_file import FileSlice
+from storage.file_slice import FileSlice
 
 log = logging.getLogger("moldau.groups")
 

@@ -26,16 +26,17 @@ from protocol.messages.fetch import (
 from protocol.schema import FetchedRecords
 from replication.fetch_session import FetchContext, PartitionKey
 from storage.batch_scan import damage_in
-from storage.open_file import NotCached
+from storage.damaged_log import damage_of
+from storage.file_slice import NotCached
 
 if TYPE_CHECKING:
     from broker.connection import RequestContext
     from broker.node import Broker
     from replication.partition import Partition
+    from storage.file_slice import FileSlice
     from storage.leader_epochs import EpochEnd
     from storage.log import Log
     from storage.log_read import LogRead
-    from storage.open_file import FileSlice
 
 log = logging.getLogger("moldau.fetch")
 
@@ -444,7 +445,9 @@ async def _serve_suspect(
     Replicas and most clients check each batch and drop what is damaged; to whom keeps the log nobody else can say so.
     """
 
-    def checked() -> tuple[bytes, str | None]:
+    def checked() -> tuple[FetchedRecords, str | None]:
+        if _is_sent_as_it_lies(context, place):
+            return place, damage_of(place)
         records = place.read()
         return records, damage_in(records)
 
@@ -454,7 +457,7 @@ async def _serve_suspect(
         _unreadable(read_log, data, error)
         return
     if damage is None:
-        data.records = place if _is_sent_as_it_lies(context, place) else records
+        data.records = records
     else:
         read_log.damaged(f"{damage}, at or after position {place.position} of a segment")
         _failed(data, ErrorCode.KAFKA_STORAGE_ERROR)

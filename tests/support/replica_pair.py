@@ -12,9 +12,10 @@ from broker.parked_fetches import ParkedFetches
 from broker.pending import Pending
 from broker.replicas import Replicas
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from replication.fetch_effects import Effect, Flush, LookUp, StartAt, Truncate
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
-from replication.replica_fetcher import Effect, FetcherSettings, Flush, LookUp, ReplicaFetcher, StartAt, Truncate
+from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from replication.replication_quota import ReplicationQuota
 from storage.log import Log
 from storage.log_config import INT64_MAX, LogConfig

@@ -11,8 +11,8 @@ from kraft.image.topics import Partition as Assigned
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition
 from protocol.record_builder import Record, build_batch
+from replication.fetch_effects import Complain, Truncate
 from replication.partition import Partition
-from replication.replica_fetcher import Complain, Truncate
 from storage.segment import Segment
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import batch

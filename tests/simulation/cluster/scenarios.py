@@ -13,7 +13,8 @@ from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState
 from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse
 from protocol.messages.fetch import PartitionData as FetchedData
 from protocol.record_builder import Record, build_batch
-from replication.replica_fetcher import FetcherSettings, ReplicaFetcher, Truncate
+from replication.fetch_effects import Truncate
+from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from tests.support.cluster import Cluster
 from tests.support.node import Client, batch
 from tests.support.partitions import partition

@@ -28,8 +28,9 @@ from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
 from protocol.compiler import decode, encode
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from storage.file_slice import FileSlice
 from storage.local_files import LocalFile, LocalFiles
-from storage.open_file import FileSlice, OpenFile
+from storage.open_file import OpenFile
 
 FETCH = 1
 VERSION = 12

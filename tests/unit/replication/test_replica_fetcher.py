@@ -7,8 +7,8 @@ import pytest
 from broker.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from replication.fetch_effects import Complain, Flush, LookUp, StartAt, Truncate
 from replication.partition import Partition
-from replication.replica_fetcher import Complain, Flush, LookUp, StartAt, Truncate
 from tests.support.node import batch
 from tests.support.replica_pair import LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage import sparse_index
+from storage.file_slice import NotCached
 from storage.local_files import LocalFiles
-from storage.open_file import NotCached
 from storage.sparse_index import PENDING_COUNT_MAX, SparseIndex
 from tests.support.simulation.disk import SimulatedDisk
 
