@@ -75,10 +75,21 @@ def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator
         end_position = segment.size
         while end_position > 0 and left > 0:
             position = segment.offset_index.position_at_or_before(end_offset - 1)
-            headers = walk_headers(segment.file(), position, min(end_position, segment.size))
-            block = [header for _, header in headers if header.base_offset < end_offset]
+            block = _headers_before(segment, position, min(end_position, segment.size), end_offset)
             if not block:
                 break
             left -= len(block)
             yield from reversed(block)
             end_position, end_offset = position, block[0].base_offset
+
+
+def _headers_before(segment: Segment, position: int, end_position: int, end_offset: int) -> list[BatchHeader]:
+    """Those from a position on that lie before an offset; what follows may be torn after a crash, and is left alone."""
+    headers: list[BatchHeader] = []
+    for _, header in walk_headers(segment.file(), position, end_position):
+        if header.base_offset >= end_offset:
+            break
+        headers.append(header)
+        if header.last_offset + 1 >= end_offset:
+            break
+    return headers
