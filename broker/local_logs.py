@@ -129,9 +129,10 @@ class LocalLogs:
 
     def serve_under(self, broker_epoch: int) -> None:
         """This process's epoch is known."""
+        boot_id = self._environment.boot_id()
         for directory in self.directories:
             with suppress(OSError):  # nothing is promised of it then
-                directory.serve_under(broker_epoch, self._environment.boot_id())
+                directory.serve_under(broker_epoch, boot_id)
 
     def high_watermark(self, opened: Log) -> int:
         """Up to where the log was committed when it was last checkpointed, within what the log now holds."""

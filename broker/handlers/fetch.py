@@ -405,7 +405,6 @@ def _respond(
             except OSError as error:
                 _unreadable(answer.partition.log, answer.data, error)
                 continue
-            answer.partition.bytes_out += read.size
             if records is None:
                 cold.append((answer.partition.log, answer.data, read.slice))
             else:
@@ -445,8 +444,10 @@ async def _serve_suspect(
     Replicas and most clients check each batch and drop what is damaged; to whom keeps the log nobody else can say so.
     """
 
+    is_sent_as_it_lies = _is_sent_as_it_lies(context, place)
+
     def checked() -> tuple[FetchedRecords, str | None]:
-        if _is_sent_as_it_lies(context, place):
+        if is_sent_as_it_lies:
             return place, damage_of(place)
         records = place.read()
         return records, damage_in(records)
@@ -495,6 +496,8 @@ def _assemble(
     for answer in answers:
         topic, _ = answer.key
         has_failed = has_failed or answer.data.error_code != ErrorCode.NONE
+        if answer.partition is not None and answer.data.records:
+            answer.partition.bytes_out += len(answer.data.records)
         if session is not None:
             cached = session.partitions.get(answer.key)
             has_news = cached is None or cached.has_news(answer.data)

@@ -117,13 +117,11 @@ def is_plain(repeated: RepeatedProduce, result: AppendResult) -> bool:
 def answer_repeat(
     broker: Broker, context: RequestContext, repeated: RepeatedProduce, result: AppendResult
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """The answer where it is not plain, as `handle` gives it."""
+    """The answer where it is not plain, as `handle` gives it: what was not refused waits."""
     request, partition = repeated.request, repeated.partition
     asked = request.topic_data[0]
     answer = _answer(partition.index, result)
-    parked = []
-    if result.error is NONE and _must_wait(partition, request.acks):
-        parked.append(Parked(partition, partition.log.end_offset, answer))
+    parked = [Parked(partition, partition.log.end_offset, answer)] if result.error is NONE else []
     topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[answer])
     return _finish(broker, context, request, [topic], parked, result.error is not NONE)
 

@@ -98,6 +98,17 @@ def fetched(data: FetchedData, topic_id: bytes) -> FetchResponse:
     return FetchResponse(session_id=1, responses=[FetchableTopicResponse(topic_id=topic_id, partitions=[data])])
 
 
+def diverging(end_offset: int, high_watermark: int) -> FetchedData:
+    """A leader's word that its log parts from the asker's where epoch 3 ends."""
+    return FetchedData(
+        partition_index=0,
+        high_watermark=high_watermark,
+        log_start_offset=0,
+        diverging_epoch=EpochEndOffset(epoch=3, end_offset=end_offset),
+        records=b"",
+    )
+
+
 def batch_of_epoch(epoch: int, *values: str) -> bytes:
     return build_batch([Record(value=each.encode(), timestamp=1000) for each in values], partition_leader_epoch=epoch)
 
@@ -125,14 +136,8 @@ def a_follower_truncates_before_it_takes_the_high_watermark(seed: int) -> None:
     follower.become_follower(1, 4)
     machine.follow(follower)
     assert machine.next_request(7, 0) is not None
-    diverging = FetchedData(
-        partition_index=0,
-        high_watermark=2,
-        log_start_offset=0,
-        diverging_epoch=EpochEndOffset(epoch=3, end_offset=1),
-        records=b"",
-    )
-    effects = list(machine.answered(fetched(diverging, follower.topic_id), 0, 0))
+    answer = fetched(diverging(end_offset=1, high_watermark=2), follower.topic_id)
+    effects = list(machine.answered(answer, 0, 0))
     assert follower.high_watermark == 0, "the high watermark of a leader with another log was taken"
     assert [each.offset for each in effects if isinstance(each, Truncate)] == [1]
 
@@ -149,14 +154,8 @@ def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> No
     follower.become_follower(3, 4)
     machine.follow(follower)
     assert machine.next_request(7, 0) is not None
-    diverging = FetchedData(
-        partition_index=0,
-        high_watermark=0,
-        log_start_offset=0,
-        diverging_epoch=EpochEndOffset(epoch=3, end_offset=2),
-        records=b"",
-    )
-    effects = list(machine.answered(fetched(diverging, follower.topic_id), 0, 0))
+    answer = fetched(diverging(end_offset=2, high_watermark=0), follower.topic_id)
+    effects = list(machine.answered(answer, 0, 0))
     assert [each.offset for each in effects if isinstance(each, Truncate)] == [2], effects
 
 

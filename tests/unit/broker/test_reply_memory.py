@@ -149,15 +149,20 @@ def test_replies_behind_ones_that_wait_take_no_more_than_there_is_room_for() -> 
     serve_and(story, **LIMIT)
 
 
+async def lets_replies_wait(node: Node) -> None:
+    """A client whose first request takes long, and that fills the room with what waits behind it."""
+    await (await filled(node)).create("empty")
+    hostile = await node.connect()
+    hostile.send(fetch_request([("empty", 0, 0)], max_wait_ms=1_000_000), 12)
+    for _ in range(5):
+        ask_for_all(hostile)
+    await asyncio.sleep(1)
+
+
 def test_who_lets_replies_wait_for_long_while_there_is_no_room_is_given_up() -> None:
     async def story(node: Node) -> None:
-        await (await filled(node)).create("empty")
+        await lets_replies_wait(node)
         memory = node.broker.reply_memory
-        hostile = await node.connect()
-        hostile.send(fetch_request([("empty", 0, 0)], max_wait_ms=1_000_000), 12)
-        for _ in range(5):
-            ask_for_all(hostile)
-        await asyncio.sleep(1)
         assert memory.room() == 0
         await asyncio.sleep(3 * STALL_MS / 1000)
         assert memory.room() == SIZE_MAX and memory.aborted_count == 1
@@ -189,13 +194,8 @@ def test_who_takes_next_to_nothing_while_there_is_no_room_is_given_up() -> None:
     """A byte now and then is no reading: it would keep everybody's room for good."""
 
     async def story(node: Node) -> None:
-        await (await filled(node)).create("empty")
+        await lets_replies_wait(node)
         memory = node.broker.reply_memory
-        hostile = await node.connect()
-        hostile.send(fetch_request([("empty", 0, 0)], max_wait_ms=1_000_000), 12)
-        for _ in range(5):
-            ask_for_all(hostile)
-        await asyncio.sleep(1)
         connection = next(iter(memory._held))
         for _ in range(4):
             assert memory.room() == 0

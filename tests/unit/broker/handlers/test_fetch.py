@@ -70,6 +70,17 @@ def test_every_version_reads_the_same() -> None:
     serve_and(story)
 
 
+def test_bytes_are_counted_each_time_they_are_served_also_where_they_are_checked_before() -> None:
+    async def story(node: Node) -> None:
+        client, _ = await filled(node)
+        partition = node.broker.replicas.by_name["t"][0]
+        for times in range(1, 4):  # the second time they are checked
+            data = await client.fetch("t")
+            assert partition.bytes_out == times * len(content(data)) > 0
+
+    serve_and(story)
+
+
 def test_a_fetch_at_the_end_waits_until_something_is_produced() -> None:
     async def story(node: Node) -> None:
         client, _ = await filled(node)
