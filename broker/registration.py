@@ -72,6 +72,7 @@ class Registration:
         self._heartbeat_ms = heartbeat_ms
         self._metadata_offset = metadata_offset
         self._failed_directories: list[bytes] = []
+        self._is_leaving = False
 
     async def register(self, patience_ms: int) -> None:
         """Obtain a broker epoch and be unfenced. Raises `RegistrationRefused`, of a node id that is taken after
@@ -105,10 +106,11 @@ class Registration:
                 pause_ms *= 2
 
     async def keep_alive(self) -> None:
-        """Send heartbeats until cancelled."""
-        while True:
-            await asyncio.sleep(self._heartbeat_ms / 1000)
+        """Send heartbeats until cancelled, or until this broker leaves: then it has others to send."""
+        await asyncio.sleep(self._heartbeat_ms / 1000)
+        while not self._is_leaving:
             await self._beat()
+            await asyncio.sleep(self._heartbeat_ms / 1000)
 
     async def directory_failed(self, directory_id: bytes) -> None:
         """Tell the controller at once, and with every heartbeat from now on."""
@@ -118,6 +120,7 @@ class Registration:
 
     async def shut_down(self, patience_ms: int) -> None:
         """Tell the controller, so that it moves leadership away before we stop; give up after `patience_ms`."""
+        self._is_leaving = True
         try:
             async with asyncio.timeout(patience_ms / 1000):
                 await self._be_released()
@@ -128,7 +131,7 @@ class Registration:
         while True:
             try:
                 async with asyncio.timeout(SHUTDOWN_SILENCE_MS / 1000):
-                    response = await self._beat(want_shut_down=True)
+                    response = await self._beat()
             except TimeoutError:
                 log.info("no controller answers: stopping without being released")
                 return
@@ -136,13 +139,13 @@ class Registration:
                 return
             await asyncio.sleep(SHUTDOWN_RETRY_MS / 1000)
 
-    async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+    async def _beat(self) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._metadata_offset(),
             want_fence=False,
-            want_shut_down=want_shut_down,
+            want_shut_down=self._is_leaving,
             offline_log_dirs=list(self._failed_directories),
         )
         response = await self._ask(request, BrokerHeartbeatResponse)

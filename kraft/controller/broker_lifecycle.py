@@ -6,7 +6,7 @@ The state is what the registration says; a heartbeat asks for another one.
 
 A broker is unfenced once it has read the log up to its own registration. One that shuts down is led out of its
 partitions some at a time, a heartbeat each: clients of those wait for these few alone. It may exit once nothing is left
-to be moved, and every broker that serves has read who leads instead.
+to be moved, and every broker that serves has read who leads instead. There is no way back but to register anew.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Wish(Enum):
 F, U, C, S = BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
 
 NEXT_STATE: dict[tuple[BrokerState, Wish], BrokerState] = {
-    (F, Wish.SERVE): U,  # held back by `next_state` until the broker has caught up
+    (F, Wish.SERVE): U,  # held back by `next_state` until the broker has caught up, or where it has shut down
     (F, Wish.FENCE): F,
     (F, Wish.SHUT_DOWN): S,
     (U, Wish.SERVE): U,
@@ -187,9 +187,14 @@ def refused(error: ErrorCode) -> Decision:
 def next_state(
     view: View, broker: Broker, state: BrokerState, wish: Wish, *, is_caught_up: bool, may_go: bool
 ) -> BrokerState:
-    """`may_go`: whether nothing is left to be moved, and those who serve know that others lead instead of this one."""
+    """`may_go`: whether nothing is left to be moved, and those who serve know that others lead instead of this one.
+
+    DIVERGES: Apache Kafka unfences a broker that was told to exit when a heartbeat comes late that it had sent before,
+    and elects it for what it is in sync with.
+    """
     after = NEXT_STATE[state, wish]
-    if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not is_caught_up:
+    may_serve = is_caught_up and not broker.in_controlled_shutdown
+    if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not may_serve:
         return BrokerState.FENCED
     leads = bool(view.by_broker.led(broker.id))
     if state is BrokerState.UNFENCED and after is BrokerState.CONTROLLED_SHUTDOWN and not leads:

@@ -36,7 +36,8 @@ class Trace:
         """Called for each callback where lines are kept; the digest has it already."""
         owner = getattr(callback, "__self__", None)
         coroutine = getattr(owner, "get_coro", None)
-        name = coroutine().__qualname__ if coroutine is not None else getattr(callback, "__qualname__", "?")
+        called = callback if coroutine is None else coroutine()
+        name = getattr(called, "__qualname__", type(called).__name__)  # a compiled coroutine has none of its own
         assert self.lines is not None
         self.lines.append(f"{now_ns} {host} {name}")
 

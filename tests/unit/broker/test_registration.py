@@ -132,6 +132,22 @@ def test_it_asks_until_it_is_released() -> None:
     live(story)
 
 
+def test_once_it_leaves_it_never_asks_to_serve_again() -> None:
+    """One heartbeat that asked for it after the release had it unfenced, and elected, while it stopped."""
+
+    async def story(registration: Registration, controller: Controller) -> None:
+        await registration.register(60_000)
+        alive = asyncio.ensure_future(registration.keep_alive())
+        await registration.shut_down(10_000)
+        left = len(controller.beats)
+        await registration.directory_failed(b"d" * 16)
+        await asyncio.sleep(10)
+        assert [beat.want_shut_down for beat in controller.beats[left:]] == [True], "of the directory alone"
+        assert alive.done()
+
+    live(story)
+
+
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_a_controller_that_does_not_release_it_is_not_waited_for_longer_than_that(is_silent: bool) -> None:
     async def story(registration: Registration, controller: Controller) -> None:

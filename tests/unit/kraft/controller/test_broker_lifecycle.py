@@ -103,6 +103,25 @@ def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
     assert image_of(decision.records, image).cluster.brokers[1].fenced
 
 
+@pytest.mark.parametrize("wish", [Wish.SERVE, Wish.FENCE])
+def test_a_heartbeat_that_comes_late_brings_no_broker_back_that_has_shut_down(wish: Wish) -> None:
+    """It was sent before the broker began to leave, and was asked again of a later controller."""
+    image = image_of([broker(1), *topic("t", 7)])
+    gone = image.cluster.brokers[1]._replace(fenced=True, in_controlled_shutdown=True)
+    image = image._replace(cluster=image.cluster._replace(brokers={1: gone}))
+    view = View(image, PartitionIndex(image.topics), SETTINGS)
+    late = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=gone.epoch,
+        current_metadata_offset=199,
+        want_fence=wish is Wish.FENCE,
+        want_shut_down=False,
+    )
+    decision = heartbeat(view, BrokerSessions(image, 9000, now_ms=0), late)
+    assert not decision.records
+    assert isinstance(decision.reply, BrokerHeartbeatResponse) and decision.reply.is_fenced
+
+
 def test_sessions() -> None:
     image = image_of([broker(1)])
     unfenced = image._replace(cluster=image.cluster._replace(brokers={1: broker_in(image, BrokerState.UNFENCED)}))
