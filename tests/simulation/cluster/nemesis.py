@@ -1,10 +1,10 @@
 """Strikes a cluster with the faults of a plan, and brings back what went down.
 
-Rules that keep it honest: where acknowledgements are not flushed, the power of one node is cut only while every
-partition has all its replicas in sync and the others live on, for of an acknowledged record that lies in page caches
-alone one in-sync replica must survive. Bits rot on one node only, in what is durable below its recovery point, and
-while all replicas of the partition are in sync: what a crash could tear, a start cuts. Kills, pauses and partitions
-need no such rule.
+Rules that keep it honest: where acknowledgements are not flushed, the power of one node is cut, and its disk refuses
+something, only while every partition has all its replicas in sync and the others live on, for of an acknowledged record
+that lies in page caches alone one in-sync replica must survive. Bits rot on one node only, in what is durable below its
+recovery point, and while all replicas of the partition are in sync: what a crash could tear, a start cuts. Kills,
+pauses and partitions need no such rule.
 """
 
 from __future__ import annotations
@@ -334,11 +334,22 @@ class Nemesis:
             node.host.disk.faults.stall_ns = 0
 
     async def disk_error(self) -> None:
+        """A broker on a disk that refused something may have lost what it had not flushed, and counts as one that
+        did."""
         node = self._any()
-        if node is not None:
-            disk = node.host.disk
-            operation = self._random.choice((Operation.SYNC, Operation.WRITE, Operation.NAME))
-            disk.fail(operation, disk.counts[operation] + self._random.randint(1, 20))
+        if node is None or not self._may_lose_cache(node):
+            return
+        disk = node.host.disk
+        operation = self._random.choice((Operation.SYNC, Operation.WRITE, Operation.NAME))
+        call = disk.counts[operation] + self._random.randint(1, 20)
+        disk.fail(operation, call)
+        if self._plan.flushes:
+            return
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+            if not self._may_lose_cache(node):
+                break
+        disk.forgive(operation, call)
 
     async def full_disk(self) -> None:
         node = self._any()

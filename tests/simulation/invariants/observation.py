@@ -25,6 +25,8 @@ PartitionKey = tuple[bytes, int]
 """Topic id and index."""
 HEADER_SIZE = 61
 FULL_EVERY = 50
+HEARD_NS = 20_000_000_000
+"""A broker that is paused, on a slow disk, has heard of a failed sync by then."""
 
 
 class Violation(AssertionError):
@@ -193,6 +195,7 @@ class Observer:
         self._glances: dict[tuple[int, int, PartitionKey], object] = {}
         self._contents: dict[tuple[int, int, PartitionKey], LogContent] = {}
         self._committed: dict[PartitionKey, Committed] = {}
+        self._lost_since: dict[tuple[int, int, str], int] = {}
         self._image: MetadataImage | None = None
 
     @property
@@ -222,6 +225,8 @@ class Observer:
             for partition in node.broker.replicas:
                 if node.disk.is_rotten(partition.log.directory):
                     continue  # it holds what it holds, until that is found and fetched again
+                if self._is_losing(node, partition.log):
+                    continue
                 key = (partition.topic_id, partition.index)
                 place = (node.id, node.life, key)
                 glance = self._glance(partition, key, is_registered)
@@ -238,6 +243,13 @@ class Observer:
             if replica.partition.leadership is not None and replica.partition.log.failure is None:
                 self._learn(self._committed.setdefault(key, Committed()), replica)
         return observation
+
+    def _is_losing(self, node: Node, log: Log) -> bool:
+        """Whether pages are gone with a sync that failed, and the broker need not know that yet."""
+        if log.failure is not None or not node.disk.has_lost(log.directory):
+            return False
+        now_ns = self._cluster.world.loop.now_ns
+        return now_ns < self._lost_since.setdefault((node.id, node.life, log.directory), now_ns) + HEARD_NS
 
     def _glance(self, partition: Partition, key: PartitionKey, is_registered: bool) -> object:
         """What tells a replica that has moved from one that has not, without reading its log."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kraft.raft.election import QUORUM_STATE
+from protocol.primitives import MalformedMessage
 from replication.partition import Partition
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
@@ -19,7 +20,7 @@ from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
 from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
 from tests.simulation.invariants.in_sync_complete import InSyncComplete
-from tests.simulation.invariants.observation import LogContent, Observation, Observer, Violation
+from tests.simulation.invariants.observation import HEARD_NS, LogContent, Observation, Observer, Violation
 from tests.simulation.invariants.one_controller import OneController
 from tests.simulation.invariants.one_coordinator import OneCoordinator
 from tests.simulation.invariants.one_fetcher import OneFetcher
@@ -30,6 +31,7 @@ from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadat
 from tests.simulation.invariants.sound_log import SoundLog
 from tests.support.cluster import Cluster
 from tests.support.node import batch
+from tests.support.simulation.disk import Operation
 
 Plant = Callable[[Cluster, Observation], None]
 
@@ -196,6 +198,33 @@ def test_an_acknowledgement_of_what_nobody_committed_is_flagged() -> None:
         check_acknowledged(cluster, ("t", 0), 3)
         with pytest.raises(Violation):
             check_acknowledged(cluster, ("t", 0), 4)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_what_a_failed_sync_took_is_the_brokers_until_it_must_have_heard() -> None:
+    """The thread that synced knows, the broker does not yet: no log is read in that moment. One that never hears, or
+    goes on all the same, is looked at."""
+
+    async def story(cluster: Cluster) -> None:
+        observer = await healthy(cluster)
+        assert observer.look() is not None
+        node = cluster.nodes[2]
+        assert node.broker is not None
+        log, disk = node.broker.replicas.get("t", 0).log, node.host.disk  # type: ignore[union-attr]
+        disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
+        file = log.active.file()
+        with pytest.raises(OSError):
+            file.sync()
+        file.evict()
+        assert not any(bytes(disk.peek(log.active.path(".log")))[-20:]), "the last batch is gone"
+        seen = observer.look()
+        assert seen is not None
+        assert {each.node_id for key, each in seen.all_replicas() if each.partition.topic == "t"} == {1, 3}
+        await asyncio.sleep(HEARD_NS / 1e9 + 1)
+        with pytest.raises(MalformedMessage):
+            observer.look()
 
     with Cluster(1) as cluster:
         cluster.live(story)

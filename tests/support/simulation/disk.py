@@ -187,7 +187,7 @@ class SimulatedFile:
         try:
             self._disk.perform(Operation.SYNC, self._path)
         except OSError:
-            self._inode.sync_failed(self._disk.random)
+            self._disk.sync_failed(self._path, self._inode)
             raise
         self._inode.sync()
 
@@ -237,6 +237,8 @@ class SimulatedDisk:
         self._scripted: dict[tuple[Operation, int], int] = {}
         self._broken: tuple[str, ...] = ()
         self._rots: list[_Rot] = []
+        self._lost: list[str] = []
+        """Files of which a failed sync took pages along, in the life of this process."""
         self._locks: set[str] = set()
         self._powered = True
 
@@ -245,6 +247,10 @@ class SimulatedDisk:
     def fail(self, operation: Operation, call: int, error: int = errno.EIO) -> None:
         """Refuse the `call`-th call of this kind, counted from 1 over the disk's life (`counts` says where it is)."""
         self._scripted[operation, call] = error
+
+    def forgive(self, operation: Operation, call: int) -> None:
+        """Take back what `fail` announced, where it has not come yet."""
+        self._scripted.pop((operation, call), None)
 
     def break_directory(self, path: str) -> None:
         """From now on every call below `path` fails with EIO."""
@@ -289,6 +295,15 @@ class SimulatedDisk:
             rot.path.startswith(below) and rot.is_there and self._find(rot.path) is rot.inode for rot in self._rots
         )
 
+    def has_lost(self, directory: str) -> bool:
+        """Whether a sync of a file in this directory has failed, and its pages may be gone: who asked for that sync
+        may not have heard of it yet. For checks."""
+        return any(path.startswith(f"{directory}/") for path in self._lost)
+
+    def sync_failed(self, path: str, inode: Inode) -> None:
+        inode.sync_failed(self.random)
+        self._lost.append(path)
+
     def crash(self) -> None:
         """Power cut and power on: the unsynced is lost by the seed's choice, open files and locks are gone."""
         self.end_process()
@@ -310,6 +325,7 @@ class SimulatedDisk:
         self.generation += 1
         self.open_files = OpenFiles()
         self.open_count = 0
+        self._lost.clear()
         self._locks = set()  # a new one: a lock of the dead process must not release its successor's
 
     def _power_cut(self) -> NoReturn:
