@@ -297,7 +297,13 @@ class MetadataLog:
 
     def took(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
         """The snapshot is durable: give up the oldest ones, and the segments before what they leave, where the whole
-        is past its size or they are past their age. The paths are to be unlinked off the loop."""
+        is past its size or they are past their age. The paths are to be unlinked off the loop.
+
+        While it was written, one of the leader may have come and taken the place of the log.
+        """
+        newest = self.latest_snapshot
+        if newest is not None and snapshot <= newest:
+            return [] if snapshot in self._snapshots else [f"{self.directory}/{snapshot.file_name}"]
         self._snapshots.append(snapshot)
         paths: list[str] = []
         while len(self._snapshots) > 1 and self._is_over(retention, now_ms):

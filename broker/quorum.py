@@ -517,7 +517,9 @@ class Quorum:
 
     def _take_snapshot_if_due(self) -> None:
         now_ms = self._environment.monotonic_ms()
-        if not self._is_stopping and self._snapshots.is_due(now_ms):
+        newest = self._log.latest_snapshot
+        is_new = newest is None or self.image.provenance.end_offset > newest.end_offset  # else nothing was committed
+        if not self._is_stopping and is_new and self._snapshots.is_due(now_ms):
             self._snapshots.begun(now_ms)
             self._tasks.spawn(self._take_snapshot(self.image), "metadata snapshot")
 
