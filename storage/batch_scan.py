@@ -57,11 +57,20 @@ def walk_places(file: Readable, position: int, end_position: int) -> Iterator[Ba
         position += size
 
 
-def find_batch(file: Readable, position: int, end_position: int, offset: int) -> BatchPlace | None:
-    """The first batch at or after a position that ends at or past an offset, None where all end before it."""
+def find_batch(
+    file: Readable, position: int, end_position: int, offset: int, *, is_whole: bool = False
+) -> BatchPlace | None:
+    """The first batch at or after a position that ends at or past an offset, None where all end before it.
+
+    `is_whole`: the last batch must end where the stretch does. One that goes past it hides all those behind it, and has
+    another length than was written: `MalformedMessage`.
+    """
     for place in walk_places(file, position, end_position):
         if place.last_offset >= offset:
             return place
+        position = place.position + place.size
+    if is_whole and position < end_position:
+        raise MalformedMessage(f"no whole batch at position {position} of {end_position}")
     return None
 
 

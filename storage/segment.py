@@ -236,10 +236,12 @@ class Segment:
     def find(self, offset: int, start_position: int = 0, *, waits: bool = True) -> BatchPlace | None:
         """The batch that holds an offset, or the first one after it; None where all batches end before it.
 
-        Without `waits` it raises `NotCached` where it would have to read from the disk.
+        Without `waits` it raises `NotCached` where it would have to read from the disk. `MalformedMessage`: what is
+        noted of the file does not end with a batch.
         """
         position = max(start_position, self.offset_index.position_at_or_before(offset, waits=waits))
-        return find_batch((self._open_file or self.open_file()).reads(waits=waits), position, self.size, offset)
+        reads = (self._open_file or self.open_file()).reads(waits=waits)
+        return find_batch(reads, position, self.size, offset, is_whole=True)
 
     def slice(self, position: int, size: int) -> FileSlice:
         self._is_used = True

@@ -85,7 +85,7 @@ def stray(disk: SimulatedDisk, path: str) -> list[str]:
     return [name for name in disk.list_directory(directory) if name.endswith("-stray")]
 
 
-@pytest.mark.parametrize("position", [20, 65], ids=["in a header", "in a record"])
+@pytest.mark.parametrize("position", [9, 20, 65], ids=["in a length", "in a header", "in a record"])
 def test_a_leader_whose_disk_rots_gives_up_its_place_and_fetches_what_was_bad(position: int) -> None:
     async def story(cluster: Cluster) -> None:
         leader = await written(cluster)

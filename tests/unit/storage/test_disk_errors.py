@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from protocol.errors import ErrorCode
+from protocol.primitives import MalformedMessage
 from storage.log import Log
 from storage.log_config import LogConfig
 from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk, SimulatedFile
@@ -162,6 +163,26 @@ def test_a_place_without_a_batch_is_told_and_fences_this_log_alone() -> None:
     assert len(told) == 1 and told[0].startswith("no batch at position")
     assert log.failure is not None
     assert read_all(open_log(disk, "/d/t-0")) == {0: "value 0"}, "after a crash without a recovery point it is cut"
+
+
+def test_a_length_that_grew_hides_nothing_in_silence() -> None:
+    """The batch would end past the end of the file: what lies behind it is neither read, nor cut, nor missing."""
+
+    def rotten() -> Log:
+        disk = SimulatedDisk()
+        log = new_log(disk, LogConfig())
+        for number in range(5):
+            append(log, f"value {number}")
+        disk.open(f"/d/t-0/{0:020d}.log").pwrite(b"\x7f", 8)
+        return log
+
+    log = rotten()
+    assert log.read(3, 100, end_offset=5, at_least_one=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.failure is not None
+    log = rotten()
+    with pytest.raises(MalformedMessage):
+        log.truncate_to(3, NOW_MS)
+    assert log.end_offset == 5
 
 
 @pytest.mark.parametrize("seed", range(25))
