@@ -471,11 +471,6 @@ class Connection(asyncio.BufferedProtocol):
             self._out += pieces
             self._out_size += size
 
-    def _ready(self, reply: Reply, response: object) -> None:
-        assert reply.context is not None, "only what was parked becomes ready"
-        pieces, size = encoded(reply.context, response)
-        self._keep_back(reply, pieces, size)
-
     def _keep_back(self, reply: Reply, pieces: list[Chunk], size: int) -> None:
         """The reply is there, and others are before it."""
         reply.pieces = pieces
@@ -489,11 +484,30 @@ class Connection(asyncio.BufferedProtocol):
         """A parked reply is there: send it, and those behind it, unless one before it still waits."""
         if self._transport is None:
             return
+        assert reply.context is not None, "only what was parked becomes ready"
         try:
-            self._ready(reply, response)
+            pieces, size = encoded(reply.context, response)
         except Exception:
             self._failed()
             return
+        replies = self._replies
+        if replies[0] is not reply:
+            self._keep_back(reply, pieces, size)
+            return
+        replies.popleft()
+        self._out += pieces
+        self._out_size += size
+        if replies:
+            self._take_ready()
+        if replies:
+            self._flush_soon()
+        else:
+            self._flush()  # nothing more will come to leave with it
+        if self._is_stopped and len(replies) < WAITING_REPLIES_MAX // 2:
+            self.listener.broker.loop.call_soon(self._resume_reading)
+
+    def _take_ready(self) -> None:
+        """Put out the replies that nothing stands before any more."""
         replies = self._replies
         while replies and (pieces := replies[0].pieces) is not None:
             self._out_held_size += replies.popleft().held_size
@@ -501,11 +515,12 @@ class Connection(asyncio.BufferedProtocol):
             self._waiting_size -= size
             self._out += pieces
             self._out_size += size
-        if self._out and not self._is_flush_scheduled:
+
+    def _flush_soon(self) -> None:
+        """Once the current callback is done: a commit completes replies by the dozen."""
+        if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self.listener.broker.loop.call_soon(self._flush_later)
-        if self._is_stopped and len(replies) < WAITING_REPLIES_MAX // 2:
-            self.listener.broker.loop.call_soon(self._resume_reading)
 
     def _flush_later(self) -> None:
         self._is_flush_scheduled = False

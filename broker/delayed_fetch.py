@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from broker.pending import Pending
+from broker.timeouts import Timeouts
 from protocol.messages.fetch import FetchResponse
 from replication.partition import Partition
 from replication.replica_news import ReplicaNews
@@ -17,6 +18,7 @@ class DelayedFetch:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        timeouts: Timeouts,
         wait_ms: int,
         partitions: list[Partition],
         attempt: Callable[[bool], FetchResponse | Pending[FetchResponse] | None],
@@ -27,12 +29,13 @@ class DelayedFetch:
         """`is_replica`: woken by what is appended, not by what is committed. With `news` these tell of it."""
         self.reply: Pending[FetchResponse] = Pending(self._give_up)
         self._loop = loop
+        self._timeouts = timeouts
         self._partitions = partitions
         self._attempt = attempt
         self._is_scheduled = False
         self.is_over = False
         """Answered, or given up."""
-        self._timer = loop.call_later(wait_ms / 1000, self._look, True)
+        self._timeout = timeouts.after(wait_ms, self._time_is_up)
         self._news = news
         if news is not None:
             news.wake = self._wake
@@ -41,14 +44,17 @@ class DelayedFetch:
 
     def end_in(self, wait_ms: int) -> None:
         """Wait no longer than that from now on."""
-        self._timer.cancel()
-        self._timer = self._loop.call_later(wait_ms / 1000, self._look, True)
+        self._timeout.cancel()
+        self._timeout = self._timeouts.after(wait_ms, self._time_is_up)
 
     def _wake(self) -> None:
         """A partition moved. Look once the current callback is done: a produce of ten partitions wakes ten times."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._look, False)
+
+    def _time_is_up(self) -> None:
+        self._look(True)
 
     def _look(self, is_last: bool) -> None:
         self._is_scheduled = False
@@ -66,7 +72,7 @@ class DelayedFetch:
     def _give_up(self) -> None:
         """Wait no longer, for anything."""
         self.is_over = True
-        self._timer.cancel()
+        self._timeout.cancel()
         for partition in self._partitions:
             partition.forget(self._wake)
         if self._news is not None and self._news.wake == self._wake:

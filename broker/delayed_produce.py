@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 from broker.pending import Pending
+from broker.timeouts import Timeouts
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from replication.partition import Partition
@@ -26,7 +26,7 @@ class DelayedProduce:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        timeouts: Timeouts,
         timeout_ms: int,
         response: ProduceResponse,
         waits: Sequence[Wait],
@@ -40,7 +40,7 @@ class DelayedProduce:
         self._hint = hint
         self._has_failed = has_failed
         self._open = [each.answer for each in waits]
-        self._timer = loop.call_later(max(0, timeout_ms) / 1000, self._time_is_up)
+        self._timeout = timeouts.after(max(0, timeout_ms), self._time_is_up)
         for each in waits:
             each.partition.when_committed(each.end_offset, partial(self._settled, each.answer))
 
@@ -52,7 +52,7 @@ class DelayedProduce:
             refuse(answer, error)
             self._has_failed = True
         if not self._open:
-            self._timer.cancel()
+            self._timeout.cancel()
             if self._has_failed:
                 self._hint()
             self.reply.complete(self._response)

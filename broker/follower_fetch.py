@@ -32,13 +32,13 @@ def note_positions(
     broker: Broker,
     replica: ReplicaState,
     wanted: Iterable[tuple[PartitionKey, FetchPartition]],
+    now_ms: int,
     news: ReplicaNews | None = None,
 ) -> dict[PartitionKey, None]:
     """Before anything is read: what a follower asks for says what it has, and may commit what is then told to it.
 
     The partitions in which its log agrees with ours.
     """
-    now_ms = broker.environment.monotonic_ms()
     agreeing: dict[PartitionKey, None] = {}
     for key, wish in wanted:
         partition = broker.replicas.find(key)
@@ -71,7 +71,9 @@ def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode
 
 def divergence(log: Log, wish: FetchPartition) -> EpochEnd | None:
     """Where the asker's last epoch ends here, if its log goes on past that; `UNDEFINED_END` where we cannot tell."""
-    if wish.last_fetched_epoch < 0:
+    if wish.last_fetched_epoch < 0 or (
+        wish.last_fetched_epoch == log.epochs.latest_epoch and wish.fetch_offset <= log.end_offset
+    ):
         return None
     end = log.end_offset_for_epoch(wish.last_fetched_epoch)
     agrees = end.epoch == wish.last_fetched_epoch and end.end_offset >= wish.fetch_offset

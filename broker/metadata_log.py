@@ -15,9 +15,10 @@ from kraft.record_frame import decode_record, encode_record
 from kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
 from kraft.snapshot.loading import LoadedSnapshot, load_snapshot
 from kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
+from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, iterate_batches
+from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from protocol.records.metadata import NoOpRecord

@@ -48,6 +48,7 @@ from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory, request_memory_size_max
 from broker.settings import Settings
 from broker.stage import Stage
+from broker.timeouts import Timeouts
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import (
@@ -128,7 +129,8 @@ class Broker:
         self.cluster_id = self.logs.cluster_id
         self.settings = Settings(config)
         self.settings.watchers.append(self._settings_changed)
-        self.channels = PeerChannels(loop, f"node-{config.node_id}")
+        self.timeouts = Timeouts(loop)
+        self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}")
         properties = self.logs.properties[config.metadata_log_dir]
         self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
         self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)

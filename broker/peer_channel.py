@@ -21,10 +21,11 @@ from typing import Final, cast
 
 from broker.apis import API_VERSIONS
 from broker.release import KAFKA_VERSION
-from protocol.compiler import decoder_of, encode
+from broker.timeouts import Timeout, Timeouts
+from protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.primitives import MalformedMessage
+from protocol.primitives import BytesLike, Chunk, MalformedMessage
 from protocol.schema import spec_of
 from protocol.tagged_section import skip_tags
 
@@ -39,6 +40,7 @@ GREETING_VERSION: Final = 3
 REPLY_SIZE_MAX: Final = 1 << 28
 PARTIAL_SIZE_FIRST: Final = 1 << 12
 _SIZES: Final = struct.Struct(">ii").unpack_from
+_HEAD: Final = struct.Struct(">ihhi").pack
 
 
 class NoAnswer(Enum):
@@ -53,27 +55,44 @@ class NoAnswer(Enum):
 
 
 class Asked:
-    """A request under way; the timer ends the wait."""
+    """A request under way; the timeout ends the wait."""
 
-    __slots__ = ("reply", "request", "timer", "version")
+    __slots__ = ("reply", "request", "timeout", "version")
 
-    def __init__(self, request: object, reply: Reply, timer: asyncio.TimerHandle, version: int | None) -> None:
+    def __init__(self, request: object, reply: Reply, timeout: Timeout, version: int | None) -> None:
         self.request = request
         self.reply = reply
-        self.timer = timer
+        self.timeout = timeout
         self.version = version
         """In which it is to be sent; None is the newest."""
+
+
+class Wording:
+    """How requests of one class are put for a peer, and how it replies: found once for a connection."""
+
+    __slots__ = ("decode", "encode", "has_reply_tags", "header_end", "key", "version")
+
+    def __init__(self, request_class: type[object], version: int, client_id: bytes) -> None:
+        spec = spec_of(request_class)
+        assert spec.key is not None, "only requests are sent"
+        answer_class = response_class(request_class)
+        self.key = spec.key
+        self.version = version
+        self.header_end = struct.pack(">h", len(client_id)) + client_id + b"\0" * (version in spec.flexible)
+        """What follows the correlation id."""
+        self.encode: Encoder[object] = encoder_of(request_class, version)
+        self.decode: Decoder[object] = decoder_of(answer_class, version)
+        self.has_reply_tags = version in spec_of(answer_class).flexible and spec.key != API_VERSIONS
 
 
 class InFlight:
     """A request that was sent: how its reply is read, and who waits for it."""
 
-    __slots__ = ("asked", "correlation_id", "response_class", "version")
+    __slots__ = ("asked", "correlation_id", "wording")
 
-    def __init__(self, correlation_id: int, response_class: type[object], version: int, asked: Asked) -> None:
+    def __init__(self, correlation_id: int, wording: Wording, asked: Asked) -> None:
         self.correlation_id = correlation_id
-        self.response_class = response_class
-        self.version = version
+        self.wording = wording
         self.asked = asked
 
 
@@ -81,9 +100,10 @@ class PeerChannels:
     """Channels of one node, which share a receive buffer; one for each purpose and peer, so that no long poll stands in
     the way of what is urgent."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, client_id: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, client_id: str) -> None:
         self.loop = loop
-        self.client_id = client_id
+        self.timeouts = timeouts
+        self.client_id = client_id.encode()
         self.buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         self._channels: dict[tuple[str, str, int], PeerChannel] = {}
 
@@ -113,12 +133,14 @@ class PeerChannel:
         self._link: PeerLink | None = None
         self._versions: Mapping[int, tuple[int, int]] | None = None
         """Of each API what the peer speaks; None until it has said so."""
+        self._wordings: dict[tuple[type[object], int | None], Wording] = {}
+        """For that peer."""
         self._connecting: asyncio.Task[None] | None = None
 
     def ask(self, request: object, reply: Reply, timeout_ms: int, version: int | None = None) -> None:
         """Send a request; `reply` is called later, never within this call."""
-        timer = self._channels.loop.call_later(timeout_ms / 1000, self._fail, NoAnswer.SILENT, "no answer in time")
-        self._queue.append(Asked(request, reply, timer, version))
+        timeout = self._channels.timeouts.after(timeout_ms, self._hear_nothing)
+        self._queue.append(Asked(request, reply, timeout, version))
         if self._link is None and self._connecting is None:
             self._connecting = self._channels.loop.create_task(self._connect())
         elif self._versions is not None:
@@ -144,8 +166,9 @@ class PeerChannel:
         self._connecting = None
         self._link = link
         greeting = ApiVersionsRequest(client_software_name="moldau", client_software_version=KAFKA_VERSION)
-        timer = self._channels.loop.call_later(CONNECT_TIMEOUT_S, self._fail, NoAnswer.SILENT, "no greeting in time")
-        link.send(Asked(greeting, self._greeted, timer, GREETING_VERSION), GREETING_VERSION, self._channels.client_id)
+        timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._hear_nothing)
+        wording = Wording(ApiVersionsRequest, GREETING_VERSION, self._channels.client_id)
+        link.send(Asked(greeting, self._greeted, timeout, GREETING_VERSION), wording)
 
     def _greeted(self, response: object) -> None:
         if isinstance(response, NoAnswer):
@@ -158,33 +181,50 @@ class PeerChannel:
         self._send_queued()
 
     def _send_queued(self) -> None:
-        assert self._link is not None and self._versions is not None
+        link = self._link
+        assert link is not None
         while self._queue:
             asked = self._queue.popleft()
-            spec = spec_of(type(asked.request))
-            first, last = self._versions.get(spec.key or 0, (0, -1))
-            version = min(last, spec.versions.last if asked.version is None else asked.version)
-            if version < max(first, spec.versions.first):
+            wording = self._wording(type(asked.request), asked.version)
+            if wording is None:
                 log.warning("%s:%d does not speak our %s", self.host, self.port, type(asked.request).__name__)
-                asked.timer.cancel()
+                asked.timeout.cancel()
                 self._channels.loop.call_soon(asked.reply, NoAnswer.REFUSED)
                 continue
-            self._link.send(asked, version, self._channels.client_id)
+            link.send(asked, wording)
+
+    def _wording(self, request_class: type[object], wanted: int | None) -> Wording | None:
+        """In the newest version that both speak, or an older one that is wanted; None where there is none."""
+        wording = self._wordings.get((request_class, wanted))
+        if wording is not None:
+            return wording
+        assert self._versions is not None, "the peer has not said what it speaks"
+        spec = spec_of(request_class)
+        first, last = self._versions.get(spec.key or 0, (0, -1))
+        version = min(last, spec.versions.last if wanted is None else wanted)
+        if version < max(first, spec.versions.first):
+            return None
+        wording = self._wordings[request_class, wanted] = Wording(request_class, version, self._channels.client_id)
+        return wording
 
     def lost(self, link: PeerLink, why: NoAnswer, reason: str) -> None:
         """The link has ended."""
         if link is self._link:
             self._fail(why, reason)
 
+    def _hear_nothing(self) -> None:
+        self._fail(NoAnswer.SILENT, "no answer in time")
+
     def _fail(self, why: NoAnswer, reason: str) -> None:
         """Whoever waits learns that there is no answer; the next request connects anew."""
         link, self._link, self._versions = self._link, None, None
+        self._wordings.clear()
         given_up = [*(link.abandon() if link is not None else ()), *self._queue]
         self._queue.clear()
         if given_up:
             log.debug("%s:%d: %s; %d requests given up", self.host, self.port, reason, len(given_up))
         for asked in given_up:
-            asked.timer.cancel()
+            asked.timeout.cancel()
             self._channels.loop.call_soon(asked.reply, why)
 
 
@@ -201,16 +241,16 @@ class PeerLink(asyncio.BufferedProtocol):
         self._partial: memoryview | None = None
         self._partial_size = 0
 
-    def send(self, asked: Asked, version: int, client_id: str) -> None:
+    def send(self, asked: Asked, wording: Wording) -> None:
         transport = self._transport
         assert transport is not None, "a link that was never made, or is lost"
-        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
-        spec = spec_of(type(asked.request))
-        name = client_id.encode()
-        head = struct.pack(">hhih", spec.key, version, self._correlation_id, len(name)) + name
-        body = b"".join([head, b"\0" * (version in spec.flexible), encode(asked.request, version)])
-        self._in_flight.append(InFlight(self._correlation_id, response_class(type(asked.request)), version, asked))
-        transport.write(struct.pack(">i", len(body)) + body)
+        self._correlation_id = correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        chunks: list[Chunk] = [b"", wording.header_end]
+        wording.encode(asked.request, chunks)
+        size = 8 + sum(map(len, chunks))
+        chunks[0] = _HEAD(size, wording.key, wording.version, correlation_id)
+        self._in_flight.append(InFlight(correlation_id, wording, asked))
+        transport.write(b"".join(cast("list[BytesLike]", chunks)))
 
     def abandon(self) -> list[Asked]:
         """Close; who still waits."""
@@ -274,13 +314,9 @@ class PeerLink(asyncio.BufferedProtocol):
         if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
             raise MalformedMessage(f"a reply to request {correlation_id}, which is not the oldest")
         sent = self._in_flight.popleft()
-        cls, version, asked = sent.response_class, sent.version, sent.asked
-        spec = spec_of(cls)
-        has_tags = version in spec.flexible and spec.key != API_VERSIONS
-        start = skip_tags(body, 0) if has_tags else 0
-        response, _ = decoder_of(cls, version)(body, start)
-        asked.timer.cancel()
-        asked.reply(response)
+        response, _ = sent.wording.decode(body, skip_tags(body, 0) if sent.wording.has_reply_tags else 0)
+        sent.asked.timeout.cancel()
+        sent.asked.reply(response)
 
 
 def response_class(request_class: type[object]) -> type[object]:

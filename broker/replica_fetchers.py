@@ -93,8 +93,10 @@ class RunningFetcher:
         self._timeout_ms = broker.config.integer("replica.socket.timeout.ms")
         self._machine = ReplicaFetcher(broker.node_id, fetcher_settings(broker), broker.throttles.follower)
         self._is_asking = False
+        self._leader: tuple[PeerChannel, int] | None = None
+        """The way to the leader's broker, and the epoch of that broker, until either may have changed."""
         self._asked: tuple[PeerChannel, int] | None = None
-        """The channel of the request under way or the last one, and the epoch of the leader's broker by then."""
+        """The same of the request under way or the last one."""
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, partition: Partition) -> None:
@@ -113,24 +115,27 @@ class RunningFetcher:
         """Ask for what is to be fetched now, unless an answer is still awaited."""
         if self._is_asking or not self._machine or not self._fetchers.may_fetch:
             return
-        broker = self._broker
-        now_ms = broker.environment.monotonic_ms()
-        channel = self._channel()
-        request = self._machine.next_request(broker.registration.epoch, now_ms) if channel is not None else None
-        if request is not None and channel is not None:
+        self._go_on(self._broker.environment.monotonic_ms())
+
+    def _go_on(self, now_ms: int) -> None:
+        leader = self._find_leader()
+        if leader is None:
+            self._look_again(self._backoff_ms)
+            return
+        request = self._machine.next_request(self._broker.registration.epoch, now_ms)
+        if request is not None:
             self._is_asking = True
-            self._asked = channel, self._leader_broker_epoch()
-            channel.ask(request, self._answered, self._timeout_ms)
+            self._asked = leader
+            leader[0].ask(request, self._answered, self._timeout_ms)
             return
         deadline_ms = self._machine.next_deadline_ms()
         retry_ms = self._machine.retry_ms(now_ms)
-        if channel is None:
-            self._look_again(self._backoff_ms)
-        elif deadline_ms is not None or retry_ms:
+        if deadline_ms is not None or retry_ms:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
     def leader_changed(self) -> None:
         """Await no answer of a process that is no more: where its host lost power, no connection broke."""
+        self._leader = None
         if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():
             self._asked[0].close()
 
@@ -143,8 +148,14 @@ class RunningFetcher:
             self._timer.cancel()
         self._timer = self._broker.loop.call_later(delay_ms / 1000, self.go_on)
 
+    def _find_leader(self) -> tuple[PeerChannel, int] | None:
+        """None while its address is not known."""
+        if self._leader is None:
+            channel = self._channel()
+            self._leader = (channel, self._leader_broker_epoch()) if channel is not None else None
+        return self._leader
+
     def _channel(self) -> PeerChannel | None:
-        """None while the leader's address is not known."""
         broker = self._broker
         leader = broker.image.cluster.brokers.get(self._leader_id)
         endpoint = leader.endpoints.get(broker.config.inter_broker_listener_name) if leader is not None else None
@@ -163,7 +174,8 @@ class RunningFetcher:
             assert isinstance(response, FetchResponse)
             for effect in self._machine.answered(response, self._broker.environment.wall_ms(), now_ms):
                 self._perform(effect)
-        self.go_on()
+        if self._machine and not self._is_asking:
+            self._go_on(now_ms)
 
     def _perform(self, effect: Effect) -> None:
         match effect:

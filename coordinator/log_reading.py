@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from coordinator.change_reader import ChangeReader
 from coordinator.records import Change
+from protocol.batch_iterator import iterate_batches
 from protocol.control_records import ControlRecordType, control_record_type
 from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
+from protocol.record_batch import BatchHeader, crc_is_valid
 from protocol.record_reader import records_of
 
 

@@ -11,44 +11,45 @@ from __future__ import annotations
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
+from typing import Final
 
 from protocol.checksum import crc32c
 from protocol.compression import Codec
 from protocol.primitives import BytesLike, MalformedMessage
 
-HEADER = Struct(">qiibIhiqqqhii")
-HEADER_SIZE = HEADER.size
-LOG_OVERHEAD = 12
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
+LOG_OVERHEAD: Final = 12
 """Size of base offset and length, which the length does not count."""
-LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
-PREFIX_SIZE = 16
+LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
+PREFIX_SIZE: Final = 16
 """Size of base offset, length and leader epoch: what a leader writes anew; all after it goes to the log as it came."""
-MAGIC_POSITION = 16
-CRC_POSITION = 17
-ATTRIBUTES_POSITION = 21
-MAX_TIMESTAMP_POSITION = 35
-MAGIC = 2
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+ATTRIBUTES_POSITION: Final = 21
+MAX_TIMESTAMP_POSITION: Final = 35
+MAGIC: Final = 2
 
-CODEC_MASK = 0x07
-TIMESTAMP_TYPE_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
 
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_LEADER_EPOCH = -1
-SEQUENCE_MAX = 0x7FFFFFFF
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+SEQUENCE_MAX: Final = 0x7FFFFFFF
 
-PREFIX = Struct(">qii")
-INT16 = Struct(">h")
-INT32 = Struct(">i")
-UINT32 = Struct(">I")
-INT64 = Struct(">q")
+PREFIX: Final = Struct(">qii")
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+UINT32: Final = Struct(">I")
+INT64: Final = Struct(">q")
 
-CODECS = tuple(Codec)
+CODECS: Final = tuple(Codec)
 
 
 class TimestampType(IntEnum):
@@ -58,7 +59,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-FIELDS = (
+FIELDS: Final = (
     "base_offset",
     "batch_length",
     "partition_leader_epoch",
@@ -198,50 +199,24 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
     return crc32c(view[position + ATTRIBUTES_POSITION : end], 0) == header.crc
 
 
-class BatchIterator:
-    """The complete batches of a buffer, back to back, as (position, header); what is left over is no error.
+def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | None:
+    """The header of the batch at `position` where all of it lies before `end`; None where it goes on past that.
 
-    Exhausted, `position` is the end of the last complete batch, and `partial_size` the count of bytes after it, which
-    are the beginning of a batch whose rest is not here (a fetch answer and a torn log both end so).
+    Raises `MalformedMessage` where no batch can begin: a header that is cut short is read as far as it goes.
     """
-
-    __slots__ = ("buffer", "end", "position")
-
-    def __init__(self, buffer: BytesLike, position: int, end: int) -> None:
-        self.buffer = buffer
-        self.position = position
-        self.end = end
-
-    def __iter__(self) -> BatchIterator:
-        return self
-
-    def __next__(self) -> tuple[int, BatchHeader]:
-        position = self.position
-        remaining = self.end - position
-        if remaining < HEADER_SIZE:
-            self.refuse_nonsense(remaining)
-            raise StopIteration
-        header = parse_header(self.buffer, position)
-        size = header.batch_length + LOG_OVERHEAD
-        if size > remaining:
-            raise StopIteration
-        self.position = position + size
-        return position, header
-
-    def refuse_nonsense(self, remaining: int) -> None:
-        """A partial header is read as far as it goes, so that garbage is not taken for the beginning of a batch."""
-        if remaining >= LOG_OVERHEAD:
-            (length,) = INT32.unpack_from(self.buffer, self.position + INT64.size)
-            if length < LENGTH_MIN:
-                raise MalformedMessage(f"record batch length {length} is below {LENGTH_MIN}")
-        if remaining > MAGIC_POSITION and self.buffer[self.position + MAGIC_POSITION] != MAGIC:
-            raise MalformedMessage(f"record batch magic is not {MAGIC}")
-
-    @property
-    def partial_size(self) -> int:
-        return self.end - self.position
+    remaining = end - position
+    if remaining < HEADER_SIZE:
+        refuse_nonsense(buffer, position, remaining)
+        return None
+    header = parse_header(buffer, position)
+    return header if header.batch_length + LOG_OVERHEAD <= remaining else None
 
 
-def iterate_batches(buffer: BytesLike, position: int = 0, end: int | None = None) -> BatchIterator:
-    """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` where no batch can begin."""
-    return BatchIterator(buffer, position, len(buffer) if end is None else end)
+def refuse_nonsense(buffer: BytesLike, position: int, size: int) -> None:
+    """So that garbage is not taken for the beginning of a batch."""
+    if size >= LOG_OVERHEAD:
+        (length,) = INT32.unpack_from(buffer, position + INT64.size)
+        if length < LENGTH_MIN:
+            raise MalformedMessage(f"record batch length {length} is below {LENGTH_MIN}")
+    if size > MAGIC_POSITION and buffer[position + MAGIC_POSITION] != MAGIC:
+        raise MalformedMessage(f"record batch magic is not {MAGIC}")

@@ -248,7 +248,7 @@ def _declare(cls: type[T], spec: Spec | None) -> type[T]:
         __defaults_by_name__=defaults,
         __spec__=spec,
         __init__=_first_init,
-        __eq__=_equal,
+        __eq__=_first_equal,
         __hash__=None,
         __repr__=_repr,
     )
@@ -315,8 +315,14 @@ def _first_init(self: object, **values: object) -> None:
     cls.__init__(self, **values)
 
 
-def _equal(self: object, other: object) -> bool:
-    return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in _names(self))
+def _first_equal(self: object, other: object) -> bool:
+    """Compile the comparison of the class when two objects are first compared."""
+    cls = type(self)
+    same = " and ".join(["type(self) is type(other)", *(f"self.{name} == other.{name}" for name in _names(self))])
+    scope: dict[str, object] = {}
+    exec(f"def __eq__(self, other):\n return {same}", scope)
+    cls.__eq__ = scope["__eq__"]  # type: ignore[assignment]
+    return bool(cls.__eq__(self, other))
 
 
 def _repr(self: object) -> str:

@@ -221,15 +221,16 @@ class ReplicaFetcher:
         again, is there in a moment, and acks=all waits for us."""
         return min(self._settings.backoff_ms, BACKOFF_MS_FIRST << min(failure_count, DOUBLINGS_MAX))
 
-    def answered(self, response: FetchResponse, wall_ms: int, now_ms: int) -> Iterator[Effect]:
-        """Take what came. Draw all effects before the next request is asked for."""
+    def answered(self, response: FetchResponse, wall_ms: int, now_ms: int) -> list[Effect]:
+        """Take what came. Perform all effects before the next request is asked for."""
+        effects: list[Effect] = []
         if response.error_code != ErrorCode.NONE:
             if response.error_code in SESSION_ERRORS:
                 self._begin_anew()
             else:
                 self.failed(now_ms)
-                yield Complain(f"a fetch was refused: {ErrorCode(response.error_code).name}")
-            return
+                effects.append(Complain(f"a fetch was refused: {ErrorCode(response.error_code).name}"))
+            return effects
         self._failure_count = 0
         known = self._session.known
         is_kept = self._session.accepted(response.session_id)
@@ -245,32 +246,37 @@ class ReplicaFetcher:
                     wish.current_leader_epoch == partition.leader_epoch
                     and wish.fetch_offset == partition.log.end_offset
                 ):
-                    yield from self._take(followed, data, wall_ms, now_ms)
+                    self._take(followed, data, wall_ms, now_ms, effects)
                 # Else it is an answer to a follower of an earlier epoch, or to one that has been elsewhere since.
         if not is_kept:
             self._begin_anew()
+        return effects
 
-    def _take(self, followed: Followed, data: PartitionData, wall_ms: int, now_ms: int) -> Iterator[Effect]:
+    def _take(self, followed: Followed, data: PartitionData, wall_ms: int, now_ms: int, effects: list[Effect]) -> None:
         partition = followed.partition
         error = data.error_code
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._enter(followed, State.LOOKING_UP)
-            yield LookUp(partition, partition.leader_epoch)
+            effects.append(LookUp(partition, partition.leader_epoch))
         elif error != ErrorCode.NONE:
             self._delay(followed, now_ms)
         elif data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED:
             self._enter(followed, State.TRUNCATING)
             offset = truncation_offset(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             if offset < partition.high_watermark:
-                yield Complain(
-                    f"{partition.topic}-{partition.index}: cut to offset {offset}, below the high watermark"
-                    f" {partition.high_watermark}: what was committed is not in its leader's log"
+                effects.append(
+                    Complain(
+                        f"{partition.topic}-{partition.index}: cut to offset {offset}, below the high watermark"
+                        f" {partition.high_watermark}: what was committed is not in its leader's log"
+                    )
                 )
-            yield Truncate(partition, partition.leader_epoch, offset)
+            effects.append(Truncate(partition, partition.leader_epoch, offset))
         else:
-            yield from self._append(followed, data, wall_ms, now_ms)
+            self._append(followed, data, wall_ms, now_ms, effects)
 
-    def _append(self, followed: Followed, data: PartitionData, wall_ms: int, now_ms: int) -> Iterator[Effect]:
+    def _append(
+        self, followed: Followed, data: PartitionData, wall_ms: int, now_ms: int, effects: list[Effect]
+    ) -> None:
         partition = followed.partition
         records = data.records or b""
         assert isinstance(records, bytes | memoryview), "a reply that was received lies in memory"
@@ -278,14 +284,15 @@ class ReplicaFetcher:
         if result.error is not ErrorCode.NONE:
             followed.failure_count = DOUBLINGS_MAX  # it does not pass by itself
             self._delay(followed, now_ms)
-            yield Complain(f"{partition.topic}-{partition.index}: cannot take the leader's batches: {result}")
+            complaint = f"{partition.topic}-{partition.index}: cannot take the leader's batches: {result}"
+            effects.append(Complain(complaint))
             return
         followed.failure_count = 0
         if records and self._quota.is_throttled(partition.topic, partition.index):
             self._quota.record(len(records), now_ms)
         if partition.awaits_flush:
             self._enter(followed, State.FLUSHING)
-            yield Flush(partition, partition.leader_epoch)
+            effects.append(Flush(partition, partition.leader_epoch))
 
     def _delay(self, followed: Followed, now_ms: int) -> None:
         self._enter(followed, State.DELAYED)

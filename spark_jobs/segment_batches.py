@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from protocol.batch_iterator import iterate_batches
 from protocol.compression import decompress
 from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, iterate_batches, parse_header
+from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from protocol.record_reader import RECORDS_SIZE_MAX
 from spark_jobs.planning import Slice
 from storage.files import File, FileSystem

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from protocol.batch_iterator import iterate_batches
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import (
     HEADER_SIZE,
@@ -13,7 +14,6 @@ from protocol.record_batch import (
     LOG_OVERHEAD,
     BatchHeader,
     crc_is_valid,
-    iterate_batches,
     parse_header,
 )
 from storage.files import Readable

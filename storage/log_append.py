@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.batch_iterator import BatchIterator
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import (
@@ -13,7 +14,6 @@ from protocol.record_batch import (
     PREFIX,
     PREFIX_SIZE,
     BatchHeader,
-    BatchIterator,
     TimestampType,
     crc_is_valid,
 )

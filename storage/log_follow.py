@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import CONTROL_BIT, LOG_OVERHEAD, BatchHeader, BatchIterator, crc_is_valid
+from protocol.record_batch import CONTROL_BIT, LOG_OVERHEAD, BatchHeader, crc_is_valid, whole_batch
 from storage.append_result import AppendResult
 from storage.log_append import NO_TIME, NONE, refuse, refuse_disk, take_note
 from storage.producer_state import TransactionMarker
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 
-class CheckedBatch(NamedTuple):
+class CheckedBatch:
     """A batch of the leader's, found whole and in order."""
 
-    position: int
-    header: BatchHeader
-    marker: TransactionMarker | None
+    __slots__ = ("header", "marker", "position")
+
+    def __init__(self, position: int, header: BatchHeader, marker: TransactionMarker | None) -> None:
+        self.position = position
+        self.header = header
+        self.marker = marker
 
 
 def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
@@ -53,12 +56,12 @@ def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: 
 def check(log: Log, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]) -> tuple[ErrorCode, str] | None:
     """Collect the batches that may be written; what is wrong with the one after them, if anything."""
     view = memoryview(records)
-    next_offset = log.end_offset
+    position, end, next_offset = 0, len(view), log.end_offset
     try:
-        for position, header in BatchIterator(records, 0, len(records)):
+        while (header := whole_batch(view, position, end)) is not None:
             if header.partition_leader_epoch > leader_epoch:
                 return None
-            if not crc_is_valid(records, position, header) or header.last_offset_delta < 0:
+            if not crc_is_valid(view, position, header) or header.last_offset_delta < 0:
                 return ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged"
             if header.base_offset < next_offset:
                 return ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} before {next_offset}"
@@ -67,6 +70,7 @@ def check(log: Log, records: BytesLike, leader_epoch: int, batches: list[Checked
             if header.attributes & CONTROL_BIT and header.has_producer_id:
                 marker = read_transaction_marker(view[position : position + header.size])
             batches.append(CheckedBatch(position, header, marker))
+            position += header.batch_length + LOG_OVERHEAD
     except MalformedMessage as malformed:
         return ErrorCode.CORRUPT_MESSAGE, str(malformed)
     return None
@@ -74,7 +78,7 @@ def check(log: Log, records: BytesLike, leader_epoch: int, batches: list[Checked
 
 def append_run(log: Log, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
     """Write as many batches as go into one segment in one call; the slot of the first that was not written."""
-    position, header, _ = batches[first]
+    position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
         segment = log.roll(now_ms, header.base_offset)
@@ -85,10 +89,11 @@ def append_run(log: Log, records: BytesLike, batches: list[CheckedBatch], first:
         end += 1
     segment.append_run(
         memoryview(records)[position : position + size],
-        [(header.size, header.last_offset, header.max_timestamp) for _, header, _ in batches[first:end]],
+        [(each.header.size, each.header.last_offset, each.header.max_timestamp) for each in batches[first:end]],
     )
-    for _, header, marker in batches[first:end]:
-        take_note(log, header, header.base_offset, header.partition_leader_epoch, marker)
+    for each in batches[first:end]:
+        header = each.header
+        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)
     return end
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
@@ -19,17 +19,17 @@ BOUNDARIES_KEPT = 16
 _base_offset = attrgetter("base_offset")
 
 
-class LogRead(NamedTuple):
+class LogRead:
     """Stored bytes from the batch that holds an offset on; the last batch may be cut short, as in Kafka."""
 
-    slice: FileSlice | None
-    """None where there is nothing to read before the end that was given."""
-    base_offset: int
-    """Of the segment that was read."""
+    __slots__ = ("base_offset", "size", "slice")
 
-    @property
-    def size(self) -> int:
-        return self.slice.size if self.slice is not None else 0
+    def __init__(self, place: FileSlice | None, base_offset: int) -> None:
+        self.slice = place
+        """None where there is nothing to read before the end that was given."""
+        self.base_offset = base_offset
+        """Of the segment that was read."""
+        self.size = place.size if place is not None else 0
 
 
 NOTHING = LogRead(None, -1)

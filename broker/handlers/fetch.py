@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.delayed_fetch import DelayedFetch
 from broker.follower_fetch import NO_EPOCH, divergence, note_positions, refusal_of, replica_of
@@ -46,15 +46,25 @@ COLD_LOOKUPS_MAX: Final = 16
 """So often a lookup begins anew because the page cache lacked something; the next one waits for the disk."""
 
 
-class Answer(NamedTuple):
+class Answer:
     """What one partition will answer; its bytes are not read yet."""
 
-    key: PartitionKey
-    data: PartitionData
-    partition: Partition | None
-    read: LogRead | None
-    read_offset: int = -1
-    """What was asked for."""
+    __slots__ = ("data", "key", "partition", "read", "read_offset")
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        data: PartitionData,
+        partition: Partition | None,
+        read: LogRead | None,
+        read_offset: int = -1,
+    ) -> None:
+        self.key = key
+        self.data = data
+        self.partition = partition
+        self.read = read
+        self.read_offset = read_offset
+        """What was asked for."""
 
     @property
     def is_urgent(self) -> bool:
@@ -71,7 +81,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
     if fetch.error is not ErrorCode.NONE:
         return FetchResponse(error_code=fetch.error)
 
-    return Fetching(broker, context, request, fetch, is_incremental).answer()
+    return Fetching(broker, context, request, fetch, is_incremental).answer(now_ms)
 
 
 def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
@@ -130,10 +140,24 @@ class Fetching:
         self._agreeing: dict[PartitionKey, None] = {}
         """Of a follower: where its log agrees with ours, as was found in this turn of the loop."""
 
-    def answer(self) -> FetchResponse | Pending[FetchResponse]:
+    def answer(self, now_ms: int) -> FetchResponse | Pending[FetchResponse]:
         if self._replica is not None:
-            self._agreeing = note_positions(self._broker, self._replica, self._fetch.wanted, self._news)
+            self._agreeing = note_positions(self._broker, self._replica, self._fetch.wanted, now_ms, self._news)
+            if self._request.max_wait_ms > 0 and self._request.min_bytes > 0 and self._has_all():
+                self._agreeing = {}
+                return self._wait()
         return self._attempt(self._request.max_wait_ms <= 0) or self._wait()
+
+    def _has_all(self) -> bool:
+        """Whether a follower is at the end of all that it asks for, and waits: no plan need be made to see that."""
+        if self._news is None or not self._fetch.session or not self._fetch.session.partitions:
+            return False
+        replicas, agreeing = self._broker.replicas, self._agreeing
+        for key, wish in self._fetch.wanted:
+            partition = replicas.find(key) if key in agreeing else None
+            if partition is None or wish.fetch_offset != partition.log.end_offset:
+                return False
+        return True
 
     def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
         """The answer; None where there is less than the client asks for, and time."""
@@ -176,13 +200,16 @@ class Fetching:
 
     def _wait(self) -> Pending[FetchResponse]:
         broker, wait_ms, news = self._broker, self._request.max_wait_ms, self._news
+        loop, timeouts = broker.loop, broker.timeouts
         if self._replica is None:
-            return DelayedFetch(broker.loop, wait_ms, self._awaited(), self._attempt).reply
+            return DelayedFetch(loop, timeouts, wait_ms, self._awaited(), self._attempt).reply
         wait_ms = broker.parked_fetches.wait_ms(wait_ms)
         if news is not None:
-            parked = DelayedFetch(broker.loop, wait_ms, [], self._attempt, news=news)
+            parked = DelayedFetch(loop, timeouts, wait_ms, [], self._attempt, news=news)
         else:
-            parked = DelayedFetch(broker.loop, wait_ms, self._awaited(), self._attempt, is_replica=True)
+            parked = DelayedFetch(
+                broker.loop, broker.timeouts, wait_ms, self._awaited(), self._attempt, is_replica=True
+            )
         broker.parked_fetches.park(parked)
         return parked.reply
 
@@ -234,7 +261,11 @@ def _plan(
     left = min(request.max_bytes, broker.fetch_size_max)
     room = broker.reply_memory.room()
     found_data = False
-    is_over = replica is not None and broker.throttles.leader.is_exceeded(broker.environment.monotonic_ms())
+    is_over = (
+        replica is not None
+        and not broker.throttles.leader.is_idle
+        and broker.throttles.leader.is_exceeded(broker.environment.monotonic_ms())
+    )
     prefers_near = broker.reads_near and replica is None and request.rack_id and context.version >= FIRST_VERSION
     answers = []
     for key, wish in fetch.wanted:

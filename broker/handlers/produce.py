@@ -189,7 +189,7 @@ def _finish(
         return response
     hint = partial(hint_produce, broker, context, response)
     if acks == ACKS_ALL:
-        return DelayedProduce(broker.loop, request.timeout_ms, response, parked, hint, has_failed=has_failed).reply
+        return DelayedProduce(broker.timeouts, request.timeout_ms, response, parked, hint, has_failed=has_failed).reply
     reply: Pending[ProduceResponse] = Pending()
 
     def flushed() -> None:

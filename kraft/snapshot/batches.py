@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 from kraft.features import record_version
 from kraft.raft.control_records import QuorumDescription, described_by, quorum_records, snapshot_footer, snapshot_header
 from kraft.record_frame import decode_record, encode_record
+from protocol.batch_iterator import iterate_batches
 from protocol.control_records import ControlRecordType, control_record_type
 from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import crc_is_valid, iterate_batches
+from protocol.record_batch import crc_is_valid
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 

@@ -19,10 +19,10 @@ from enum import Enum
 from random import Random
 from typing import Any, cast
 
+from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.record_batch import iterate_batches
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from tests.support.history import History, Reading, Send

@@ -15,6 +15,7 @@ from broker.peer_channel import PeerChannels
 from broker.quorum import Quorum
 from broker.settings import Settings
 from broker.storage_format import format_directories
+from broker.timeouts import Timeouts
 from kraft.features import SUPPORTED_FEATURES
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from protocol.errors import ErrorCode
@@ -92,7 +93,7 @@ class Story:
         )
         properties = read_meta_properties(environment.fs, DATA)
         assert properties is not None
-        channels = PeerChannels(asyncio.get_running_loop(), "node-1")
+        channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1")
         quorum = Quorum(environment, node, properties, Settings(node), channels)
         quorum.subscribe(self.published)
         await quorum.open()

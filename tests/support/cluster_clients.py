@@ -15,6 +15,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final, Protocol, cast
 
+from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -27,7 +28,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.record_batch import crc_is_valid, iterate_batches
+from protocol.record_batch import crc_is_valid
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from storage.batch_scan import damage_in

@@ -11,6 +11,7 @@ from broker.handlers import fetch
 from broker.parked_fetches import ParkedFetches
 from broker.pending import Pending
 from broker.replicas import Replicas
+from broker.timeouts import Timeouts
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Effect, Flush, LookUp, StartAt, Truncate
 from replication.fetch_session import FetchSessions
@@ -47,7 +48,9 @@ class LeaderSide:
             partition.become_leader(LEADER, epoch, (LEADER, FOLLOWER), replicas=(LEADER, FOLLOWER), partition_epoch=1)
             self.replicas.add(partition)
         self._loop = SimpleNamespace(
-            call_later=lambda *_: SimpleNamespace(cancel=lambda: None), call_soon=lambda call, *args: call(*args)
+            call_at=lambda *_: SimpleNamespace(cancel=lambda: None),
+            call_soon=lambda call, *args: call(*args),
+            time=lambda: self.now_ms / 1000,
         )
         self._broker = SimpleNamespace(
             replicas=self.replicas,
@@ -62,6 +65,7 @@ class LeaderSide:
             image=SimpleNamespace(topics=SimpleNamespace(by_id={})),
             live_nodes=lambda _: (),
             loop=self._loop,
+            timeouts=Timeouts(cast("Any", self._loop)),
         )
         listener = SimpleNamespace(
             name="PLAINTEXT",

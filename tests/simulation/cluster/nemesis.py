@@ -15,6 +15,7 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
+from protocol.batch_iterator import iterate_batches
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -23,7 +24,6 @@ from protocol.messages.alter_partition_reassignments import (
 )
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.record_batch import iterate_batches
 from storage.log import Log
 from storage.offset_checkpoint import RECOVERY_POINTS, decode_offsets
 from tests.simulation.cluster.plan import Fault, Plan

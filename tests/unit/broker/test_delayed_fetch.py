@@ -8,6 +8,7 @@ from typing import cast
 
 from broker.delayed_fetch import DelayedFetch
 from broker.pending import Pending
+from broker.timeouts import Timeouts
 from protocol.messages.fetch import FetchResponse
 from tests.support.partitions import partition
 
@@ -25,15 +26,19 @@ class Loop:
     """Runs what was scheduled when told."""
 
     def __init__(self) -> None:
+        self.now_s = 0.0
         self.ready: list[Callable[[], None]] = []
         self.timers: list[tuple[float, Timer]] = []
 
     def call_soon(self, callback: Callable[..., None], *args: object) -> None:
         self.ready.append(lambda: callback(*args))
 
-    def call_later(self, delay_s: float, callback: Callable[..., None], *args: object) -> Timer:
+    def time(self) -> float:
+        return self.now_s
+
+    def call_at(self, when_s: float, callback: Callable[..., None], *args: object) -> Timer:
         timer = Timer(lambda: callback(*args))
-        self.timers.append((delay_s, timer))
+        self.timers.append((when_s, timer))
         return timer
 
     def run(self) -> None:
@@ -50,7 +55,9 @@ class Parked:
         self.attempts: list[bool] = []
         self.answer: FetchResponse | Pending[FetchResponse] | None = None
         self.replies: list[FetchResponse] = []
-        self.fetch = DelayedFetch(cast("asyncio.AbstractEventLoop", self.loop), 500, self.partitions, self.attempt)
+        loop = cast("asyncio.AbstractEventLoop", self.loop)
+        self.timeouts = Timeouts(loop)
+        self.fetch = DelayedFetch(loop, self.timeouts, 500, self.partitions, self.attempt)
         self.fetch.reply.listen(self.replies.append)
 
     def attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
@@ -62,10 +69,17 @@ class Parked:
         return sum(len(each._waiters) for each in self.partitions)
 
     @property
-    def timer(self) -> Timer:
-        ((delay_s, timer),) = self.loop.timers
-        assert delay_s == 0.5
-        return timer
+    def is_timed(self) -> bool:
+        """Whether an end of the wait is still set."""
+        return any(queue.waiting for queue in self.timeouts._queues.values())
+
+    def end(self) -> None:
+        """The time is up."""
+        self.loop.now_s += 0.5
+        for when_s, timer in self.loop.timers:
+            if when_s <= self.loop.now_s and not timer.is_cancelled:
+                timer.call()
+        self.loop.run()
 
 
 def test_many_wakes_in_one_callback_are_one_look() -> None:
@@ -85,13 +99,13 @@ def test_an_answer_ends_the_waiting_everywhere() -> None:
     parked.partitions[1].wake()
     parked.loop.run()
     assert [each.session_id for each in parked.replies] == [7]
-    assert parked.waiters == 0 and parked.timer.is_cancelled
+    assert parked.waiters == 0 and not parked.is_timed
 
 
 def test_the_last_look_is_when_the_time_is_up() -> None:
     parked = Parked()
+    parked.end()
     parked.partitions[0].wake()
-    parked.timer.call()
     parked.loop.run()
     assert parked.attempts == [True] and len(parked.replies) == 1 and parked.waiters == 0
 
@@ -100,7 +114,7 @@ def test_an_answer_that_is_still_being_read_is_passed_on_when_it_is_there() -> N
     parked = Parked()
     cold: Pending[FetchResponse] = Pending()
     parked.answer = cold
-    parked.timer.call()
+    parked.end()
     assert not parked.replies and parked.waiters == 0
     cold.complete(FetchResponse(session_id=9))
     assert [each.session_id for each in parked.replies] == [9]
@@ -110,16 +124,17 @@ def test_a_fetch_that_nobody_waits_for_leaves_nothing_behind() -> None:
     parked = Parked()
     parked.partitions[0].wake()
     parked.fetch.reply.abandon()
-    assert parked.waiters == 0 and parked.timer.is_cancelled
+    assert parked.waiters == 0 and not parked.is_timed
     parked.loop.run()
-    parked.timer.call()
+    parked.end()
     assert parked.attempts == [] and not parked.replies
 
 
 def test_it_can_be_told_to_wait_no_longer() -> None:
     parked = Parked()
     parked.fetch.end_in(10)
-    (_, first), (delay_s, second) = parked.loop.timers
-    assert first.is_cancelled and delay_s == 0.01
-    second.call()
-    assert parked.attempts == [True] and len(parked.replies) == 1 and parked.fetch.is_over
+    parked.loop.now_s = 0.01
+    (_, timer) = parked.loop.timers[-1]
+    timer.call()
+    parked.loop.run()
+    assert parked.attempts == [True] and len(parked.replies) == 1 and parked.fetch.is_over and not parked.is_timed

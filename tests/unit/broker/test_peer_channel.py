@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from broker.peer_channel import NoAnswer, PeerChannels
+from broker.timeouts import Timeouts
 from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -53,7 +54,7 @@ def talk(peer: Peer, story: Callable[[PeerChannels], Awaitable[None]], *, seed: 
 
         async def main(environment: SimulatedEnvironment) -> None:
             await asyncio.sleep(0.1)
-            channels = PeerChannels(asyncio.get_running_loop(), "test")
+            channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "test")
             await story(channels)
             channels.close()
             done.append(True)

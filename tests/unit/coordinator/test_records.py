@@ -20,9 +20,9 @@ from coordinator.records import (
     new_group_change,
     record_of,
 )
+from protocol.batch_iterator import iterate_batches
 from protocol.control_records import end_transaction_marker
 from protocol.primitives import MalformedMessage
-from protocol.record_batch import iterate_batches
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 

@@ -19,7 +19,8 @@ from kraft.image.replay import Replay
 from kraft.raft.control_records import QuorumDescription, described_by, quorum_records
 from kraft.record_frame import decode_record, encode_record
 from kraft.snapshot.batches import read_snapshot, snapshot_batches
-from protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
+from protocol.batch_iterator import iterate_batches
+from protocol.record_batch import BatchHeader, crc_is_valid
 from protocol.record_builder import Record
 from protocol.record_reader import records_of
 from protocol.records.metadata import RegisterBrokerRecord, RegisterControllerRecord

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.batch_iterator import iterate_batches
 from protocol.compression import Codec
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import (
@@ -22,7 +23,6 @@ from protocol.record_batch import (
     BatchHeader,
     TimestampType,
     crc_is_valid,
-    iterate_batches,
     parse_header,
     sequence_after,
 )

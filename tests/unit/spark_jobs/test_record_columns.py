@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from protocol.batch_iterator import iterate_batches
 from protocol.compression import Codec
 from protocol.control_records import end_transaction_marker
 from protocol.primitives import MalformedMessage
-from protocol.record_batch import BatchHeader, TimestampType, iterate_batches
+from protocol.record_batch import BatchHeader, TimestampType
 from protocol.record_builder import NEXT_OFFSET, Record, assemble, build_batch
 from protocol.record_reader import records_of
 from spark_jobs import segment_batches

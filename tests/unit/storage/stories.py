@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from protocol.batch_iterator import iterate_batches
 from protocol.compression import Codec
-from protocol.record_batch import crc_is_valid, iterate_batches
+from protocol.record_batch import crc_is_valid
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from storage.files import FileSystem

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
-from protocol.record_batch import iterate_batches
 from storage.append_result import AppendOrigin
 from storage.local_files import LocalFiles
 from storage.log import Log

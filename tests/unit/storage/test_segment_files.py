@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_batch import iterate_batches
+from protocol.batch_iterator import iterate_batches
 from storage.local_files import LocalFiles
 from storage.log_config import LogConfig
 from storage.segment_files import PositionRange, list_segments, locate, split

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from broker.groups.shard_runner import RunnerState
 from coordinator.group_config import GroupConfig
 from coordinator.group_partition import OFFSETS_TOPIC
+from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -21,7 +22,6 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.record_batch import iterate_batches
 from tests.support.group_node import GroupNode, image_with
 from tests.support.simulation.world import SimulatedEnvironment, World
 

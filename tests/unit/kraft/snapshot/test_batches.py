@@ -11,8 +11,8 @@ from kraft.raft.voters import Voter, Voters
 from kraft.snapshot.batches import BATCH_RECORDS_MAX, read_snapshot, snapshot_batches
 from kraft.snapshot.loading import load_snapshot
 from kraft.snapshot.names import SnapshotId, parse_snapshot_name, snapshots_in
+from protocol.batch_iterator import iterate_batches
 from protocol.primitives import MalformedMessage
-from protocol.record_batch import iterate_batches
 from tests.unit.kraft.image.images import everything, image_of, topic, uuid
 
 VOTERS = Voters.of([Voter(1, uuid(1001), (("CONTROLLER", ("127.0.0.1", 9093)),))])

@@ -1,0 +1,41 @@
+"""The batches of a buffer, one after the other."""
+
+from __future__ import annotations
+
+from protocol.primitives import BytesLike
+from protocol.record_batch import LOG_OVERHEAD, BatchHeader, whole_batch
+
+
+class BatchIterator:
+    """The complete batches of a buffer, back to back, as (position, header); what is left over is no error.
+
+    Exhausted, `position` is the end of the last complete batch, and `partial_size` the count of bytes after it, which
+    are the beginning of a batch whose rest is not here (a fetch answer and a torn log both end so).
+    """
+
+    __slots__ = ("buffer", "end", "position")
+
+    def __init__(self, buffer: BytesLike, position: int, end: int) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.end = end
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> tuple[int, BatchHeader]:
+        position = self.position
+        header = whole_batch(self.buffer, position, self.end)
+        if header is None:
+            raise StopIteration
+        self.position = position + header.batch_length + LOG_OVERHEAD
+        return position, header
+
+    @property
+    def partial_size(self) -> int:
+        return self.end - self.position
+
+
+def iterate_batches(buffer: BytesLike, position: int = 0, end: int | None = None) -> BatchIterator:
+    """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` where no batch can begin."""
+    return BatchIterator(buffer, position, len(buffer) if end is None else end)
