@@ -219,7 +219,10 @@ class Cluster:
         """Raises OSError or TimeoutError where nobody listens."""
         connecting = asyncio.open_connection(host_name(node_id), PORT, limit=1 << 24)
         reader, writer = await asyncio.wait_for(connecting, 2)
-        return Client(reader, writer, "test")
+        client, host = Client(reader, writer, "test"), self.nodes[node_id].host
+        life = host.life
+        client.is_peer_alive = lambda: host.life is life
+        return client
 
     async def ask_any(self, request: object, version: int, limit_s: float = 60) -> Any:
         """The answer of the first node that gives one."""

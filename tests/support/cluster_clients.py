@@ -148,8 +148,10 @@ class Producer:
         self.key = key
         self.is_ending = False
         self.acknowledged_count = 0
-        self.on_acknowledged: Callable[[Key, int], None] = lambda key, offset: None
-        """Told of the last offset of every acknowledged batch."""
+        self.acknowledged_end = 0
+        """The offset after the last batch that was acknowledged with its place: what is in doubt lies behind it."""
+        self.on_acknowledged: Callable[[Key, int, Client], None] = lambda key, offset, client: None
+        """Told of the last offset of every acknowledged batch, and over which connection."""
         self._bootstrap = bootstrap
         self._random = bootstrap.random
         self._history = history
@@ -217,7 +219,7 @@ class Producer:
             except TimeoutError as error:
                 raise Closed from error
             answer = reply.responses[0].partition_responses[0]
-            self._take(in_flight.popleft(), ErrorCode(answer.error_code), answer.base_offset)
+            self._take(in_flight.popleft(), ErrorCode(answer.error_code), answer.base_offset, client)
             if self._random.random() < self._gives_up:
                 self._give_up()
                 return
@@ -244,14 +246,15 @@ class Producer:
         self._unacknowledged.append(batch)
         return batch
 
-    def _take(self, batch: Batch, error: ErrorCode, base_offset: int) -> None:
+    def _take(self, batch: Batch, error: ErrorCode, base_offset: int, client: Client) -> None:
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._unacknowledged.remove(batch)
             self.acknowledged_count += len(batch.sends)
             for i, sent in enumerate(batch.sends):
                 sent.acknowledge(base_offset + i if base_offset >= 0 else -1)
             if base_offset >= 0:
-                self.on_acknowledged(self.key, base_offset + len(batch.sends) - 1)
+                self.acknowledged_end = base_offset + len(batch.sends)
+                self.on_acknowledged(self.key, base_offset + len(batch.sends) - 1, client)
             return
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             # One before it was refused, or this is a deposed leader that does not know it yet. All are sent again, from
@@ -360,11 +363,23 @@ class Reader:
 
 
 class Trimmer:
-    """Deletes records at the beginning of one partition, which everybody has read, and tries to delete others."""
+    """Deletes records at the beginning of one partition, which everybody has read, and tries to delete others.
 
-    def __init__(self, key: Key, readers: Sequence[Reader], bootstrap: Bootstrap, complaints: list[str]) -> None:
+    None that a producer has not heard of: a leader that began anew knows no sequence of before the start of its log, in
+    Apache Kafka as here, and refuses the repeat as out of order.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        readers: Sequence[Reader],
+        producers: Sequence[Producer],
+        bootstrap: Bootstrap,
+        complaints: list[str],
+    ) -> None:
         self.key = key
         self._readers = readers
+        self._producers = producers
         self._bootstrap = bootstrap
         self._complaints = complaints
 
@@ -375,7 +390,9 @@ class Trimmer:
             await asyncio.sleep(self._bootstrap.random.random() * 2)
 
     async def _trim(self) -> None:
-        read = min(reader.offset for reader in self._readers)
+        read = min(
+            *(reader.offset for reader in self._readers), *(producer.acknowledged_end for producer in self._producers)
+        )
         is_forbidden = self._bootstrap.random.random() < 0.3
         offset = BEYOND if is_forbidden else int(self._bootstrap.random.random() * (read + 1))
         wish = DeleteRecordsPartition(partition_index=self.key[1], offset=offset)

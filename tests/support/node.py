@@ -63,6 +63,8 @@ class Client:
         self.reader = reader
         self.writer = writer
         self.client_id = client_id.encode()
+        self.is_peer_alive: Callable[[], bool] = lambda: True
+        """Whether the process that was connected to lives on, as far as whoever connected knows."""
         self._sent: list[tuple[int, object, int]] = []
         self._count = 0
 

@@ -1,10 +1,10 @@
 """Strikes a cluster with the faults of a plan, and brings back what went down.
 
 Rules that keep it honest: where acknowledgements are not flushed, the power of one node is cut, and its disk refuses
-something, only while every partition has all its replicas in sync and the others live on, for of an acknowledged record
-that lies in page caches alone one in-sync replica must survive. Bits rot on one node only, in what is durable below its
-recovery point, and while all replicas of the partition are in sync: what a crash could tear, a start cuts. Kills,
-pauses and partitions need no such rule.
+something, only while every partition has all its replicas in sync and the others live on, until the controller counts
+on that node no more: of an acknowledged record that lies in page caches alone one in-sync replica must survive. Bits
+rot on one node only, in what is durable below its recovery point, and while all replicas of the partition are in sync:
+what a crash could tear, a start cuts. Kills, pauses and partitions need no such rule.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from protocol.messages.alter_partition_reassignments import (
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from storage.log import Log
+from storage.log_paths import SNAPSHOT_SUFFIX, offset_of_name
 from storage.offset_checkpoint import RECOVERY_POINTS, decode_offsets
 from tests.simulation.cluster.plan import Fault, Plan
 from tests.support.cluster import CLUSTER_ID, voter_of
@@ -32,11 +33,13 @@ from tests.support.node import Closed
 from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
 
 if TYPE_CHECKING:
+    from kraft.image.metadata_image import MetadataImage
     from tests.support.cluster import Cluster, ClusterNode
 
 STOP_S = 20.0
 MENDED_S = 20.0
 """A replica that is damaged for so long is the last one in sync: its files are put back, and it is started again."""
+COUNTED_ON_S = 20.0
 ADMIN_S = 5.0
 SECOND_NS = 1_000_000_000
 LENGTH_BYTES = range(8, 12)
@@ -140,7 +143,7 @@ class Nemesis:
             for node in self._cluster.nodes.values():
                 if node.is_up and node.broker is not None and len(node.broker.damaged):
                     if damaged.setdefault(node.id, self._cluster.world.now_s) < self._cluster.world.now_s - MENDED_S:
-                        node.host.disk.mend_rot()
+                        node.host.disk.mend_rot(is_made_of)
                         node.kill()
                 else:
                     damaged.pop(node.id, None)
@@ -175,21 +178,41 @@ class Nemesis:
         """Whether this one may lose what is not durable, all others keeping it."""
         if self._plan.flushes:
             return True
-        up = [node for node in self._cluster.nodes.values() if node.broker is not None and node.is_up]
-        if len(up) < len(self._cluster.nodes):
+        if self._cluster.world.network.is_divided or any(each.host.is_paused for each in self._cluster.nodes.values()):
+            return False  # somebody else may be taken for dead before this one is
+        up, newest = self._up(), self._newest_image()
+        if len(up) < len(self._cluster.nodes) or newest is None:
             return False
-        newest = max((node.broker.image for node in up if node.broker), key=lambda image: image.provenance.end_offset)
         return all(
             len(assigned.isr) == len(assigned.replicas) > 1 for _, _, assigned in newest.topics.partitions()
-        ) and all(self._is_current(node, newest.cluster.brokers) for node in up)
+        ) and all(self._is_current(node) for node in up)
 
     @staticmethod
-    def _is_current(node: ClusterNode, brokers: object) -> bool:
+    def _is_current(node: ClusterNode) -> bool:
         broker = node.broker
-        assert broker is not None
-        known = broker.image.cluster.brokers.get(node.id)
+        known = broker.image.cluster.brokers.get(node.id) if broker is not None else None
         registration = getattr(broker, "registration", None)
         return known is not None and registration is not None and known.epoch == registration.epoch
+
+    def _newest_image(self) -> MetadataImage | None:
+        images = [node.broker.image for node in self._up() if node.broker is not None]
+        return max(images, key=lambda image: image.provenance.end_offset, default=None)
+
+    async def _until_not_counted_on(self, node: ClusterNode, epoch: int) -> None:
+        """Who lost what was not durable counts as in sync until the controller has heard of its end. Strikes wait so
+        long: were the others taken out first, none of them having lost anything, this one alone would be left."""
+        for _ in range(0 if self._plan.flushes else int(COUNTED_ON_S / 0.05)):
+            await asyncio.sleep(0.05)
+            image = self._newest_image()
+            broker = image.cluster.brokers.get(node.id) if image is not None else None
+            if image is not None and (
+                broker is None
+                or broker.epoch != epoch
+                or not any(
+                    node.id in (*each.isr, *each.eligible_leader_replicas) for _, _, each in image.topics.partitions()
+                )
+            ):
+                return
 
     # Processes
 
@@ -220,11 +243,13 @@ class Nemesis:
         node = self._any()
         if node is None:
             return
-        if self._may_lose_cache(node):
-            node.crash()
-        else:
-            node.kill()
+        if not self._may_lose_cache(node):
+            await self._kill(node)
+            return
+        epoch = epoch_of(node)
+        node.crash()
         await self._bring_back(node)
+        await self._until_not_counted_on(node, epoch)
 
     async def power_cut_all(self) -> None:
         assert self._plan.flushes, "nobody promises that"
@@ -236,6 +261,7 @@ class Nemesis:
         node = self._any()
         if node is None or not self._may_lose_cache(node):
             return
+        epoch = epoch_of(node)
         node.host.disk.crash_at_step = node.host.disk.steps + self._random.randint(1, 40)
         for _ in range(20):
             await asyncio.sleep(0.05)
@@ -243,6 +269,7 @@ class Nemesis:
                 node.broker = None
                 node.host.crash()  # the disk loses what was not durable
                 await self._bring_back(node)
+                await self._until_not_counted_on(node, epoch)
                 return
             if not self._may_lose_cache(node):
                 break
@@ -345,11 +372,14 @@ class Nemesis:
         disk.fail(operation, call)
         if self._plan.flushes:
             return
+        epoch, life = epoch_of(node), node.host.life
         for _ in range(20):
             await asyncio.sleep(0.05)
             if not self._may_lose_cache(node):
                 break
         disk.forgive(operation, call)
+        if node.host.life is not life or self._is_impaired(node):
+            await self._until_not_counted_on(node, epoch)
 
     async def full_disk(self) -> None:
         node = self._any()
@@ -464,6 +494,17 @@ class Nemesis:
                 cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id
             )
             self._ask_soon((remove, 0))
+
+
+def epoch_of(node: ClusterNode) -> int:
+    """Under which a node that is registered is known."""
+    assert node.broker is not None
+    return node.broker.registration.epoch
+
+
+def is_made_of(path: str, name: str) -> bool:
+    """Whether a file beside a segment says what a start, which checks no batch below the recovery point, read there."""
+    return name.endswith(SNAPSHOT_SUFFIX) and offset_of_name(name) > offset_of_name(path.rpartition("/")[2])
 
 
 def durable_batches(disk: SimulatedDisk, log: Log) -> Iterator[tuple[str, int, int]]:

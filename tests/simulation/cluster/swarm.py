@@ -202,16 +202,17 @@ class Swarm:
         working += [loop.create_task(member.work()) for member in self._members]
         for key in self.keys if plan.trims else []:
             readers = [reader for reader in self._readers if reader.reading.key == key]
-            trimmer = Trimmer(key, readers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
+            producers = [producer for producer in self.producers if producer.key == key]
+            trimmer = Trimmer(key, readers, producers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
             working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
         if plan.churns_topics:
             working.append(loop.create_task(self._churn()))
         return working
 
-    def _acknowledged(self, key: Key, offset: int) -> None:
+    def _acknowledged(self, key: Key, offset: int, client: Client) -> None:
         self.cluster.world.event("ack", *key, offset)
         try:
-            check_acknowledged(self.cluster, key, offset)
+            check_acknowledged(self.cluster, key, offset, client)
         except Violation as error:
             self._fail(error)
 

@@ -157,6 +157,10 @@ class Network:
 
     # --- faults -------------------------------------------------------------------------------------------------
 
+    @property
+    def is_divided(self) -> bool:
+        return bool(self._cut)
+
     def cut(self, source: str, target: str) -> None:
         """From now on nothing that `source` sends reaches `target`."""
         self._cut.add((source, target))

@@ -226,6 +226,10 @@ class Host:
             self.world.bury(life)
         self.world.network.host_down(self.node, kernel_lives=kernel_lives, reset=reset)
 
+    @property
+    def is_paused(self) -> bool:
+        return self._paused
+
     def pause(self) -> None:
         if self.life is not None and not self._paused:
             self.world.event("pause", self.name)
