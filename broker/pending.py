@@ -32,14 +32,16 @@ class Pending(Generic[T]):
         assert self._response is None, "a reply was completed twice"
         self._response = response
         self.on_abandon = None
-        if self._listener is not None:
-            self._listener(response)
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener(response)
 
     def listen(self, listener: Callable[[T], None]) -> None:
         """Call the listener with the response, at once where it is already there."""
-        self._listener = listener
         if self._response is not None:
             listener(self._response)
+        else:
+            self._listener = listener
 
     def abandon(self) -> None:
         """Nobody waits any more. Completing it later still does nothing."""

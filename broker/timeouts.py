@@ -68,12 +68,14 @@ class TimeoutQueue:
     def _end(self, timeout: Timeout) -> None:
         """In a callback of its own: one that fails takes no other with it, and one may still cancel another."""
         if timeout in self.waiting:
-            del self.waiting[timeout]
-            timeout.callback()
+            callback = timeout.callback
+            timeout.cancel()
+            callback()
 
 
 class Timeout:
-    """The end of one wait."""
+    """The end of one wait. It forgets its callback once that is over: who waits holds the end of it, and a cycle would
+    be left to the collector."""
 
     __slots__ = ("_queue", "callback", "deadline_s")
 
@@ -85,3 +87,8 @@ class Timeout:
     def cancel(self) -> None:
         """Never call back. Nothing where it has, or was cancelled before."""
         self._queue.waiting.pop(self, None)
+        self.callback = _nothing
+
+
+def _nothing() -> None:
+    pass
