@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Final, Protocol
 
 from broker.environment import Environment
 from storage.log import Log
 from storage.open_file import OpenFile
 
+FINISH_MS: Final = 10_000
 POSTPONED_MS: Final = 100
 """How long a flush waits that found no file descriptor."""
 
@@ -57,6 +59,16 @@ class Flusher:
     def flush(self, log: Log) -> None:
         """Make a log durable soon; nobody waits."""
         self._request(log, lambda: None)
+
+    async def finish(self) -> None:
+        """Wait for the flushes that are under way, for `FINISH_MS` at most: whoever closes a log writes the same files,
+        and a thread that comes later would put the older ones in their place."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_MS / 1000):
+                while self._waiting:
+                    is_idle = asyncio.Event()
+                    self.when_durable([*self._waiting], is_idle.set)
+                    await is_idle.wait()
 
     def forget(self, log: Log) -> None:
         """The log is about to be deleted: nobody needs it to be durable, and those who wait are let go."""

@@ -298,6 +298,7 @@ class Broker:
         self.groups.close()
         if self.metrics is not None:
             self.metrics.stop()
+        await self.flusher.finish()
         await self.tasks.stop()
         self.partition_work.finish()
         self.environment.fs.open_files.unbound()

@@ -212,3 +212,34 @@ def test_what_was_not_begun_is_not_written_back_once_the_log_is_deleted() -> Non
         assert (first.file.syncs, deleted.file.syncs) == (1, 0)
 
     live(story)
+
+
+def test_whoever_closes_a_log_waits_for_what_is_being_synced() -> None:
+    async def story(bench: Bench) -> None:
+        first, second = FakeLog(), FakeLog()
+        bench.wait_for("first", first)
+        await asyncio.sleep(0.5)
+        bench.wait_for("first again", first)
+        bench.wait_for("second", second)
+        await bench.flusher.finish()
+        assert bench.done[:2] == ["first", "second"] and "first again" in bench.done
+        syncs = first.flushes + second.flushes
+        await asyncio.sleep(5)
+        assert first.flushes + second.flushes == syncs, "nothing is under way any more"
+
+    live(story)
+
+
+def test_a_disk_that_never_answers_is_not_waited_for_for_ever() -> None:
+    async def story(bench: Bench) -> None:
+        log = FakeLog()
+        bench.wait_for("log", log)
+        for _ in range(100):
+            bench.flusher.flush(cast("Log", log))
+        slow = bench.flusher._environment
+        slow.offload = lambda work: asyncio.sleep(1000)  # type: ignore[assignment,method-assign,return-value]
+        began = asyncio.get_running_loop().time()
+        await bench.flusher.finish()
+        assert asyncio.get_running_loop().time() - began < 11
+
+    live(story)
