@@ -497,9 +497,9 @@ class Nemesis:
 
 
 def epoch_of(node: ClusterNode) -> int:
-    """Under which a node that is registered is known."""
-    assert node.broker is not None
-    return node.broker.registration.epoch
+    """Under which a node is known that has registered, else -1."""
+    registration = getattr(node.broker, "registration", None)
+    return -1 if registration is None else int(registration.epoch)
 
 
 def is_made_of(path: str, name: str) -> bool:
