@@ -175,8 +175,8 @@ MUTANTS: Final = (
         17,
         "producer state is not rebuilt by a new leader",
         "storage/log_follow.py",
-        "        take_note(log, header, header.base_offset, header.partition_leader_epoch, marker)\n",
-        "        take_note(log, header, header.base_offset, header.partition_leader_epoch, marker)\n"
+        "        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n",
+        "        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n"
         "        log.producers.entries.pop(header.producer_id, None)\n",
         faults=LEADERSHIP_MOVES,
     ),
