@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Final, Protocol
 
 from broker.environment import Environment
 from storage.log import Log
 from storage.open_file import OpenFile
 
-FINISH_MS: Final = 10_000
 POSTPONED_MS: Final = 100
 """How long a flush waits that found no file descriptor."""
 
 
 class Spawn(Protocol):
     def __call__(self, work: Coroutine[object, object, None], /) -> object:
-        """Run a coroutine under the broker's supervision."""
+        """Run a coroutine under supervision. It is not cancelled: its thread would go on unheard."""
 
 
 class Flusher:
@@ -38,6 +36,7 @@ class Flusher:
         self._to_write_back: dict[Log, OpenFile] = {}
         self._writing_back: Log | None = None
         self._writes_back = False
+        self._idle: asyncio.Future[None] | None = None
         self.write_back_count = 0
         self.sync_count = 0
         self.sync_ms = 0
@@ -61,14 +60,13 @@ class Flusher:
         self._request(log, lambda: None)
 
     async def finish(self) -> None:
-        """Wait for the flushes that are under way, for `FINISH_MS` at most: whoever closes a log writes the same files,
-        and a thread that comes later would put the older ones in their place."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FINISH_MS / 1000):
-                while self._waiting:
-                    is_idle = asyncio.Event()
-                    self.when_durable([*self._waiting], is_idle.set)
-                    await is_idle.wait()
+        """Hear of all that is under way; what was not begun is left to whoever closes the logs: it syncs them again,
+        which succeeds also after a sync that failed unheard, and writes the same files, where a thread that came later
+        would put older ones in their place."""
+        self._to_write_back.clear()
+        while self._waiting or self._writes_back:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
 
     def forget(self, log: Log) -> None:
         """The log is about to be deleted: nobody needs it to be durable, and those who wait are let go."""
@@ -110,6 +108,7 @@ class Flusher:
             self._writing_back = None
             self.write_back_count += 1
         self._writes_back = False
+        self._ended()
 
     async def _sync(self, log: Log) -> None:
         while callbacks := self._waiting.get(log):
@@ -133,3 +132,8 @@ class Flusher:
             for callback in callbacks:
                 callback()
         self._waiting.pop(log, None)
+        self._ended()
+
+    def _ended(self) -> None:
+        if self._idle is not None and not (self._waiting or self._writes_back or self._idle.done()):
+            self._idle.set_result(None)

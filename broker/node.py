@@ -96,7 +96,7 @@ class Broker:
         self.node_id = config.node_id
         self.tasks = Tasks(environment.halt)
         self.replicas = Replicas()
-        self.flusher = Flusher(environment, self.tasks.spawn, self._log_flushed)
+        self.flusher = Flusher(environment, Tasks(environment.halt).spawn, self._log_flushed)
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             FETCH_SESSION_EVICTION_MS,
@@ -303,6 +303,7 @@ class Broker:
         self.partition_work.finish()
         self.environment.fs.open_files.unbound()
         await self.quorum.stop()
+        await self.flusher.finish()  # of what the last metadata brought
         await self.logs.close(self.role.epoch, self.log_jobs.high_watermarks())
 
     async def _start_metrics(self) -> Metrics | None:

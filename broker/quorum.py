@@ -91,7 +91,7 @@ class Quorum:
         self._settings = settings
         self._channels = channels
         self._tasks = Tasks(environment.halt)
-        self._flusher = Flusher(environment, self._tasks.spawn)
+        self._flusher = Flusher(environment, Tasks(environment.halt).spawn)
         self._snapshots = SnapshotPolicy(config, environment.monotonic_ms())
         self._publisher = MetadataPublisher()
         self._controllers = ControllerChannel(self, channels, environment, channels.loop)
@@ -237,11 +237,9 @@ class Quorum:
         if self._timer is not None:
             self._timer.cancel()
         now_ms = self._environment.wall_ms()
-        idle = asyncio.get_running_loop().create_future()
-        self._flusher.when_durable([self._log.log], lambda: idle.set_result(None))
-        await idle
         await self._tasks.stop()
         self._channels.close()
+        await self._flusher.finish()
         try:
             await self._environment.offload(lambda: self._log.log.close(now_ms, clean=True))
         except OSError as error:

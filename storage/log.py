@@ -392,11 +392,11 @@ class Log:
 
         Without `syncs_parent` the owner makes the name of the directory durable, once for all its logs.
         """
+        self._parent_is_dirty = self._parent_is_dirty and syncs_parent
         if self._flush_in_flight is not None:
             self._flush_in_flight.is_abandoned = True
-            self._flush_postponed(self._flush_in_flight)  # nobody will say how far it came, or whether it ever began
-        self._parent_is_dirty = self._parent_is_dirty and syncs_parent
         if clean and self.failure is None:
+            assert self._flush_in_flight is None, "nobody has heard whether what it was to write is there"
             self.active.seal()
             self.snapshots.write(self.producers)
             self.epochs.truncate_from_end(self.end_offset)  # an epoch in which nobody wrote: the next start drops it

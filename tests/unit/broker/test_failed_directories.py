@@ -17,6 +17,7 @@ from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsR
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
+from storage.clean_shutdown import CLEAN_SHUTDOWN
 from storage.meta_properties import META_PROPERTIES
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation
@@ -167,6 +168,27 @@ def test_a_failed_sync_refuses_whom_it_was_for_and_is_not_tried_again() -> None:
         assert (await client.produce("t", batch("b"), partition=others[0])).base_offset == 1
 
     serve_and(story, log_dirs=f"/data,{BROKEN}")
+
+
+def test_a_sync_that_fails_while_the_node_stops_leaves_no_mark_of_a_clean_end() -> None:
+    """The kernel has dropped what it could not write, and the syncs at the end succeed."""
+
+    async def story(node: Node) -> None:
+        _, broken, _ = await with_records(node)
+        disk = node.host.disk
+        log = next(each.log for each in node.broker.replicas if (each.topic, each.index) == ("t", broken[0]))
+        disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
+        disk.faults.stall_ns = 3_000_000_000
+        node.broker.flusher.write_back(log)
+        await asyncio.sleep(0.1)
+        disk.faults.stall_ns = 0
+        node.stop()
+        while node.host.is_up:
+            await asyncio.sleep(0.1)
+        assert [disk.exists(f"{path}/{CLEAN_SHUTDOWN}") for path in ("/data", BROKEN)] == [True, False]
+
+    for seed in range(8):  # the sync happens as its thread begins, or as it ends
+        serve_and(story, seed=seed, log_dirs=f"/data,{BROKEN}")
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

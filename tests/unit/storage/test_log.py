@@ -169,18 +169,6 @@ def test_the_quorum_appends_several_batches_at_once(log: Log) -> None:
     assert read_all(log) == {0: "a", 1: "b", 2: "c"}
 
 
-def test_a_clean_end_writes_what_a_flush_under_way_was_to_write(directory: str) -> None:
-    """It may never have begun: the process that ends lets go of the threads that have not."""
-    log = open_log(LocalFiles(), directory)
-    append(log, "a")
-    log.append_as_leader(batch("b"), 7, NOW_MS)
-    abandoned = log.pending_flush()
-    assert abandoned is not None and not log.epochs.is_dirty
-    log.close(NOW_MS, clean=True)
-    again = open_log(LocalFiles(), directory, clean=True)
-    assert again.epochs.latest_epoch == 7 and again.end_offset_for_epoch(0).end_offset == 1
-
-
 def test_leader_epochs_say_where_each_ended(log: Log) -> None:
     for epoch in (0, 0, 2, 2, 5):
         append(log, "x", leader_epoch=epoch)
