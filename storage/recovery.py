@@ -1,7 +1,7 @@
 """Bringing the segments of a directory back to a whole log.
 
 After a clean shutdown the files are believed. After a crash everything from the recovery point on is checked, because
-nothing past it was known to be on the disk:
+nothing past it was known to be on the disk; before it, the batches by which producers are remembered:
 
 | what is found                                | below the recovery point            | past it                         |
 |----------------------------------------------|-------------------------------------|---------------------------------|
@@ -29,6 +29,7 @@ from storage.files import File
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import INT64_MAX
 from storage.producer_state import ProducerStates
+from storage.producer_tail import SILENCE_MS_MAX
 from storage.segment import Segment
 from storage.transaction_marker import read_transaction_marker
 
@@ -226,9 +227,16 @@ class TailRecovery:
         return 0
 
     def _replay_unverified(self, segment: Segment, end_position: int, end_offset: int) -> None:
-        """Producers of the batches that need no checking and that no snapshot covers."""
-        if self.producers.map_end_offset < end_offset:
+        """Producers of the batches that need no checking and that no snapshot covers. Raises `CorruptLog`."""
+        first_offset = self.producers.map_end_offset
+        if first_offset < end_offset:
             replay_producers(segment, self.producers, end_position)
+            try:
+                check_remembered(segment, self.producers, first_offset, end_position)
+            except DamagedBatch as damage:
+                raise CorruptLog(
+                    f"{segment.path('.log')}: {damage}, but all before offset {self.recovery_point} was flushed"
+                ) from damage
 
     def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
         try:
@@ -268,3 +276,24 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
             is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
             batch = segment.file().pread(header.size, batch_position) if is_marker else None
             replay_batch(segment, producers, header, batch)
+
+
+def check_remembered(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:
+    """Compare the checksums of the batches that were replayed from an offset on, and that tell what a client repeats
+    from what is new: of those alone, for the rest may be long. Raises `DamagedBatch`."""
+    since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - SILENCE_MS_MAX
+    remembered = {
+        batch.last_offset
+        for entry in producers.entries.values()
+        if entry.last_timestamp >= since_ms
+        for batch in entry.batches
+        if batch.last_offset >= first_offset
+    }
+    if not remembered:
+        return
+    file = segment.file()
+    for position, header in segment.headers(segment.offset_index.position_at_or_before(min(remembered))):
+        if position >= end_position:
+            return
+        if header.last_offset in remembered:
+            verified_batch(Pieces(file, position, position + header.size), position)

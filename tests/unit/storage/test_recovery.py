@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.batch_iterator import iterate_batches
 from storage.local_files import LocalFiles
 from storage.log import Log
 from storage.log_config import LogConfig
@@ -109,6 +110,33 @@ def test_damage_below_the_recovery_point_is_never_cut(directory: Path, below: in
     with pytest.raises(CorruptLog, match="flushed"):
         recover(directory, recovery_point)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("field_position", "is_early"), [(43, False), (43, True), (53, False), (53, True)])
+def test_no_producer_is_remembered_by_a_damaged_batch_below_the_recovery_point(
+    tmp_path: Path, field_position: int, is_early: bool
+) -> None:
+    """By another id, or another sequence: a repeat of what the damage hides would be taken as new."""
+    directory, config = tmp_path / "t-0", LogConfig(index_interval_bytes=150)
+    log = Log.open(LocalFiles(), str(directory), config, now_ms=NOW_MS)
+    for number in range(COUNT):
+        sent = batch(f"value {number}", producer=(7, 0, number), timestamp=NOW_MS + number)
+        assert log.append_as_leader(sent, 0, NOW_MS).error == 0
+    checked_position = log.segments[-1].offset_index.last_position()
+    log.close(NOW_MS, clean=True)
+    for snapshot in directory.glob("*.snapshot"):
+        snapshot.unlink()
+    (path,) = logs(directory)
+    damaged = bytearray(path.read_bytes())
+    position = 0 if is_early else max(at for at, _ in iterate_batches(bytes(damaged)) if at < checked_position)
+    damaged[position + field_position] ^= 4
+    path.write_bytes(damaged)
+    if is_early and field_position == 53:
+        log, _ = recover(directory, COUNT, config)
+        assert log.producers.entries[7].last_sequence == COUNT - 1, "no repeat is told by the sequence of the first one"
+    else:
+        with pytest.raises(CorruptLog, match=f"checksum mismatch at position {position}, but all before offset 50"):
+            recover(directory, COUNT, config)
 
 
 def test_a_missing_end_of_a_segment_below_the_recovery_point_is_refused(directory: Path) -> None:
