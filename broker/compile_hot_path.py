@@ -34,6 +34,7 @@ HOT_PATH: Final = (
     "broker/pending.py",
     "broker/reply.py",
     "broker/timeouts.py",
+    "broker/wakes.py",
     "protocol/primitives.py",
     "protocol/record_batch.py",
     "protocol/record_validation.py",

@@ -263,6 +263,15 @@ class Connection(asyncio.BufferedProtocol):
                 reply.parked.abandon()
 
     def _consume(self, buffer: memoryview, size: int) -> None:
+        """Handle what arrived; whoever waited for that looks when our own replies are on their way."""
+        wakes = self.listener.broker.wakes
+        wakes.gather()
+        try:
+            self._handle_frames(buffer, size)
+        finally:
+            wakes.let_go()
+
+    def _handle_frames(self, buffer: memoryview, size: int) -> None:
         """Handle the whole frames in `buffer[:size]` and keep what is left of it."""
         position = 0
         left = TURN_REQUESTS_MAX

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from broker.pending import Pending
 from broker.timeouts import Timeouts
+from broker.wakes import Wakes
 from protocol.messages.fetch import FetchResponse
 from replication.partition import Partition
 from replication.replica_news import ReplicaNews
@@ -17,7 +17,7 @@ class DelayedFetch:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        wakes: Wakes,
         timeouts: Timeouts,
         wait_ms: int,
         partitions: list[Partition],
@@ -28,11 +28,10 @@ class DelayedFetch:
     ) -> None:
         """`is_replica`: woken by what is appended, not by what is committed. With `news` these tell of it."""
         self.reply: Pending[FetchResponse] = Pending(self._give_up)
-        self._loop = loop
+        self._wakes = wakes
         self._timeouts = timeouts
         self._partitions = partitions
         self._attempt = attempt
-        self._is_scheduled = False
         self.is_over = False
         """Answered, or given up."""
         self._timeout = timeouts.after(wait_ms, self._time_is_up)
@@ -48,16 +47,17 @@ class DelayedFetch:
         self._timeout = self._timeouts.after(wait_ms, self._time_is_up)
 
     def _wake(self) -> None:
-        """A partition moved. Look once the current callback is done: a produce of ten partitions wakes ten times."""
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._look, False)
+        """A partition moved."""
+        self._wakes.wake(self)
 
     def _time_is_up(self) -> None:
-        self._look(True)
+        self._look(is_last=True)
+
+    def look(self) -> None:
+        """Whether there is enough by now."""
+        self._look(is_last=False)
 
     def _look(self, is_last: bool) -> None:
-        self._is_scheduled = False
         if self.is_over:
             return
         response = self._attempt(is_last)

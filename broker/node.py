@@ -49,6 +49,7 @@ from broker.request_memory import RequestMemory, request_memory_size_max
 from broker.settings import Settings
 from broker.stage import Stage
 from broker.timeouts import Timeouts
+from broker.wakes import Wakes
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import (
@@ -130,6 +131,7 @@ class Broker:
         self.settings = Settings(config)
         self.settings.watchers.append(self._settings_changed)
         self.timeouts = Timeouts(loop)
+        self.wakes = Wakes(loop)
         self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}")
         properties = self.logs.properties[config.metadata_log_dir]
         self.quorum = Quorum(environment, config, properties, self.settings, self.channels)

@@ -200,16 +200,14 @@ class Fetching:
 
     def _wait(self) -> Pending[FetchResponse]:
         broker, wait_ms, news = self._broker, self._request.max_wait_ms, self._news
-        loop, timeouts = broker.loop, broker.timeouts
+        wakes, timeouts = broker.wakes, broker.timeouts
         if self._replica is None:
-            return DelayedFetch(loop, timeouts, wait_ms, self._awaited(), self._attempt).reply
+            return DelayedFetch(wakes, timeouts, wait_ms, self._awaited(), self._attempt).reply
         wait_ms = broker.parked_fetches.wait_ms(wait_ms)
         if news is not None:
-            parked = DelayedFetch(loop, timeouts, wait_ms, [], self._attempt, news=news)
+            parked = DelayedFetch(wakes, timeouts, wait_ms, [], self._attempt, news=news)
         else:
-            parked = DelayedFetch(
-                broker.loop, broker.timeouts, wait_ms, self._awaited(), self._attempt, is_replica=True
-            )
+            parked = DelayedFetch(wakes, timeouts, wait_ms, self._awaited(), self._attempt, is_replica=True)
         broker.parked_fetches.park(parked)
         return parked.reply
 

@@ -12,6 +12,7 @@ from broker.parked_fetches import ParkedFetches
 from broker.pending import Pending
 from broker.replicas import Replicas
 from broker.timeouts import Timeouts
+from broker.wakes import Wakes
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Effect, Flush, LookUp, StartAt, Truncate
 from replication.fetch_session import FetchSessions
@@ -66,6 +67,7 @@ class LeaderSide:
             live_nodes=lambda _: (),
             loop=self._loop,
             timeouts=Timeouts(cast("Any", self._loop)),
+            wakes=Wakes(cast("Any", self._loop)),
         )
         listener = SimpleNamespace(
             name="PLAINTEXT",

@@ -9,6 +9,7 @@ from typing import cast
 from broker.delayed_fetch import DelayedFetch
 from broker.pending import Pending
 from broker.timeouts import Timeouts
+from broker.wakes import Wakes
 from protocol.messages.fetch import FetchResponse
 from tests.support.partitions import partition
 
@@ -57,7 +58,7 @@ class Parked:
         self.replies: list[FetchResponse] = []
         loop = cast("asyncio.AbstractEventLoop", self.loop)
         self.timeouts = Timeouts(loop)
-        self.fetch = DelayedFetch(loop, self.timeouts, 500, self.partitions, self.attempt)
+        self.fetch = DelayedFetch(Wakes(loop), self.timeouts, 500, self.partitions, self.attempt)
         self.fetch.reply.listen(self.replies.append)
 
     def attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
