@@ -245,7 +245,7 @@ MUTANTS: Final = (
         "            self._has_failed = True\n"
         "        if not",
         "        if not",
-        faults=LEADERSHIP_MOVES,
+        Hunt.SCENARIOS,
     ),
     Mutant(
         26,
@@ -253,7 +253,7 @@ MUTANTS: Final = (
         "broker/follower_fetch.py",
         "<= log.end_offset and divergence(log, wish) is None:",
         "<= log.end_offset:",
-        faults=LEADERSHIP_MOVES,
+        Hunt.SCENARIOS,
     ),
     Mutant(
         27,

@@ -47,6 +47,17 @@ def two_fast_failovers_leave_no_divergence(seed: int) -> None:
     assert ours.log.epochs.entries == theirs.log.epochs.entries[: len(ours.log.epochs.entries)]
 
 
+def a_replica_whose_log_parts_from_its_leaders_commits_nothing(seed: int) -> None:
+    """KIP-101: the offset that it asks for says how long its log is, and not that it is the leader's. Counted, it would
+    have committed what the leader alone has."""
+    ours, theirs = grown((0, 0, 1), values="abx"), grown((0, 2, 2), values="apq")
+    leader, follower = LeaderSide(theirs), FollowerSide(ours)
+    request = follower.request()
+    assert request is not None
+    leader.handle(request)
+    assert theirs.high_watermark == 0, "three records of which the follower has one"
+
+
 def a_consumer_with_another_epoch_is_told(seed: int) -> None:
     """KIP-320: one that read from a leader that was deposed is told where its log and the new leader's part; with a
     leader epoch that is over, or not known here yet, it is told that."""
@@ -173,6 +184,7 @@ async def produced(cluster: Cluster, value: str) -> None:
 
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     two_fast_failovers_leave_no_divergence,
+    a_replica_whose_log_parts_from_its_leaders_commits_nothing,
     a_consumer_with_another_epoch_is_told,
     a_log_that_began_anew_has_its_high_watermark_at_its_start,
     an_empty_answer_does_not_forget_the_last_epoch,

@@ -16,7 +16,7 @@ from protocol.record_builder import Record, build_batch
 from replication.fetch_effects import Truncate
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from tests.support.cluster import Cluster
-from tests.support.node import Client, batch
+from tests.support.node import Client, batch, produce_request
 from tests.support.partitions import partition
 
 CREATE_S: Final = 60.0
@@ -88,6 +88,36 @@ def a_late_copy_of_an_alter_partition_is_refused(seed: int) -> None:
         reply = await client.ask(late, 3)
         (answer,) = reply.topics[0].partitions
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION, f"a stale AlterPartition was answered {answer}"
+        client.close()
+
+    with Cluster(seed, replica_lag_time_max_ms=2000, broker_session_timeout_ms=2000) as cluster:
+        cluster.live(story)
+
+
+def the_end_of_a_wait_is_no_acknowledgement(seed: int) -> None:
+    """A leader that nobody follows any more takes a record, and hears later that another one leads: who waits for that
+    record is refused, and it is gone."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader_id = await cluster.leader("t")
+        client = await cluster.connect(leader_id)
+        others = [node for node in cluster.nodes.values() if node.id != leader_id]
+        cluster.world.network.partition([cluster.nodes[leader_id].host.name], [node.host.name for node in others])
+        request = produce_request("t", batch("lost"))
+        request.timeout_ms = 120_000
+        client.send(request, 9)
+
+        def is_deposed() -> bool:
+            broker = brokers(cluster)[others[0].id]
+            now = broker.image.topics.partition("t", 0)
+            return now is not None and now.leader in (node.id for node in others)
+
+        await cluster.until(is_deposed, "another leader", 30)
+        cluster.world.network.heal()
+        reply = await client.reply()
+        (answer,) = reply.responses[0].partition_responses
+        assert answer.error_code != ErrorCode.NONE, f"what another leader does not have was acknowledged: {answer}"
         client.close()
 
     with Cluster(seed, replica_lag_time_max_ms=2000, broker_session_timeout_ms=2000) as cluster:
@@ -181,4 +211,5 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_follower_truncates_by_epoch_and_not_to_its_high_watermark,
     a_follower_flushes_what_it_brought_along_before_it_fetches,
     a_late_copy_of_an_alter_partition_is_refused,
+    the_end_of_a_wait_is_no_acknowledgement,
 )
