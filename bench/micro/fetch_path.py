@@ -30,6 +30,7 @@ from broker.listener import Listener
 from broker.replicas import Replicas
 from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
+from broker.wakes import Wakes
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
 from storage.local_files import LocalFile, LocalFiles
@@ -87,6 +88,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
         replicas=replicas,
         environment=LocalEnvironment(loop),
         loop=loop,
+        wakes=Wakes(loop),
         fetch_sessions=FetchSessions(0, 0, lambda: 1),
         fetch_size_max=55 << 20,
         reply_memory=ReplyMemory(-1, loop),

@@ -29,6 +29,7 @@ from broker.listener import Listener
 from broker.replicas import Replicas
 from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
+from broker.wakes import Wakes
 from protocol.primitives import BytesLike
 from replication.partition import Partition
 from storage.local_files import LocalFiles
@@ -88,7 +89,9 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
     partition.become_leader(1, 0, (1,))
     replicas = Replicas()
     replicas.add(partition)
-    broker = SimpleNamespace(replicas=replicas, environment=LocalEnvironment(loop), loop=loop, flusher=Untouched())
+    broker = SimpleNamespace(
+        replicas=replicas, environment=LocalEnvironment(loop), loop=loop, flusher=Untouched(), wakes=Wakes(loop)
+    )
     listener = SimpleNamespace(
         broker=broker,
         routes=routes(Role.BROKER),

@@ -24,6 +24,7 @@ from broker.listener import Listener
 from broker.pending import Pending
 from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
+from broker.wakes import Wakes
 from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -104,7 +105,7 @@ class Wire:
             receive_buffer=memoryview(bytearray(buffer_size)),
             request_size_max=request_size_max,
             routes={HEARTBEAT: route, API_VERSIONS: Route(Api(API_VERSIONS, "ApiVersions", 0, 4))},
-            broker=SimpleNamespace(loop=loop),
+            broker=SimpleNamespace(loop=loop, wakes=Wakes(cast("asyncio.AbstractEventLoop", loop))),
             reply_memory=ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
             request_memory=memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),

@@ -26,6 +26,7 @@ from broker.pending import Pending
 from broker.reply import SLICE_SIZE_MIN
 from broker.reply_memory import ReplyMemory
 from broker.request_memory import RequestMemory
+from broker.wakes import Wakes
 from protocol.compiler import decode, encode
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from storage.file_slice import FileSlice
@@ -84,7 +85,7 @@ class Served:
         route = Route(Api(FETCH, "Fetch", 4, 18))
         route.load(VERSION)
         route.handle = lambda broker, context, request: self.answer(context, cast("FetchRequest", request))
-        broker = SimpleNamespace(loop=loop, environment=self.environment, spawn=self.spawn)
+        broker = SimpleNamespace(loop=loop, environment=self.environment, spawn=self.spawn, wakes=Wakes(loop))
         self.listener = SimpleNamespace(
             closing_log=ClosingLog(loop),
             receive_buffer=memoryview(bytearray(1 << 16)),
