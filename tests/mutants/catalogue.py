@@ -295,8 +295,7 @@ MUTANTS: Final = (
         "broker/groups/shard_runner.py",
         "        await self._until_committed(reader.next_offset)\n",
         "",
-        faults=(Fault.KILL_COORDINATOR, Fault.MOVE_LEADERS, Fault.PAUSE),
-        shape=(("members", 2),),
+        Hunt.SCENARIOS,
     ),
     Mutant(
         32,
@@ -351,8 +350,7 @@ MUTANTS: Final = (
         "storage/log.py",
         "self.synced_end_offset = max(self.synced_end_offset, self._flush_end_offset)\n        if",
         "self.synced_end_offset = max(self.synced_end_offset, self.end_offset)\n        if",
-        faults=(Fault.POWER_CUT, Fault.POWER_CUT_ALL),
-        flushes=True,
+        Hunt.SCENARIOS,
     ),
     Mutant(
         38,
@@ -364,7 +362,7 @@ MUTANTS: Final = (
         "            elif not stands(partition, proposal):\n"
         "                continue\n"
         "            elif error in REFUSED or error in METADATA_WILL_TELL:",
-        faults=(Fault.ISOLATE_CONTROLLER, Fault.CUT_ONE_WAY, Fault.KILL_CONTROLLER),
+        Hunt.SCENARIOS,
     ),
     Mutant(
         39,

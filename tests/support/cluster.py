@@ -259,3 +259,9 @@ class Cluster:
         partitions = {each.partition_index: each.leader_id for each in reply.topics[0].partitions}
         leader_id: int = partitions.get(index, -1)
         return leader_id
+
+    async def led(self, topic: str, index: int = 0) -> int:
+        """The node that leads a partition, once somebody tells it."""
+        while (leader_id := await self.leader(topic, index)) < 0:
+            await asyncio.sleep(PAUSE_S)
+        return leader_id

@@ -123,7 +123,7 @@ def the_last_replica_standing_takes_nothing_with_it(seed: int) -> None:
         await cluster.create("t", min_insync_replicas=2, retention_ms=-1)
         for number in range(5):
             await produced(cluster, f"v{number}")
-        last_id = await cluster.leader("t")
+        last_id = await cluster.led("t")
         first, second = (node for node in brokers(cluster) if node.id != last_id)
         last = cluster.nodes[last_id]
         first.kill()
@@ -144,7 +144,7 @@ def the_last_replica_standing_takes_nothing_with_it(seed: int) -> None:
         last.boot()
         await cluster.settled()
         await produced(cluster, "v6")
-        client = await cluster.connect(await cluster.leader("t"))
+        client = await cluster.connect(await cluster.led("t"))
         data = await client.fetch("t", 0)
         assert data.high_watermark == 7, f"seven records were acknowledged, committed are {data.high_watermark}"
         client.close()
@@ -174,7 +174,7 @@ def leads(node: ClusterNode) -> bool:
 
 async def produced(cluster: Cluster, value: str) -> None:
     while True:
-        client = await cluster.connect(await cluster.leader("t"))
+        client = await cluster.connect(await cluster.led("t"))
         answer = await client.produce("t", batch(value))
         client.close()
         if answer.error_code == ErrorCode.NONE:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from broker.internal_topics import GROUP_METADATA_TOPIC
 from broker.node import Broker
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
@@ -14,8 +15,11 @@ from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, Fetc
 from protocol.messages.fetch import PartitionData as FetchedData
 from protocol.record_builder import Record, build_batch
 from replication.fetch_effects import Truncate
+from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, ClusterNode
+from tests.support.group_offsets import GROUP, ask, commit, commit_request, coordinator, offset_request
+from tests.support.in_sync_stage import Stage
 from tests.support.node import Client, batch, produce_request
 from tests.support.partitions import partition
 
@@ -26,6 +30,11 @@ CONTROLLER_PORT: Final = 9093
 async def settled_topic(cluster: Cluster) -> None:
     await cluster.settled()
     await cluster.create("t", min_insync_replicas=2, retention_ms=-1)
+
+    def is_known() -> bool:
+        return all(broker.image.topics.by_name("t") is not None for broker in brokers(cluster).values())
+
+    await cluster.until(is_known, "everybody knows of it")
 
 
 def brokers(cluster: Cluster) -> dict[int, Broker]:
@@ -40,7 +49,7 @@ def a_late_copy_of_an_alter_partition_is_refused(seed: int) -> None:
 
     async def story(cluster: Cluster) -> None:
         await settled_topic(cluster)
-        leader_id = await cluster.leader("t")
+        leader_id = await cluster.led("t")
         follower = next(node for node in cluster.nodes.values() if node.id != leader_id)
         if cluster.leader_of_quorum() is follower:
             follower = next(node for node in cluster.nodes.values() if node.id not in (leader_id, follower.id))
@@ -100,7 +109,7 @@ def the_end_of_a_wait_is_no_acknowledgement(seed: int) -> None:
 
     async def story(cluster: Cluster) -> None:
         await settled_topic(cluster)
-        leader_id = await cluster.leader("t")
+        leader_id = await cluster.led("t")
         client = await cluster.connect(leader_id)
         others = [node for node in cluster.nodes.values() if node.id != leader_id]
         cluster.world.network.partition([cluster.nodes[leader_id].host.name], [node.host.name for node in others])
@@ -122,6 +131,78 @@ def the_end_of_a_wait_is_no_acknowledgement(seed: int) -> None:
 
     with Cluster(seed, replica_lag_time_max_ms=2000, broker_session_timeout_ms=2000) as cluster:
         cluster.live(story)
+
+
+def a_coordinator_answers_when_what_it_loaded_is_committed(seed: int) -> None:
+    """It has a commit in its log that it does not know to be committed. The leader before it may have acknowledged that
+    one: with the offset before it for an answer, it would be lost to the group."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        await commit(cluster, 1)
+        while (first_id := await coordinator(cluster)) < 0:
+            await asyncio.sleep(0.05)
+        first = cluster.nodes[first_id]
+        assert first.broker is not None
+        index = first.broker.groups.partition_of(GROUP)
+        assigned = first.broker.image.topics.partition(GROUP_METADATA_TOPIC, index)
+        assert assigned is not None
+        second, third = (cluster.nodes[each] for each in assigned.replicas if each != first.id)
+
+        def log_of(node: ClusterNode) -> Partition:
+            found = node.broker.replicas.get(GROUP_METADATA_TOPIC, index) if node.broker is not None else None
+            assert found is not None
+            return found
+
+        end_offset = log_of(first).log.end_offset + 1
+        third.host.pause()
+        client = await cluster.connect(first.id)
+        client.send(commit_request(2), 8)
+        await cluster.until(lambda: log_of(second).log.end_offset == end_offset, "one of two followers has it", 5)
+        first.kill()
+        await cluster.until(lambda: log_of(second).is_leader, "that one leads", 10)
+        for _ in range(200):
+            reply = await ask(cluster, second.id, offset_request(), 7)
+            if reply.error_code == ErrorCode.NONE:
+                break
+            await asyncio.sleep(0.05)
+        high_watermark = log_of(second).high_watermark
+        assert reply.error_code == ErrorCode.NONE, reply
+        answered = reply.topics[0].partitions[0].committed_offset
+        assert answered == 2, f"the group was told {answered}, and 2 may have been acknowledged"
+        assert high_watermark >= end_offset, f"answered with {high_watermark} of {end_offset} records committed"
+
+    with Cluster(seed, nodes=6, controllers=3, replica_lag_time_max_ms=10000) as cluster:
+        cluster.live(story)
+
+
+def what_is_appended_during_a_sync_waits_for_the_next(seed: int) -> None:
+    """P2: the sync that was under way knows nothing of it. Committed with it, it would be gone with the power."""
+    leader = partition()
+    leader.log.config = replace(leader.log.config, flush_messages=1)
+    leader.become_leader(2, 3, (2,), now_ms=0)
+    assert leader.append(batch("a"), 1, 1000, 9).error is ErrorCode.NONE
+    work = leader.log.pending_flush()
+    assert work is not None
+    assert leader.append(batch("b"), 1, 1000, 9).error is ErrorCode.NONE
+    work.run()
+    leader.log.flushed(work, 1000)
+    leader.advance()
+    assert (leader.log.synced_end_offset, leader.high_watermark) == (1, 1), "the second record is not durable"
+
+
+def a_set_that_may_have_grown_counts_as_grown(seed: int) -> None:
+    """KIP-497: the answer was lost with the controller that gave it, and the next one knows a later partition epoch.
+    The replica may be a member, and lead next, though it seems gone: nothing is committed without it until metadata
+    tells."""
+    stage = Stage()
+    stage.fetch(3, 0)
+    stage.partition.append(batch("a"), 1, 0, 9)
+    stage.answer(ErrorCode.INVALID_UPDATE_VERSION)
+    stage.brokers[3].is_active = False
+    stage.changes.brokers_changed()
+    stage.fetch(2, 1)
+    assert stage.partition.high_watermark == 0, "committed without one that may be in sync"
 
 
 def fetched(data: FetchedData, topic_id: bytes) -> FetchResponse:
@@ -212,4 +293,7 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_follower_flushes_what_it_brought_along_before_it_fetches,
     a_late_copy_of_an_alter_partition_is_refused,
     the_end_of_a_wait_is_no_acknowledgement,
+    a_coordinator_answers_when_what_it_loaded_is_committed,
+    what_is_appended_during_a_sync_waits_for_the_next,
+    a_set_that_may_have_grown_counts_as_grown,
 )

@@ -11,4 +11,4 @@ from tests.simulation.cluster import regressions, scenarios
 
 @pytest.mark.parametrize("scenario", (*scenarios.ALL, *regressions.ALL), ids=lambda scenario: str(scenario.__name__))
 def test_scenario(scenario: Callable[[int], None]) -> None:
-    scenario(1)
+    scenario(0)  # where the hunt for planted bugs begins: what fails there by itself finds nothing

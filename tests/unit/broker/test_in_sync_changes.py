@@ -3,74 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from broker.in_sync_changes import InSyncChanges
 from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    PartitionResult,
-    TopicResult,
-)
-from replication.partition import Partition
-from storage.log import Log
-from storage.log_config import LogConfig
+from protocol.messages.alter_partition import AlterPartitionResponse
+from tests.support.in_sync_stage import Stage
 from tests.support.node import batch
-from tests.support.simulation.disk import SimulatedDisk
-
-TOPIC_ID = bytes(16)
-
-
-class Stage:
-    """A leader of t-0 with followers 2 and 3, and a controller whose answers the test gives."""
-
-    def __init__(self, isr: tuple[int, ...] = (1, 2)) -> None:
-        disk = SimulatedDisk("a seed")
-        disk.make_directories("/t-0")
-        self.partition = Partition("t", TOPIC_ID, 0, Log.open(disk, "/t-0", LogConfig(), now_ms=0), 0)
-        self.partition.become_leader(1, 5, isr, replicas=(1, 2, 3), partition_epoch=7)
-        self.asked: list[tuple[AlterPartitionRequest, Callable[[AlterPartitionResponse], None]]] = []
-        self.later: list[Callable[[], None]] = []
-        self.brokers = {each: SimpleNamespace(is_active=True, epoch=9) for each in (1, 2, 3)}
-        broker = SimpleNamespace(
-            config=SimpleNamespace(integer=lambda _: 30_000),
-            environment=SimpleNamespace(monotonic_ms=lambda: 0),
-            image=SimpleNamespace(cluster=SimpleNamespace(brokers=self.brokers)),
-            loop=SimpleNamespace(call_later=lambda _, call: self.later.append(call)),
-            quorum=SimpleNamespace(submit=lambda request, reply: self.asked.append((request, reply))),
-            registration=SimpleNamespace(epoch=4),
-            replicas=[self.partition],
-            node_id=1,
-        )
-        self.changes = InSyncChanges(cast("Any", broker))
-
-    def fetch(self, replica_id: int, offset: int, broker_epoch: int = 9) -> None:
-        self.partition.follower_fetched(replica_id, offset, 0, broker_epoch, 0)
-        self.changes.may_join(self.partition, replica_id, 0)
-        self.partition.advance()
-
-    def wishes(self) -> list[tuple[list[int], int]]:
-        """The sets asked for so far, with the partition epochs."""
-        return [
-            (each.new_isr, each.partition_epoch)
-            for request, _ in self.asked
-            for topic in request.topics
-            for each in topic.partitions
-        ]
-
-    def answer(self, error: ErrorCode, isr: tuple[int, ...] = (), partition_epoch: int = 0) -> None:
-        result = PartitionResult(partition_index=0, error_code=error, isr=list(isr), partition_epoch=partition_epoch)
-        self.asked[-1][1](AlterPartitionResponse(topics=[TopicResult(topic_id=TOPIC_ID, partitions=[result])]))
-
-    @property
-    def proposed(self) -> tuple[int, ...] | None:
-        assert self.partition.leadership is not None
-        return self.partition.leadership.in_sync.proposed
 
 
 def test_one_that_has_caught_up_joins_when_the_controller_confirms() -> None:

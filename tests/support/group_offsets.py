@@ -1,0 +1,87 @@
+"""A group without members that commits one offset of topic `t`, and whoever coordinates it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tests.support.cluster import Cluster
+from tests.support.node import Closed
+
+GROUP = "g"
+LOST = (OSError, Closed, TimeoutError)
+
+
+async def ask(cluster: Cluster, node_id: int, request: object, version: int) -> Any:
+    client = await cluster.connect(node_id)
+    try:
+        return await asyncio.wait_for(client.ask(request, version), 2)
+    finally:
+        client.close()
+
+
+async def coordinator(cluster: Cluster, asked: int | None = None) -> int:
+    """As one node tells it, or the first that answers; -1 where nobody knows."""
+    for node in cluster.nodes.values():
+        if node.is_up and asked in (None, node.id):
+            try:
+                reply = await ask(cluster, node.id, FindCoordinatorRequest(key=GROUP, key_type=0), 3)
+            except LOST:
+                continue
+            if reply.error_code == 0:
+                found: int = reply.node_id
+                return found
+    return -1
+
+
+def commit_request(offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    return OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+
+
+def offset_request() -> OffsetFetchRequest:
+    return OffsetFetchRequest(group_id=GROUP, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
+
+
+async def commit(cluster: Cluster, offset: int) -> None:
+    """Commit until it is acknowledged."""
+    request = commit_request(offset)
+    while True:
+        node_id = await coordinator(cluster)
+        if node_id > 0:
+            try:
+                reply = await ask(cluster, node_id, request, 8)
+                if reply.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                    return
+            except LOST:
+                pass
+        await asyncio.sleep(0.05)
+
+
+async def committed(cluster: Cluster) -> int:
+    """Ask until a coordinator answers."""
+    request = offset_request()
+    while True:
+        node_id = await coordinator(cluster)
+        if node_id > 0:
+            try:
+                reply = await ask(cluster, node_id, request, 7)
+                if reply.error_code == ErrorCode.NONE:
+                    offset: int = reply.topics[0].partitions[0].committed_offset
+                    return offset
+            except LOST:
+                pass
+        await asyncio.sleep(0.05)
