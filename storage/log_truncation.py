@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
-    """Make an offset the end of the log; False where it ends there or before already. Raises OSError: the log failed.
+    """Make an offset the end of the log; False where it ends there or before already. Raises OSError: the log failed;
+    `MalformedMessage`: it is damaged.
 
     A batch that spans the offset goes whole, so the end may come out lower. The owner must have made a recovery point
     at or below the offset durable *before* it truncates: else a crash would take the new tail for damaged old bytes.

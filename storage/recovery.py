@@ -227,16 +227,9 @@ class TailRecovery:
         return 0
 
     def _replay_unverified(self, segment: Segment, end_position: int, end_offset: int) -> None:
-        """Producers of the batches that need no checking and that no snapshot covers. Raises `CorruptLog`."""
-        first_offset = self.producers.map_end_offset
-        if first_offset < end_offset:
+        """Producers of the batches that need no checking and that no snapshot covers."""
+        if self.producers.map_end_offset < end_offset:
             replay_producers(segment, self.producers, end_position)
-            try:
-                check_remembered(segment, self.producers, first_offset, end_position)
-            except DamagedBatch as damage:
-                raise CorruptLog(
-                    f"{segment.path('.log')}: {damage}, but all before offset {self.recovery_point} was flushed"
-                ) from damage
 
     def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
         try:
@@ -268,19 +261,24 @@ def replay_batch(
 
 
 def replay_producers(segment: Segment, producers: ProducerStates, end_position: int) -> None:
-    """Feed the batches that the producer state has not seen to it, up to a position, without comparing checksums."""
-    for batch_position, header in segment.headers(segment.offset_index.position_at_or_before(producers.map_end_offset)):
+    """Feed the batches that the producer state has not seen to it, up to a position. Checksums are compared of those by
+    which producers are remembered then, and of no others. Raises `MalformedMessage`."""
+    first_offset = producers.map_end_offset
+    for batch_position, header in segment.headers(segment.offset_index.position_at_or_before(first_offset)):
         if batch_position >= end_position:
-            return
+            break
         if header.base_offset >= producers.map_end_offset:
             is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
             batch = segment.file().pread(header.size, batch_position) if is_marker else None
             replay_batch(segment, producers, header, batch)
+    try:
+        check_remembered(segment, producers, first_offset, end_position)
+    except DamagedBatch as damage:
+        raise MalformedMessage(f"{segment.path('.log')}: {damage}") from damage
 
 
 def check_remembered(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:
-    """Compare the checksums of the batches that were replayed from an offset on, and that tell what a client repeats
-    from what is new: of those alone, for the rest may be long. Raises `DamagedBatch`."""
+    """They tell what a client repeats from what is new. Raises `DamagedBatch`."""
     since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - SILENCE_MS_MAX
     remembered = {
         batch.last_offset

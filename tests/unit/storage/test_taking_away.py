@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode
+from protocol.primitives import MalformedMessage
 from storage.local_files import LocalFiles
 from storage.log import Log
 from storage.log_config import LogConfig
@@ -59,6 +60,20 @@ def test_producers_are_as_they_were_at_the_truncation(tmp_path: Path) -> None:
     log.truncate_to(25, NOW_MS)
     assert log.append_as_leader(batch("x", producer=(7, 0, 24)), 0, NOW_MS).is_duplicate
     assert log.append_as_leader(batch("x", producer=(7, 0, 25)), 0, NOW_MS).base_offset == 25
+
+
+def test_no_producer_is_remembered_by_a_damaged_batch_after_a_truncation(tmp_path: Path) -> None:
+    log = open_log(LocalFiles(), str(tmp_path / "t-0"), LogConfig())
+    for sequence in range(40):
+        log.append_as_leader(batch("x", producer=(7, 0, sequence)), 0, NOW_MS)
+    place = log.active.find(24)
+    assert place is not None
+    path = Path(log.active.path(".log"))
+    damaged = bytearray(path.read_bytes())
+    damaged[place.position + 46] ^= 1  # in the producer's id
+    path.write_bytes(damaged)
+    with pytest.raises(MalformedMessage, match="checksum mismatch"):
+        log.truncate_to(25, NOW_MS)
 
 
 def test_a_log_begins_anew_at_an_offset(log: Log) -> None:
