@@ -25,7 +25,6 @@ from protocol.messages.alter_partition_reassignments import (
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from storage.log import Log
-from storage.log_paths import SNAPSHOT_SUFFIX, offset_of_name
 from storage.offset_checkpoint import RECOVERY_POINTS, decode_offsets
 from tests.simulation.cluster.plan import Fault, Plan
 from tests.support.cluster import CLUSTER_ID, voter_of
@@ -143,7 +142,7 @@ class Nemesis:
             for node in self._cluster.nodes.values():
                 if node.is_up and node.broker is not None and len(node.broker.damaged):
                     if damaged.setdefault(node.id, self._cluster.world.now_s) < self._cluster.world.now_s - MENDED_S:
-                        node.host.disk.mend_rot(is_made_of)
+                        node.host.disk.mend_rot()
                         node.kill()
                 else:
                     damaged.pop(node.id, None)
@@ -500,11 +499,6 @@ def epoch_of(node: ClusterNode) -> int:
     """Under which a node is known that has registered, else -1."""
     registration = getattr(node.broker, "registration", None)
     return -1 if registration is None else int(registration.epoch)
-
-
-def is_made_of(path: str, name: str) -> bool:
-    """Whether a file beside a segment says what a start, which checks no batch below the recovery point, read there."""
-    return name.endswith(SNAPSHOT_SUFFIX) and offset_of_name(name) > offset_of_name(path.rpartition("/")[2])
 
 
 def durable_batches(disk: SimulatedDisk, log: Log) -> Iterator[tuple[str, int, int]]:

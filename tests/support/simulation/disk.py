@@ -277,16 +277,10 @@ class SimulatedDisk:
         self._rots.append(_Rot(path, inode, position, before ^ bit, before))
         return position
 
-    def mend_rot(self, is_made_of: Callable[[str, str], bool] = lambda path, name: False) -> None:
-        """An operator puts back what the files held, and takes away files beside them (path, name) that were made of
-        what was not."""
+    def mend_rot(self) -> None:
+        """An operator puts back what the files held."""
         for rot in self._rots:
             if rot.is_there:
-                directory, _ = self._place(rot.path)
-                for name in [each for each in directory.entries if is_made_of(rot.path, each)]:
-                    made = directory.entries[name]
-                    self._change((directory, name, None))
-                    self._forget(made)
                 before = rot.inode.durable[rot.position]
                 rot.inode.durable[rot.position] = rot.sound
                 if rot.position < len(rot.inode.cache) and rot.inode.cache[rot.position] == before:
