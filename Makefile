@@ -44,12 +44,19 @@ test: $(VENV)/.installed-tests compiled ## every test that needs nothing from ou
 unit: $(VENV)/.installed-tests compiled
 	$(BIN)/python -m pytest tests/unit tests/transcripts
 
-check: $(VENV)/.installed-tests compiled ## format, lint, types, import contracts, tidiness, unit tests; under 60 s
+check: $(VENV)/.installed-tests compiled ## format, lint, types, import contracts, tidiness, unit tests without real processes; under 60 s
+	@$(MAKE) --no-print-directory -j2 --output-sync=target static quick-unit
+
+.PHONY: static quick-unit
+
+static:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/unit tests/transcripts
+
+quick-unit:
+	$(BIN)/python -m pytest -m "not processes" tests/unit tests/transcripts
 
 conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka's tools, on one node and on three; needs Java, Maven, Node, Go
 	$(BIN)/python -m tests.conformance --broker both

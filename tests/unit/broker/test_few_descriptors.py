@@ -107,6 +107,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
 
 
+@pytest.mark.processes
 def test_a_process_with_128_descriptors_serves_200_partitions(tmp_path: Path) -> None:
     port = free_port()
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{free_port()}"

@@ -163,6 +163,7 @@ def free_ports(count: int) -> int:
     raise AssertionError("no free ports")
 
 
+@pytest.mark.processes
 def test_three_processes_serve_and_stop_in_order_and_start_again(tmp_path: Path) -> None:
     port = free_ports(6)
     running = Running(tmp_path / "data", port)
@@ -209,6 +210,7 @@ def test_taken_ports_and_a_directory_in_use_are_refused_before_anything_is_writt
     assert not list((tmp_path / "data").glob("node-*"))
 
 
+@pytest.mark.processes
 def test_a_node_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
     for node_id in (1, 2, 3):
         (tmp_path / "data" / f"node-{node_id}" / "data").mkdir(parents=True)
