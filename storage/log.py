@@ -118,6 +118,7 @@ class Log:
         now_ms: int,
         report: Report | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        cleaned_end_offset: int = 0,
     ) -> Log:
         """Open or make the log of a partition's directory. Raises `CorruptLog` and OSError."""
         request = LogRequest(
@@ -130,6 +131,7 @@ class Log:
             now_ms,
             report or ignore_report,
             producer_expiration_ms,
+            cleaned_end_offset,
         )
         return cls(fs, directory, config, load_log(request), now_ms)
 

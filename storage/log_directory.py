@@ -33,6 +33,7 @@ from storage.log_paths import (
     suffixed_directory_name,
 )
 from storage.offset_checkpoint import (
+    CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -103,6 +104,7 @@ def make_durable_directory(fs: FileSystem, path: str) -> None:
 class LogDirectory:
     __slots__ = (
         "_checkpointed",
+        "_cleaned_ends",
         "_last_life",
         "_lock",
         "_log_starts",
@@ -138,6 +140,7 @@ class LogDirectory:
         """What this process has written, by file."""
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, report)
         self._log_starts = self._read_checkpoint(LOG_STARTS, report)
+        self._cleaned_ends = self._read_checkpoint(CLEANER_POINTS, report)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS, report)
         """As they were at the last checkpoint of the process before this one."""
         self.clean_broker_epoch = read_clean_shutdown(fs, path)
@@ -217,6 +220,7 @@ class LogDirectory:
             now_ms=now_ms,
             report=report,
             producer_expiration_ms=producer_expiration_ms,
+            cleaned_end_offset=self._cleaned_ends.get(key, 0),
         )
         if log.unflushed_count >= config.flush_messages:
             log.flush(now_ms)  # what a crash left to the page cache is read before anything else is written

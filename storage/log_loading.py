@@ -39,6 +39,8 @@ class LogRequest(NamedTuple):
     now_ms: int
     report: Report
     producer_expiration_ms: int
+    cleaned_end_offset: int
+    """As far as Apache Kafka compacted it: what is compacted was flushed, and the recovery point may not say so yet."""
 
 
 class LoadedLog(NamedTuple):
@@ -215,11 +217,13 @@ def recover(
     tail = TailRecovery(
         request.recovery_point, producers, epochs, request.report, asks_disk=request.config.promises_disk
     )
+    is_compacted = request.config.is_compacted
+    gaps_end_offset = max(request.recovery_point, request.cleaned_end_offset) if is_compacted else 0
     for number, segment in enumerate(segments[slot:], slot + 1):
         next_base_offset = segments[number].base_offset if number < len(segments) else None
         is_whole = tail.recover(segment, next_base_offset, request.now_ms)
         if next_base_offset is not None:
-            if not is_whole or not tail.reaches(next_base_offset, may_have_gap=request.config.is_compacted):
+            if not is_whole or not tail.reaches(next_base_offset, gaps_end_offset):
                 request.report(f"{directory}: removed the segments from offset {next_base_offset} on")
                 remove_segments(request, segments[number:])
                 del segments[number:]

@@ -191,15 +191,15 @@ class TailRecovery:
             replay_batch(segment, self.producers, header, batch if is_marker else None)
         self.next_offset = last_offset + 1
 
-    def reaches(self, next_base_offset: int, *, may_have_gap: bool) -> bool:
+    def reaches(self, next_base_offset: int, gaps_end_offset: int) -> bool:
         """Whether the next segment goes on where the last one ended.
 
-        Compaction alone leaves gaps between segments; any other means that the end of the last one never came to the
-        disk. Raises `CorruptLog` where it must have been there.
+        Compaction alone leaves gaps between segments, up to some offset (0 where there is none); any other means that
+        the end of the last one never came to the disk. Raises `CorruptLog` where it must have been there.
         """
-        if self.next_offset == next_base_offset or (may_have_gap and self.next_offset < next_base_offset):
+        if self.next_offset == next_base_offset or self.next_offset < next_base_offset <= gaps_end_offset:
             return True
-        if self.next_offset < min(self.recovery_point, next_base_offset):
+        if self.next_offset < min(self.recovery_point, next_base_offset) and not gaps_end_offset:
             missing = f"offsets {self.next_offset} to {next_base_offset - 1} are missing"
             raise CorruptLog(f"{missing}, but all before offset {self.recovery_point} was flushed")
         return False

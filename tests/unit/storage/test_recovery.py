@@ -146,11 +146,28 @@ def test_a_missing_end_of_a_segment_below_the_recovery_point_is_refused(director
         recover(directory, int(logs(directory)[-1].stem) - 1)
 
 
-def test_a_gap_between_segments_is_kept_where_compaction_may_have_made_it(directory: Path) -> None:
-    path = logs(directory)[-2]
+@pytest.mark.parametrize("recovery_point", [0, COUNT])
+@pytest.mark.parametrize("cleaned_end_offset", [0, COUNT])
+def test_a_gap_between_segments_is_kept_where_compaction_may_have_made_it(
+    directory: Path, recovery_point: int, cleaned_end_offset: int
+) -> None:
+    """Past what was flushed and compacted it is what a loss of power took of a segment whose name was durable."""
+    config = LogConfig(segment_bytes=900, index_interval_bytes=150, cleanup_policy=("compact",))
+    *_, path, last = logs(directory)
     path.write_bytes(path.read_bytes()[:-BATCH_SIZE])
-    log, _ = recover(directory, 0, LogConfig(segment_bytes=900, index_interval_bytes=150, cleanup_policy=("compact",)))
-    assert log.end_offset == COUNT and len(read_all(log)) == COUNT - 1
+    missing = int(last.stem) - 1
+    log = Log.open(
+        LocalFiles(),
+        str(directory),
+        config,
+        recovery_point=recovery_point,
+        cleaned_end_offset=cleaned_end_offset,
+        now_ms=NOW_MS,
+    )
+    if recovery_point or cleaned_end_offset:
+        assert log.end_offset == COUNT and read_all(log).keys() == values(COUNT).keys() - {missing}
+    else:
+        assert log.end_offset == missing and read_all(log) == values(missing)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
