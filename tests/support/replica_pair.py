@@ -11,6 +11,8 @@ from broker.handlers import fetch
 from broker.parked_fetches import ParkedFetches
 from broker.pending import Pending
 from broker.replicas import Replicas
+from broker.reply_memory import ReplyMemory
+from broker.request_memory import RequestMemory
 from broker.timeouts import Timeouts
 from broker.wakes import Wakes
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -59,7 +61,7 @@ class LeaderSide:
             fetch_sessions=FetchSessions(10, 0, itertools.count(77).__next__),
             fetch_size_max=1 << 26,
             reads_near=False,
-            reply_memory=SimpleNamespace(room=lambda: 1 << 26),
+            reply_memory=ReplyMemory(-1, cast("Any", self._loop)),
             parked_fetches=ParkedFetches(lambda: self.now_ms),
             in_sync_changes=SimpleNamespace(may_join=lambda *_: None),
             throttles=self.throttles,
@@ -73,7 +75,7 @@ class LeaderSide:
             name="PLAINTEXT",
             broker=self._broker,
             receive_buffer=memoryview(b""),
-            request_memory=None,
+            request_memory=RequestMemory(None, cast("Any", self._loop)),
             reply_memory=self._broker.reply_memory,
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")
