@@ -12,7 +12,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.apis import API_VERSIONS, PRODUCE, Route
@@ -84,8 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         """Set by each request, cleared by the listener's sweep for idle connections."""
         self.received_bytes = 0
         self.sent_bytes = 0
-        self.served: Mapping[tuple[str | bytes, int], int] = {}
-        """Of the last Fetch reply: the offset that was asked for in each partition with records; ~offset where it was
+        self.served: dict[tuple[str | bytes, int], int] = {}
+        """By Fetch replies: the offset that was asked for last in each partition with records; ~offset where it was
         asked for again, and looked at."""
         self.beats_for = -1
         """The broker whose heartbeats come this way, -1 for none."""

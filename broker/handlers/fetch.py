@@ -43,6 +43,8 @@ log = logging.getLogger("moldau.fetch")
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 COLD_LOOKUPS_MAX: Final = 16
+SERVED_MAX: Final = 10_000
+"""Partitions of which a connection remembers what it was served; past that it begins anew."""
 """So often a lookup begins anew because the page cache lacked something; the next one waits for the disk."""
 
 
@@ -417,14 +419,14 @@ def _respond(
     """
     cold: list[tuple[Log, PartitionData, FileSlice]] = []
     suspects: list[tuple[Log, PartitionData, FileSlice]] = []
-    served_before = context.connection.served
-    served: dict[PartitionKey, int] = {}
-    context.connection.served = served
+    served = context.connection.served  # kept: a follower asks for others before it comes back to what it refused
+    if len(served) > SERVED_MAX:
+        served.clear()
     for answer in answers:
         read = answer.read
         if read is not None and read.size:
             assert read.slice is not None and answer.partition is not None
-            before, offset = served_before.get(answer.key), answer.read_offset
+            before, offset = served.get(answer.key), answer.read_offset
             served[answer.key] = ~offset if before in (offset, ~offset) else offset
             if before == offset:
                 suspects.append((answer.partition.log, answer.data, read.slice))

@@ -106,6 +106,30 @@ def test_a_leader_whose_disk_rots_gives_up_its_place_and_fetches_what_was_bad(po
         cluster.live(story)
 
 
+def test_damage_is_found_though_others_are_asked_for_in_between() -> None:
+    """A follower that refuses a batch leaves that partition alone for a while, and goes on with its neighbours."""
+
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster)
+        leader.host.disk.flip_bit(log_path(leader), 65)
+        await cluster.create("u", 1, 3)
+        while await cluster.leader("u") < 0:
+            await asyncio.sleep(0.1)
+        neighbour = await cluster.connect(await cluster.leader("u"))
+        await neighbour.ask(produce_request("u", batch("a neighbour")), 9)
+        neighbour.close()
+        client = await cluster.connect(leader.id)
+        for _ in range(3):
+            for topic in ("t", "u"):
+                await client.ask(fetch_request([(topic, 0, 0)], max_wait_ms=0, partition_max_bytes=300), 11)
+        client.close()
+        await asyncio.sleep(1)
+        assert leader.broker is not None and leader.broker.damaged.found_count == 1
+
+    with Cluster(3) as cluster:
+        cluster.live(story)
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_replica_that_finds_its_damage_at_the_start_is_fetched_again(is_clean: bool) -> None:
     """After a crash recovery finds it; after a clean stop the next who reads there does."""
