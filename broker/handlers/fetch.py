@@ -43,9 +43,9 @@ log = logging.getLogger("moldau.fetch")
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 COLD_LOOKUPS_MAX: Final = 16
+"""So often a lookup begins anew because the page cache lacked something; the next one waits for the disk."""
 SERVED_MAX: Final = 10_000
 """Partitions of which a connection remembers what it was served; past that it begins anew."""
-"""So often a lookup begins anew because the page cache lacked something; the next one waits for the disk."""
 
 
 class Answer:
