@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from broker.wakes import Wakes
 
 
@@ -74,3 +76,17 @@ def test_what_was_to_be_done_later_and_is_done_by_then_is_nothing() -> None:
     loop.wakes.let_go()
     loop.turn()
     assert looks == ["one"]
+
+
+def test_a_look_that_fails_takes_nobody_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    loop, looks = Turns(), list[str]()
+
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    loop.wakes.gather()
+    for each in (Sleeper(looks, "one", fail), Sleeper(looks, "two")):
+        loop.wakes.wake(each)
+    loop.wakes.let_go()
+    assert looks == ["one", "two"]
+    assert "ZeroDivisionError" in caplog.text
