@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-log = logging.getLogger("moldau.wakes")
+log = logging.getLogger("moldau.fetch")
 
 
 class Sleeper(Protocol):
