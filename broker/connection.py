@@ -269,7 +269,10 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._handle_frames(buffer, size)
         finally:
-            wakes.let_go()
+            try:
+                wakes.let_go()
+            except Exception:
+                log.exception("a parked request failed to look again; it waits until its time is up")
 
     def _handle_frames(self, buffer: memoryview, size: int) -> None:
         """Handle the whole frames in `buffer[:size]` and keep what is left of it."""

@@ -71,9 +71,7 @@ def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode
 
 def divergence(log: Log, wish: FetchPartition) -> EpochEnd | None:
     """Where the asker's last epoch ends here, if its log goes on past that; `UNDEFINED_END` where we cannot tell."""
-    if wish.last_fetched_epoch < 0 or (
-        wish.last_fetched_epoch == log.epochs.latest_epoch and wish.fetch_offset <= log.end_offset
-    ):
+    if wish.last_fetched_epoch < 0:
         return None
     end = log.end_offset_for_epoch(wish.last_fetched_epoch)
     agrees = end.epoch == wish.last_fetched_epoch and end.end_offset >= wish.fetch_offset

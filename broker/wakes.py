@@ -2,16 +2,13 @@
 
 A produce of ten partitions wakes a fetch ten times. A connection gathers wakes while it handles what arrived, and lets
 them go when its own replies are on their way; whatever else wakes a fetch has it look in the loop's next turn.
-A look that fails is a bug of ours; neither the others nor the connection that woke them suffer for it.
+A look that fails is a bug of ours, and takes no other with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Protocol
-
-log = logging.getLogger("moldau.fetch")
 
 
 class Sleeper(Protocol):
@@ -54,8 +51,11 @@ class Wakes:
 
     def _look(self) -> None:
         woken, self._woken = self._woken, {}
-        for sleeper in woken:
-            try:
+        try:
+            while woken:
+                sleeper = next(iter(woken))
+                del woken[sleeper]
                 sleeper.look()
-            except Exception:
-                log.exception("a parked request failed to look again; it waits until its time is up")
+        finally:
+            for sleeper in woken:
+                self.wake(sleeper)

@@ -152,7 +152,7 @@ class Fetching:
 
     def _has_all(self) -> bool:
         """Whether a follower is at the end of all that it asks for, and waits: no plan need be made to see that."""
-        if self._news is None or not self._fetch.session or not self._fetch.session.partitions:
+        if not self._awaits_news():
             return False
         replicas, agreeing = self._broker.replicas, self._agreeing
         for key, wish in self._fetch.wanted:
