@@ -121,18 +121,16 @@ class LocalLogs:
     @property
     def previous_broker_epoch(self) -> int:
         """The epoch in which this broker last ended without a loss, -1 where any directory does not know."""
-        boot_id = self._environment.boot_id()
-        epochs = {directory.kept_epoch(boot_id) for directory in self.directories}
+        epochs = {directory.kept_epoch for directory in self.directories}
         epochs |= {None for _ in self.offline}
         only = epochs.pop() if len(epochs) == 1 else None
         return -1 if only is None else only
 
     def serve_under(self, broker_epoch: int) -> None:
         """This process's epoch is known."""
-        boot_id = self._environment.boot_id()
         for directory in self.directories:
             with suppress(OSError):  # nothing is promised of it then
-                directory.serve_under(broker_epoch, boot_id)
+                directory.serve_under(broker_epoch)
 
     def high_watermark(self, opened: Log) -> int:
         """Up to where the log was committed when it was last checkpointed, within what the log now holds."""
@@ -340,7 +338,7 @@ class LocalLogs:
         """Lock a directory and read its checkpoints. Raises OSError where the node cannot do without it, or another
         process serves it."""
         try:
-            directory = LogDirectory.open(self._environment.fs, path, log.info)
+            directory = LogDirectory.open(self._environment.fs, path, log.info, self._environment.boot_id())
         except OSError as error:
             if isinstance(error, BlockingIOError) or path == self._metadata_path:
                 raise

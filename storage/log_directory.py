@@ -103,6 +103,7 @@ def make_durable_directory(fs: FileSystem, path: str) -> None:
 
 class LogDirectory:
     __slots__ = (
+        "_boot_id",
         "_checkpointed",
         "_cleaned_ends",
         "_last_life",
@@ -121,10 +122,11 @@ class LogDirectory:
         "path",
     )
 
-    def __init__(self, fs: FileSystem, path: str, lock: FileLock, report: Report) -> None:
+    def __init__(self, fs: FileSystem, path: str, lock: FileLock, report: Report, boot_id: str) -> None:
         self.fs = fs
         self.path = path
         self._lock = lock
+        self._boot_id = boot_id
         self.logs: dict[TopicPartition, Log] = {}
         self.damaged: dict[TopicPartition, Kept] = {}
         """Logs that lie here and are not served, because a part of them is not what was written."""
@@ -142,19 +144,24 @@ class LogDirectory:
         self._log_starts = self._read_checkpoint(LOG_STARTS, report)
         self._cleaned_ends = self._read_checkpoint(CLEANER_POINTS, report)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS, report)
-        """As they were at the last checkpoint of the process before this one."""
+        """As they were at the last checkpoint of the process before this one, as far as that can be believed."""
         self.clean_broker_epoch = read_clean_shutdown(fs, path)
         """The broker epoch of a clean shutdown (-1 unknown), None after a crash."""
         remove_clean_shutdown(fs, path)
         self._last_life = read_life(fs, path)
+        if self._may_have_lost:
+            self._distrust_high_watermarks()
 
     @classmethod
-    def open(cls, fs: FileSystem, path: str, report: Report) -> LogDirectory:
-        """Make the directory where missing, and lock it. BlockingIOError: another process serves it."""
+    def open(cls, fs: FileSystem, path: str, report: Report, boot_id: str = "") -> LogDirectory:
+        """Make the directory where missing, and lock it. BlockingIOError: another process serves it.
+
+        The id tells this boot of the machine from others; where it is empty, every crash is taken for a loss of power.
+        """
         make_durable_directory(fs, path)
         lock = fs.lock(f"{path}/{LOCK}")
         try:
-            return cls(fs, path, lock, report)
+            return cls(fs, path, lock, report, boot_id)
         except BaseException:
             lock.release()
             raise
@@ -163,21 +170,41 @@ class LogDirectory:
     def was_clean(self) -> bool:
         return self.clean_broker_epoch is not None
 
-    def kept_epoch(self, boot_id: str) -> int | None:
+    @property
+    def _may_have_lost(self) -> bool:
+        """Whether what the process before this one wrote, and did not sync, may be gone."""
+        life = self._last_life
+        is_same_boot = life is not None and self._boot_id != "" and life.boot_id == self._boot_id
+        return not self.was_clean and not is_same_boot
+
+    def _distrust_high_watermarks(self) -> None:
+        """After a loss of power no log is known to be committed further than it was synced. Raises OSError.
+
+        A truncation that was not synced is undone: the old bytes stand again where others were committed meanwhile.
+        Durable at once, since the process after this one may be told by its boot that nothing was lost.
+        DIVERGES: Apache Kafka shows such records to whoever reads from this replica before its leader truncates it.
+        """
+        points = self._recovery_points
+        synced = {key: min(known, points.get(key, 0)) for key, known in self.high_watermarks.items()}
+        if synced != self.high_watermarks:
+            write_atomically(self.fs, f"{self.path}/{HIGH_WATERMARKS}", encode_offsets(synced))
+            self.high_watermarks = synced
+
+    @property
+    def kept_epoch(self) -> int | None:
         """The broker epoch in which the process before this one ended and lost nothing; None where it may have.
 
         DIVERGES: Apache Kafka takes every process that was killed for one that lost what it had not synced.
         """
-        if self.damaged:
+        if self.damaged or self._may_have_lost:
             return None
-        if self.was_clean:
+        if self.was_clean or self._last_life is None:
             return self.clean_broker_epoch
-        life = self._last_life
-        return life.broker_epoch if life is not None and boot_id and life.boot_id == boot_id else None
+        return self._last_life.broker_epoch
 
-    def serve_under(self, broker_epoch: int, boot_id: str) -> None:
+    def serve_under(self, broker_epoch: int) -> None:
         """Note the epoch for the process after this one. Raises OSError: it will know nothing then."""
-        write_life(self.fs, self.path, Life(boot_id, broker_epoch))
+        write_life(self.fs, self.path, Life(self._boot_id, broker_epoch))
 
     # Loading
 

@@ -82,16 +82,40 @@ def test_a_clean_shutdown_counts_once(tmp_path: Path) -> None:
 
 def test_a_killed_process_lost_nothing_unless_the_machine_or_the_disk_failed() -> None:
     disk = SimulatedDisk("a seed")
-    first = LogDirectory.open(disk, "/data", ignore)
-    assert first.kept_epoch("monday") is None
-    first.serve_under(7, "monday")
+    first = LogDirectory.open(disk, "/data", ignore, "monday")
+    assert first.kept_epoch is None
+    first.serve_under(7)
     disk.end_process()
-    second = LogDirectory.open(disk, "/data", ignore)
-    assert not second.was_clean
-    assert second.kept_epoch("monday") == 7 and second.kept_epoch("tuesday") is None and second.kept_epoch("") is None
-    second.fail(OSError("the disk refused a sync"))
+    for boot_id, epoch in ("monday", 7), ("tuesday", None), ("", None):
+        next_one = LogDirectory.open(disk, "/data", ignore, boot_id)
+        assert not next_one.was_clean and next_one.kept_epoch == epoch
+        disk.end_process()
+    last = LogDirectory.open(disk, "/data", ignore, "monday")
+    last.fail(OSError("the disk refused a sync"))
     disk.end_process()
-    assert LogDirectory.open(disk, "/data", ignore).kept_epoch("monday") is None
+    assert LogDirectory.open(disk, "/data", ignore, "monday").kept_epoch is None
+
+
+def test_after_a_loss_of_power_a_log_is_committed_no_further_than_it_was_synced() -> None:
+    disk = SimulatedDisk("a seed")
+    first = LogDirectory.open(disk, "/data", ignore, "monday")
+    first.serve_under(7)
+    for index, synced_count in enumerate((2, 0)):
+        log = first.create("orders", index, TOPIC_ID, SMALL, NOW_MS)
+        for number in range(5):
+            if number == synced_count:
+                log.flush(NOW_MS)
+            append(log, str(number))
+    first.checkpoint({("orders", 0): 4, ("orders", 1): 3}).run()
+    disk.end_process()
+
+    killed = LogDirectory.open(disk, "/data", ignore, "monday")
+    assert killed.high_watermarks == {("orders", 0): 4, ("orders", 1): 3}
+    disk.end_process()
+    for boot_id in "tuesday", "monday":  # whoever comes after that hears of no loss, and must not believe more
+        later = LogDirectory.open(disk, "/data", ignore, boot_id)
+        assert later.high_watermarks == {("orders", 0): 2, ("orders", 1): 0}
+        disk.end_process()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +127,7 @@ def test_a_life_that_was_not_written_whole_is_none(content: bytes) -> None:
     file = disk.open(f"/data/{LAST_LIFE}", create=True)
     file.append([content])
     file.close()
-    assert LogDirectory.open(disk, "/data", ignore).kept_epoch("monday") is None
+    assert LogDirectory.open(disk, "/data", ignore, "monday").kept_epoch is None
 
 
 def test_a_deleted_partition_leaves_at_once_and_may_be_made_anew(tmp_path: Path) -> None:
