@@ -105,13 +105,18 @@ chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one no
 
 .PHONY: sim sim-long
 
-sim: $(VENV)/.installed-tests ## three whole nodes under random faults, half a simulated cluster-hour; SEED=n replays one
+sim: $(VENV)/.installed-tests ## whole clusters under faults, half a simulated cluster-hour; SEED=n, or kind/n, replays one
+	@$(BIN)/python -m broker.compile_hot_path --remove-stale
 	$(BIN)/python -m tests.simulation.cluster $(if $(SEED),--seed $(SEED),--hours 0.5 --jobs 2)
 
-sim-long: $(VENV)/.installed-tests ## the same until stopped, from another seed each day
-	$(BIN)/python -m tests.simulation.cluster --forever --jobs 2 --first $$(date +%Y%m%d000)
+sim-long: $(VENV)/.installed-tests ## the same until stopped, from another seed each day, every fourth one harsh
+	@$(BIN)/python -m broker.compile_hot_path --remove-stale
+	$(BIN)/python -m tests.simulation.cluster --forever --jobs 2 --harsh-every 4 --first $$(date +%Y%m%d000)
 
-.PHONY: sim-mutants
+.PHONY: sim-mutants sim-untold
 
 sim-mutants: $(VENV)/.installed-tests ## 41 planted bugs, each hunted for at most a minute: a table of who was killed
 	$(BIN)/python -m tests.mutants
+
+sim-untold: $(VENV)/.installed-tests ## the same, each hunted by what `make sim` begins with, told nothing
+	$(BIN)/python -m tests.mutants --untold

@@ -2,7 +2,8 @@
 
 The sources stay the one source, as with the record walk (`protocol/compile_kernel.py`): both forms behave the same, the
 compiled one takes two thirds of the CPU. Python prefers an extension module to the source of the same name even where
-the source has changed since: run this again after a change, or `--remove` what it made. A test refuses stale ones.
+the source has changed since: run this again after a change, or `--remove` what it made, or what is stale of it with
+`--remove-stale`. A test refuses stale ones, and so does the simulator.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from protocol import compile_kernel
 from protocol.compile_kernel import EXTENSION_SUFFIX, KERNEL, NEEDED, succeeds
 
 ROOT: Final = Path(__file__).parent.parent
@@ -79,6 +81,8 @@ def main(arguments: list[str]) -> str:
     if "--remove" in arguments:
         remove_compiled()
         return "the hot path is plain Python"
+    if "--remove-stale" in arguments:
+        return remove_stale()
     if LIBRARY.exists() and is_current():
         return "the hot path is compiled already"
     remove_compiled()
@@ -114,6 +118,16 @@ def remove_compiled() -> None:
     for path, _ in compiled_files():
         path.unlink()
     LIBRARY.unlink(missing_ok=True)
+
+
+def remove_stale() -> str:
+    """Before something that must run the sources as they are, with no minute to spare: the sentence to show."""
+    stale = [*stale_files(), *compile_kernel.stale_files()]
+    if not stale:
+        return "nothing that is compiled is older than its source"
+    remove_compiled()
+    compile_kernel.remove_compiled()
+    return f"{stale[0].name} was older than its source: plain Python runs until `make compiled`"
 
 
 def compile_in(directory: Path) -> str | None:

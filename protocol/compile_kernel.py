@@ -2,7 +2,7 @@
 
 The source stays the one source: Python prefers the extension module of the same name, and without one (no C compiler,
 no mypyc) it runs the `.py` file, more slowly and with the same results. One line says which it will be. The compiled
-files belong to this installation and are never committed or packaged.
+files belong to this installation and are never committed or packaged. `--remove` takes them away.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ NEEDED = ("mypy", "setuptools")
 EXTENSION_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
-def main() -> str:
+def main(arguments: list[str]) -> str:
     """Compile if that is needed and possible; the sentence to show."""
+    if "--remove" in arguments:
+        remove_compiled()
+        return "the record walk is plain Python"
     if is_current():
         return "the record walk is compiled already"
     remove_compiled()
@@ -47,8 +50,12 @@ def compiled_files() -> Iterator[Path]:
 
 def is_current() -> bool:
     """Whether there is an extension module, not older than its source."""
-    files = list(compiled_files())
-    return bool(files) and all(path.stat().st_mtime >= KERNEL.stat().st_mtime for path in files)
+    return bool(list(compiled_files())) and not stale_files()
+
+
+def stale_files() -> list[Path]:
+    """What would be run in the stead of a newer source."""
+    return [path for path in compiled_files() if path.stat().st_mtime < KERNEL.stat().st_mtime]
 
 
 def remove_compiled() -> None:
@@ -97,4 +104,4 @@ assert kernel.walk_records(bytes.fromhex("0e00000002610000"), 0, 8, 1) == (0, 0,
 """
 
 if __name__ == "__main__":
-    sys.stdout.write(main() + "\n")
+    sys.stdout.write(main(sys.argv[1:]) + "\n")

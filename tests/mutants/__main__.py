@@ -1,4 +1,6 @@
-"""`python -m tests.mutants [NUMBER…]`: plants each bug in a copy of the tree, and hunts it for 60 s of machine time."""
+"""`python -m tests.mutants [--untold] [NUMBER…]`: plants each bug in a copy of the tree, and hunts it for 60 s of
+machine time: with the runs that the catalogue says bring it out, or, untold, with those that `make sim` begins with.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.hunt import UNTOLD
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("protocol", "storage", "replication", "kraft", "coordinator", "broker", "tests", "pyproject.toml")
@@ -35,7 +38,7 @@ def copy(tree: Path) -> None:
             shutil.copy(source, tree / name)
 
 
-def hunt(mutant: Mutant) -> tuple[str, float]:
+def hunt(mutant: Mutant, *, is_told: bool = True) -> tuple[str, float]:
     """What was found, empty where it survived, and how many seconds of machine time it took."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
         tree = Path(directory)
@@ -43,7 +46,7 @@ def hunt(mutant: Mutant) -> tuple[str, float]:
         plant(mutant, tree)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         environment = os.environ | {"PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
-        command = [sys.executable, "-m", "tests.mutants.hunt", str(mutant.number)]
+        command = [sys.executable, "-m", "tests.mutants.hunt", str(mutant.number) if is_told else UNTOLD]
         finished = subprocess.run(
             command, cwd=directory, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
@@ -54,16 +57,16 @@ def hunt(mutant: Mutant) -> tuple[str, float]:
     return finished.stdout.strip(), seconds
 
 
-def main(numbers: Sequence[str]) -> int:
-    survived = 0
+def main(arguments: Sequence[str]) -> int:
+    survived, numbers = 0, [each for each in arguments if each != UNTOLD]
     for mutant in MUTANTS:
         if numbers and str(mutant.number) not in numbers:
             continue
-        found, seconds = hunt(mutant)
-        seed, _, how = found.partition("\t")
+        found, seconds = hunt(mutant, is_told=UNTOLD not in arguments)
+        run, _, how = found.partition("\t")
         survived += not found
-        verdict = f"killed   {seconds:5.1f} s  seed {seed:>4}" if found else f"SURVIVED {seconds:5.1f} s           "
-        print(f"{mutant.number:3} {verdict}  {mutant.name}\n{'':36}{how[:150]}", flush=True)
+        verdict = f"killed   {seconds:5.1f} s  {run[:20]:20}" if found else f"SURVIVED {seconds:5.1f} s  {'':20}"
+        print(f"{mutant.number:3} {verdict}  {mutant.name}\n{'':25}{how[:150]}", flush=True)
     print(f"{survived} survived")
     return 1 if survived else 0
 

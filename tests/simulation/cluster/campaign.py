@@ -1,10 +1,13 @@
-"""`python -m tests.simulation.cluster --hours 0.5 --jobs 2`: seeds of the swarm until so many hours were simulated.
+"""`python -m tests.simulation.cluster --hours 0.5 --jobs 2`: the opening, then seeds of the swarm until so many hours
+of whole clusters were simulated.
 
---seed N      this one alone, with what happened in it: how a violation is replayed
+--seed RUN    this one alone, with what happened in it: how a violation is replayed. N is a seed of the swarm, KIND/N
+              one of another kind (see `stages`)
 --first N     begin at seed N instead of 0
---seeds N     so many seeds instead of hours
+--seeds N     so many seeds of the swarm instead of hours, and no opening
 --forever     until stopped
 --minutes M   at most so many minutes of real time
+--harsh       more kinds of fault, more often, in every seed of the swarm; --harsh-every N: in every Nth
 """
 
 from __future__ import annotations
@@ -14,114 +17,176 @@ import gc
 import itertools
 import logging
 import multiprocessing
+import signal
 import time
 import traceback
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import FrameType
 
-from tests.simulation.cluster.swarm import run_seed
+from broker.compile_hot_path import stale_files
+from protocol.compile_kernel import stale_files as stale_kernel
+from tests.simulation.cluster.stages import HARSH, KINDS, QUORUM, SWARM, Report, Run, Runner, named, opening, swarm
 
 REPORT_EVERY_S = 20.0
 TRACE_LINES = 200
+MACHINE_S_MAX = 100.0
+"""Of one run: twenty times what a seed takes."""
+AGAIN_S = 1.0
+TASKS_MAX = 100_000
+
+
+class Endless(SystemExit):
+    """A run goes on and on: of the kind of exception that no task keeps to itself."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Of one seed."""
+    """Of one run."""
 
-    seed: int
-    simulated_s: float = 0.0
-    acknowledged: int = 0
-    looks: int = 0
-    problems: list[str] = field(default_factory=list)
+    run: Run
+    report: Report = field(default_factory=Report)
 
 
-def run_one(seed: int) -> Outcome:
+def run_one(run: Run, kinds: Mapping[str, Runner] = KINDS, lines: list[str] | None = None) -> Outcome:
     gc.disable()
     logging.disable(logging.CRITICAL)
-    outcome = Outcome(seed)
+    outcome = Outcome(run)
+    signal.signal(signal.SIGPROF, _give_up)
+    signal.setitimer(signal.ITIMER_PROF, MACHINE_S_MAX, AGAIN_S)
     try:
-        run = run_seed(seed)
-        outcome.simulated_s, outcome.looks = run.simulated_s, run.looks
-        outcome.acknowledged = run.history.acknowledged_count
-        outcome.problems = run.problems()
-    except BaseException as error:  # whatever it is, it is the seed's
+        outcome.report = kinds[run.kind](run.number, lines)
+    except BaseException as error:  # whatever it is, it is the run's
         if isinstance(error, KeyboardInterrupt):
             raise
-        outcome.problems = [f"{type(error).__name__}: {error}", traceback.format_exc()]
+        outcome.report.problems = [f"{type(error).__name__}: {error}", traceback.format_exc()]
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
     gc.collect()
     return outcome
 
 
+def run_some(runs: list[Run]) -> list[Outcome]:
+    """In a process of their own."""
+    return [run_one(run) for run in runs]
+
+
+def _give_up(number: int, frame: FrameType | None) -> None:
+    raise Endless(f"not done after {MACHINE_S_MAX:.0f} s of machine time")
+
+
+def tasks(options: argparse.Namespace) -> Iterator[list[Run]]:
+    """What is run, in its order, each for one process at a time."""
+    seeds = swarm(options.first, 1 if options.harsh else options.harsh_every)
+    if options.seeds:
+        return itertools.islice(seeds, options.seeds)
+    # a pool draws all that there is at once: more than anybody runs, and an end
+    return itertools.islice(itertools.chain(opening(options.first), seeds), TASKS_MAX)
+
+
+@dataclass(slots=True)
+class Tally:
+    runs: int = 0
+    hours: float = 0.0
+    acknowledged: int = 0
+    looks: int = 0
+    violations: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self.runs += 1
+        self.hours += outcome.report.simulated_s / 3600
+        self.acknowledged += outcome.report.acknowledged
+        self.looks += outcome.report.looks
+        self.violations += bool(outcome.report.problems)
+
+    def told(self, real_s: float) -> str:
+        return (
+            f"{self.runs} seeds, {self.hours:.3f} simulated cluster-hours in {real_s:.0f} s: {self.acknowledged}"
+            f" records acknowledged, {self.looks} looks, {self.violations} seeds with violations"
+        )
+
+
 def campaign(options: argparse.Namespace) -> int:
-    began, said = time.monotonic(), 0.0
-    hours, seeds, acknowledged, looks, violations = 0.0, 0, 0, 0, 0
-    source = itertools.count(options.first)
-    numbers = itertools.islice(source, options.seeds) if options.seeds else source
+    began, said, tally = time.monotonic(), 0.0, Tally()
     context = multiprocessing.get_context("spawn")
     with context.Pool(options.jobs, maxtasksperchild=20) as pool:
-        for outcome in pool.imap_unordered(run_one, numbers if options.seeds else _bounded(numbers)):
-            seeds += 1
-            hours += outcome.simulated_s / 3600
-            acknowledged += outcome.acknowledged
-            looks += outcome.looks
-            if outcome.problems:
-                violations += 1
-                say(f"VIOLATION seed {outcome.seed} (replay: make sim SEED={outcome.seed})")
-                for problem in outcome.problems[:3]:
-                    say(f"    {problem[-1500:]}")
+        for outcomes in pool.imap_unordered(run_some, tasks(options)):
+            for outcome in outcomes:
+                tally.add(outcome)
+                if outcome.report.problems:
+                    complain(outcome)
             now = time.monotonic() - began
-            is_done = not options.seeds and not options.forever and hours >= options.hours
+            is_done = not options.seeds and not options.forever and tally.hours >= options.hours
             is_done = is_done or bool(options.minutes and now > options.minutes * 60)
             if now - said > REPORT_EVERY_S or is_done:
                 said = now
-                say(summary(seeds, hours, now, acknowledged, looks, violations))
+                say(tally.told(now))
             if is_done:
                 pool.terminate()
                 break
-    say(summary(seeds, hours, time.monotonic() - began, acknowledged, looks, violations))
-    return 1 if violations else 0
+    say(tally.told(time.monotonic() - began))
+    return 1 if tally.violations else 0
 
 
-def summary(seeds: int, hours: float, real_s: float, acknowledged: int, looks: int, violations: int) -> str:
-    return (
-        f"{seeds} seeds, {hours:.3f} simulated cluster-hours in {real_s:.0f} s: {acknowledged} records acknowledged,"
-        f" {looks} looks, {violations} seeds with violations"
-    )
+def complain(outcome: Outcome) -> None:
+    say(f"VIOLATION seed {outcome.run.name} (replay: make sim SEED={outcome.run.name})")
+    for problem in outcome.report.problems[:3]:
+        say(f"    {problem[-1500:]}")
 
 
-def _bounded(numbers: itertools.count[int] | itertools.islice[int]) -> itertools.islice[int]:
-    """A pool draws all that there is at once: more than anybody runs, and an end."""
-    return itertools.islice(numbers, 100_000)
-
-
-def replay(seed: int, count: int) -> int:
+def replay(run: Run, count: int) -> int:
     lines: list[str] = []
-    try:
-        run = run_seed(seed, lines=lines)
-        say(f"{run.plan}\nstruck: {run.struck}\n{run.simulated_s:.1f} s, {run.looks} looks, digest {run.digest}")
-        problems = run.problems()
-    except Exception as error:
-        traceback.print_exc()
-        problems = [f"{type(error).__name__}: {error}"]
-    told = [line for line in lines if line.rstrip().endswith(")") and "'ack'" not in line]
+    report = run_one(run, lines=lines).report
+    if report.told:
+        say(report.told)
+    told = (
+        lines if run.kind == QUORUM else [each for each in lines if each.rstrip().endswith(")") and "'ack'" not in each]
+    )
     say("\n".join(told[-count:]))
-    say("\n".join(problems) or "nothing is wrong")
-    return 1 if problems else 0
+    say("\n".join(report.problems) or "nothing is wrong")
+    return 1 if report.problems else 0
 
 
 def say(line: str) -> None:
     print(line, flush=True)
 
 
+def staleness() -> str | None:
+    """Python would run them in the stead of what is to be tried."""
+    stale = [*stale_files(), *stale_kernel()]
+    if not stale:
+        return None
+    return (
+        f"{stale[0].name} is older than its source, and would be run in its stead: `make compiled` compiles it again,"
+        " `python -m broker.compile_hot_path --remove` and `python -m protocol.compile_kernel --remove` take away what"
+        " is compiled"
+    )
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.cluster", description=__doc__)
-    parser.add_argument("--seed", type=int, help="replay this one")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation.cluster",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seed", metavar="RUN", help="replay this one")
     parser.add_argument("--lines", type=int, default=TRACE_LINES, help="of the trace of a replay")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--hours", type=float, default=0.5)
     parser.add_argument("--minutes", type=float, default=0.0)
     parser.add_argument("--forever", action="store_true")
+    parser.add_argument("--harsh", action="store_true")
+    parser.add_argument("--harsh-every", type=int, default=0, metavar="N")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
     options = parser.parse_args()
-    return replay(options.seed, options.lines) if options.seed is not None else campaign(options)
+    if (stale := staleness()) is not None:
+        say(stale)
+        return 2
+    if options.seed is None:
+        return campaign(options)
+    try:
+        run = named(options.seed)
+    except ValueError as error:
+        parser.error(str(error))
+    return replay(run._replace(kind=HARSH) if options.harsh and run.kind == SWARM else run, options.lines)

@@ -142,3 +142,22 @@ class Plan:
 
     def topic_configs(self) -> dict[str, str]:
         return {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})
+
+
+def harsh(seed: int) -> Plan:
+    """What the seed draws, with two to five more kinds of fault, strikes every two seconds at most, and rot mostly."""
+    plan, random = Plan.drawn(Random(f"{seed}/plan")), Random(f"{seed}/harsh")
+    kinds = [each for each in Fault if each not in DRAWN_ALONE] if plan.flushes else list(ALWAYS_SAFE)
+    others = [each for each in kinds if each not in plan.faults]
+    faults = [each for each in plan.faults if each not in DRAWN_ALONE] + random.sample(others, random.randint(2, 5))
+    if random.random() < 0.7:  # a move could leave the rotten copy alone
+        faults = [*(each for each in faults if each is not Fault.REASSIGN), Fault.BIT_ROT]
+    moves = {Fault.REASSIGN, Fault.CHANGE_VOTERS} & {*faults}
+    return replace(
+        plan,
+        faults=tuple(faults),
+        strike_every_s=random.choice((0.5, 1.0, 2.0)),
+        fault_s=random.choice((20.0, 40.0)),
+        nodes=4 if moves and random.random() < 0.8 else plan.nodes,
+        names_voters=plan.names_voters or Fault.CHANGE_VOTERS in faults,
+    )

@@ -1,0 +1,118 @@
+"""Short and eager clusters: one family of faults each, a strike every half second, a look every few milliseconds.
+
+The ordinary swarm draws what strikes at all, so that a family of faults may wait for its seed for minutes. Here each
+family has its own, with the shape of cluster in which it matters, and a seed takes two seconds of machine time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final, NamedTuple
+
+from tests.simulation.cluster.plan import Fault, Plan
+
+Shape = tuple[tuple[str, object], ...]
+"""Fields of a plan, and their values."""
+
+
+class Family(NamedTuple):
+    name: str
+    faults: tuple[Fault, ...]
+    shape: Shape = ()
+
+
+FAMILIES: Final = (
+    Family(
+        "leaders",
+        (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.KILL, Fault.CUT_ONE_WAY),
+        (("flushes", False), ("trims", False)),
+    ),
+    Family(
+        "power",
+        (Fault.POWER_CUT, Fault.CUT_AT_STEP, Fault.ISOLATE_LEADER),
+        (("flushes", False), ("small_snapshots", True)),
+    ),
+    Family(
+        "darkness",
+        (Fault.POWER_CUT_ALL, Fault.KILL_LEADER, Fault.CUT_AT_STEP),
+        (("flushes", True),),
+    ),
+    Family(
+        "pauses",
+        (Fault.PAUSE, Fault.CUT_ONE_WAY, Fault.ISOLATE),
+        (("flushes", False), ("timeout_ms", 200)),
+    ),
+    Family(
+        "controllers",
+        (Fault.KILL_CONTROLLER, Fault.ISOLATE_CONTROLLER, Fault.POWER_CUT, Fault.KILL),
+        (("small_snapshots", True), ("has_eligible_replicas", True), ("churns_topics", True)),
+    ),
+    Family(
+        "all-at-once",
+        (Fault.KILL_ALL, Fault.KILL, Fault.KILL_LEADER, Fault.PAUSE),
+        (("has_eligible_replicas", True),),
+    ),
+    Family(
+        "moves",
+        (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
+        (("nodes", 4), ("flushes", False)),
+    ),
+    Family(
+        "coordinators",
+        (Fault.KILL_COORDINATOR, Fault.MOVE_LEADERS, Fault.ISOLATE_LEADER),
+        (("members", 3), ("partitions", 2), ("producers", 1)),
+    ),
+    Family(
+        "disks",
+        (Fault.DISK_ERROR, Fault.FULL_DISK, Fault.STALL_DISK, Fault.SLOW_DISK),
+        (("small_segments", True),),
+    ),
+    Family(
+        "rot",
+        (Fault.BIT_ROT, Fault.KILL, Fault.STOP),
+        (("small_segments", True), ("flushes", True)),
+    ),
+    Family(
+        "restarts",
+        (Fault.STOP, Fault.ROLL, Fault.POWER_CUT),
+        (("flushes", False), ("fault_s", 12.0)),
+    ),
+    Family(
+        "voters",
+        (Fault.CHANGE_VOTERS, Fault.KILL_CONTROLLER, Fault.ISOLATE_CONTROLLER),
+        (("nodes", 4), ("names_voters", True), ("small_snapshots", True)),
+    ),
+    Family(
+        "trims",
+        (Fault.KILL_LEADER, Fault.KILL, Fault.ISOLATE_LEADER),
+        (("trims", True), ("small_segments", True)),
+    ),
+    Family(
+        "links",
+        (Fault.RESET, Fault.STALL_LINK, Fault.SLOW_LINK, Fault.WALL_JUMP),
+        (("timeout_ms", 200), ("members", 2), ("skew_ms_max", 1_000_000)),
+    ),
+)
+
+
+def eager_plan(seed: int, faults: Sequence[Fault] = (), shape: Shape = ()) -> Plan:
+    """What the seed draws, made short, with these faults if there are any."""
+    drawn = Plan.drawn(Random(f"{seed}/plan"))
+    plan = replace(
+        drawn,
+        faults=tuple(faults) or drawn.faults,
+        fault_s=8.0,
+        strike_every_s=0.6,
+        look_every_s=0.008,
+        session_ms=2000,
+        lag_ms_max=1000,
+        pause_s=0.02,
+        in_flight=5,
+        partitions=min(drawn.partitions, 2),
+    )
+    plan = replace(plan, **dict(shape))  # type: ignore[arg-type]
+    if Fault.POWER_CUT_ALL in plan.faults and not plan.flushes:
+        plan = replace(plan, faults=tuple(each for each in plan.faults if each is not Fault.POWER_CUT_ALL))
+    return plan

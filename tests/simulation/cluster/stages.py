@@ -1,0 +1,203 @@
+"""What `make sim` runs, in its order, as data: first what finds most in a second, then the ordinary swarm for as long
+as is asked.
+
+Every run has a name, `kind/number`, that replays it: `make sim SEED=leaders/3`. A number alone is a seed of the swarm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, NamedTuple
+
+from tests.simulation import power_loss
+from tests.simulation.cluster import regressions, scenarios
+from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
+from tests.simulation.cluster.plan import Plan, harsh
+from tests.simulation.cluster.swarm import run_seed
+from tests.simulation.raft.swarm import Swarm as Quorum
+
+Lines = list[str] | None
+"""Where a replay's trace goes."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What one run came to."""
+
+    simulated_s: float = 0.0
+    """Of a whole cluster."""
+    acknowledged: int = 0
+    looks: int = 0
+    problems: list[str] = field(default_factory=list)
+    told: str = ""
+    """To whoever replays it."""
+
+
+Runner = Callable[[int, Lines], Report]
+"""Raises what breaks at once; what was found at the end is in the report."""
+
+
+class Run(NamedTuple):
+    """One, by its name."""
+
+    kind: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.number}" if self.kind == SWARM else f"{self.kind}/{self.number}"
+
+
+class Stage(NamedTuple):
+    kinds: tuple[str, ...]
+    """Each in turn."""
+    times: int = 1
+    """Runs of each kind: their numbers go on where the last stage of that kind ended."""
+    at_once: int = 1
+    """So many to a process: less than two seconds' worth."""
+
+
+def of_cluster(plan_of: Callable[[int], Plan]) -> Runner:
+    def run(seed: int, lines: Lines) -> Report:
+        done = run_seed(seed, plan=plan_of(seed), lines=lines)
+        told = f"{done.plan}\nstruck: {done.struck}\n{done.simulated_s:.1f} s, {done.looks} looks, digest {done.digest}"
+        return Report(done.simulated_s, done.history.acknowledged_count, done.looks, done.problems(), told)
+
+    return run
+
+
+def of_family(family: Family) -> Runner:
+    return of_cluster(lambda seed: eager_plan(seed, family.faults, family.shape))
+
+
+def of_script(script: Callable[[int], None]) -> Runner:
+    def run(seed: int, lines: Lines) -> Report:
+        script(seed)
+        return Report()
+
+    return run
+
+
+def of_quorum(seed: int, lines: Lines) -> Report:
+    """The quorum's state machines alone, on virtual time."""
+    quorum = Quorum(seed)
+    quorum.world.trace = lines
+    quorum.run()
+    return Report(told=quorum.world.states())
+
+
+def of_one_node(seed: int, lines: Lines) -> Report:
+    """A broker on its own whose power goes again and again."""
+    done = power_loss.run_seed(seed)
+    return Report(problems=done.problems(), told=f"{done.shape}\n{done.simulated_s:.1f} s, digest {done.digest}")
+
+
+class _Failures:
+    """What pytest tells as it goes."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def pytest_runtest_logreport(self, report: object) -> None:
+        if getattr(report, "failed", False):
+            self.problems.append(f"{getattr(report, 'nodeid', '')}: {str(getattr(report, 'longrepr', ''))[-1000:]}")
+
+
+def of_stories(path: str) -> Runner:
+    """A file of tests: clusters that are told what happens to them."""
+
+    def run(seed: int, lines: Lines) -> Report:
+        import pytest
+
+        failures = _Failures()
+        arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:warnings", path]
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            code = pytest.main(arguments, plugins=[failures])
+        return Report(problems=failures.problems or ([said.getvalue()] if code else []), told=said.getvalue())
+
+    return run
+
+
+SWARM: Final = "swarm"
+HARSH: Final = "harsh"
+QUORUM: Final = "quorum"
+ONE_NODE: Final = "one-node"
+SCRIPTS: Final = (*scenarios.ALL, *regressions.ALL)
+STORIES: Final = tuple(
+    f"tests/simulation/test_{name}.py"
+    for name in (
+        "cluster",
+        "group_failover",
+        "replica_reads",
+        "bit_rot",
+        "stopping_follower",
+        "roles",
+        "deletions",
+        "forwarding",
+        "disk_stall",
+        "first_fetches",
+    )
+)
+
+KINDS: Final[dict[str, Runner]] = {
+    SWARM: of_cluster(lambda seed: Plan.drawn(Random(f"{seed}/plan"))),
+    HARSH: of_cluster(harsh),
+    QUORUM: of_quorum,
+    ONE_NODE: of_one_node,
+    **{family.name: of_family(family) for family in FAMILIES},
+    **{script.__name__: of_script(script) for script in SCRIPTS},
+    **{path: of_stories(path) for path in STORIES},
+}
+
+EAGER: Final = tuple(family.name for family in FAMILIES)
+OPENING: Final = (
+    Stage(tuple(script.__name__ for script in SCRIPTS), at_once=len(SCRIPTS)),
+    Stage((QUORUM,), 16, at_once=8),
+    Stage((ONE_NODE,), 16, at_once=16),
+    Stage(EAGER),
+    Stage((QUORUM,), 24, at_once=8),
+    Stage(STORIES, at_once=2),
+    Stage((ONE_NODE,), 24, at_once=24),
+    Stage(EAGER, 2),
+)
+"""About two minutes of machine time."""
+
+
+def opening(first: int, stages: Sequence[Stage] = OPENING) -> Iterator[list[Run]]:
+    """What one process runs at once, from these numbers on; scripts and stories are told once, as they are."""
+    numbers: dict[str, Iterator[int]] = {}
+    for stage in stages:
+        runs = [
+            Run(kind, next(numbers.setdefault(kind, itertools.count(first if is_drawn(kind) else 0))))
+            for _ in range(stage.times)
+            for kind in stage.kinds
+        ]
+        for begin in range(0, len(runs), stage.at_once):
+            yield runs[begin : begin + stage.at_once]
+
+
+def is_drawn(kind: str) -> bool:
+    """Whether another number makes another run."""
+    return kind in (SWARM, HARSH, QUORUM, ONE_NODE, *EAGER)
+
+
+def swarm(first: int, harsh_every: int = 0) -> Iterator[list[Run]]:
+    """Seeds of whole clusters without end, of which every so-manyth is harsh."""
+    for seed in itertools.count(first):
+        is_harsh = bool(harsh_every) and (seed - first) % harsh_every == harsh_every - 1
+        yield [Run(HARSH if is_harsh else SWARM, seed)]
+
+
+def named(name: str) -> Run:
+    """Raises ValueError for what names nothing."""
+    kind, _, number = name.rpartition("/")
+    if name in KINDS:
+        kind, number = name, "0"
+    if not number.isdigit() or (kind and kind not in KINDS):
+        raise ValueError(f"{name!r} is no run: a number, or one of {', '.join(KINDS)} with a number")
+    return Run(kind or SWARM, int(number))
