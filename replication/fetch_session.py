@@ -52,7 +52,8 @@ class CachedPartition:
             or data.diverging_epoch is not None
             or data.preferred_read_replica != -1
         )
-        self.high_watermark = data.high_watermark
+        # With a diverging log the rest of the answer is not taken: it is told again when the log was cut.
+        self.high_watermark = data.high_watermark if data.diverging_epoch is None else -1
         self.log_start_offset = data.log_start_offset
         self.had_error = data.error_code != ErrorCode.NONE
         return news

@@ -34,6 +34,7 @@ from protocol.record_reader import records_of
 from storage.batch_scan import damage_in
 from tests.support.history import History, Key, Reading, Send
 from tests.support.node import Client, Closed, fetch_request, produce_request
+from tests.support.told_ends import ToldEnds
 
 PATIENCE_S: Final = 5.0
 CONNECT_S: Final = 2.0
@@ -42,6 +43,9 @@ BACKOFF_S: Final = 0.05
 BEYOND: Final = 1 << 40
 """An offset that no log has."""
 EARLIEST: Final = -2
+LATEST: Final = -1
+ASKS_FOR_END: Final = 0.1
+"""How often a reader asks for the end of its partition before it fetches."""
 TRANSIENT: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -166,6 +170,7 @@ class Producer:
         self._incarnation = 0
         self._count = 0
         self._id: tuple[int, int] | None = None
+        self._former_id: tuple[int, int] | None = None
         self._sequence = 0
         self._unacknowledged: deque[Batch] = deque()
 
@@ -184,13 +189,21 @@ class Producer:
                 await self._bootstrap.back_off()
 
     async def _begin(self) -> None:
-        """A new incarnation: an id that nobody else has."""
+        """A new incarnation: an id that nobody else has, or the next epoch of the last one's."""
+        if self._former_id is not None and self._random.random() < 0.5:
+            self._id, self._former_id = (self._former_id[0], self._former_id[1] + 1), None
+            self._incarnate()
+            return
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
         answer = await self._bootstrap.ask_any(request, 4)
         if answer.error_code != 0:
             self._judge(ErrorCode(answer.error_code), "a producer id")
             raise Closed
         self._id = answer.producer_id, answer.producer_epoch
+        self._incarnate()
+
+    def _incarnate(self) -> None:
+        assert self._id is not None
         self._incarnation += 1
         self._sequence = 0
         owner = self._issued.setdefault(self._id, f"{self.name}.{self._incarnation}")
@@ -269,8 +282,8 @@ class Producer:
             self._give_up()
 
     def _give_up(self) -> None:
-        """What is in flight stays in doubt; the next incarnation goes on."""
-        self._id = None
+        """What is in flight stays in doubt, and may still arrive; the next incarnation goes on."""
+        self._id, self._former_id = None, self._id
         self._unacknowledged.clear()
 
 
@@ -290,6 +303,11 @@ class Reader:
         self.reading = reading
         self._may_rot = may_rot
         self.offset = 0
+        self.told_ends: ToldEnds | None = None
+        """Where one is given, the reader asks for ends now and then."""
+        self.on_end: Callable[[Key, int, Client], None] = lambda key, offset, client: None
+        """Told of the last offset before each end that a leader told, and over which connection."""
+        self._isolation_level = bootstrap.random.randrange(2)
         self._bootstrap = bootstrap
         self._complaints = complaints
         self._from_followers = from_followers
@@ -332,7 +350,14 @@ class Reader:
         try:
             for _ in range(self._bootstrap.random.randint(1, 20) if self._from_followers else 1000):
                 ends = is_ended()
-                request = fetch_request([(*self.reading.key, self.offset)], max_wait_ms=200, partition_max_bytes=8000)
+                if self.told_ends is not None and self._bootstrap.random.random() < ASKS_FOR_END:
+                    await self._ask_for_end(client, self.told_ends)
+                request = fetch_request(
+                    [(*self.reading.key, self.offset)],
+                    max_wait_ms=200,
+                    partition_max_bytes=8000,
+                    isolation_level=self._isolation_level,
+                )
                 data = (await within(client.ask(request, 11))).responses[0].partitions[0]
                 if data.error_code != 0:
                     return False  # OFFSET_OUT_OF_RANGE too: of a replica that is behind, or was deposed
@@ -344,6 +369,16 @@ class Reader:
         finally:
             client.close()
         return False
+
+    async def _ask_for_end(self, client: Client, told_ends: ToldEnds) -> None:
+        key, before = self.reading.key, told_ends.before(self.reading.key)
+        wish = ListOffsetsPartition(partition_index=key[1], timestamp=LATEST)
+        topic = ListOffsetsTopic(name=key[0], partitions=[wish])
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=self._isolation_level, topics=[topic])
+        (answer,) = (await within(client.ask(request, 5))).topics[0].partitions
+        if answer.error_code == ErrorCode.NONE:
+            told_ends.told(key, answer.leader_epoch, answer.offset, before)
+            self.on_end(key, answer.offset - 1, client)
 
     def _take(self, stored: bytes, high_watermark: int) -> None:
         if self._may_rot and damage_in(stored) is not None:
@@ -423,6 +458,8 @@ class Committer:
         self.key = key
         self.is_ending = False
         self.acknowledged = -1
+        self._shown = -1
+        """The furthest that a coordinator said was committed: it is, and stays so."""
         self._sent = -1
         self._in_doubt: dict[int, None] = {}
         """Sent and not answered: nothing keeps it from arriving later than what was sent after it."""
@@ -479,8 +516,9 @@ class Committer:
 
     async def _check(self, client: Client, *, is_final: bool) -> bool:
         topic = OffsetFetchRequestTopic(name=self.key[0], partition_indexes=[self.key[1]])
-        request = OffsetFetchRequest(group_id=self.group, topics=[topic], require_stable=True)
-        acknowledged, term = self.acknowledged, self._term_of(self._node_id, self.group)
+        is_stable = is_final or self._bootstrap.random.random() < 0.5
+        request = OffsetFetchRequest(group_id=self.group, topics=[topic], require_stable=is_stable)
+        acknowledged, term = max(self.acknowledged, self._shown), self._term_of(self._node_id, self.group)
         try:
             reply = await within(client.ask(request, 7))
         except TimeoutError as error:
@@ -491,6 +529,7 @@ class Committer:
         # Whoever was deposed and does not know it yet may answer with what was true then.
         is_final = is_final or (term is not None and term == self._term_of(self._node_id, self.group))
         if found > self._sent or (is_final and found < acknowledged and found not in self._in_doubt):
-            text = f"group {self.group} committed {self.acknowledged} (sent {self._sent}) and finds {found}"
-            self._complaints.append(text)
+            told = f"committed {self.acknowledged} (sent {self._sent}, found {self._shown} before)"
+            self._complaints.append(f"group {self.group} {told} and finds {found}")
+        self._shown = max(self._shown, found)
         return True

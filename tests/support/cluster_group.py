@@ -3,7 +3,7 @@
 What no coordinator may ever do, whichever nodes it was on:
 
     double owner      two members own one partition in one generation
-    stale commit      a commit of a former generation, or of a stranger, is taken
+    stale commit      a commit, a heartbeat or a sync of a former generation, or a commit of a stranger, is taken
     offset lost       at the end an offset is not the one acknowledged last, nor one that was sent and not answered
 """
 
@@ -71,7 +71,7 @@ class GroupWatch:
         self.acknowledged[index] = max(self.acknowledged[index], offset)
 
     def taken(self, what: str) -> None:
-        self._complaints.append(f"group {self.group}: a commit {what} was taken")
+        self._complaints.append(f"group {self.group}: {what} was taken")
 
     def found(self, index: int, offset: int) -> None:
         if offset < self.acknowledged[index] and offset not in self.in_doubt[index]:
@@ -181,8 +181,11 @@ class Member:
         if random.random() < 0.3:
             await self._try_stale_commit(client)
         beat = HeartbeatRequest(group_id=watch.group, generation_id=self._generation, member_id=self._member_id)
-        if not self._stays((await within(client.ask(beat, 3))).error_code):
+        error = (await within(client.ask(beat, 3))).error_code
+        if not self._stays(error):
             return False
+        if error == ErrorCode.NONE and random.random() < 0.2:
+            await self._try_as_others(client, beat)
         if random.random() < LEAVES:
             leave = LeaveGroupRequest(group_id=watch.group, members=[MemberIdentity(member_id=self._member_id)])
             await within(client.ask(leave, 3))
@@ -205,10 +208,26 @@ class Member:
         if generation > 0:
             error = await self._commit(client, 0, FORGED, generation - 1, self._member_id)
             if error == ErrorCode.NONE:
-                watch.taken(f"of generation {generation - 1} after generation {generation} had begun")
+                watch.taken(f"a commit of generation {generation - 1} after generation {generation} had begun")
             error = await self._commit(client, 0, FORGED, self._generation, "a stranger")
             if error == ErrorCode.NONE:
-                watch.taken("of a stranger")
+                watch.taken("a commit of a stranger")
+
+    async def _try_as_others(self, client: Client, beat: HeartbeatRequest) -> None:
+        """What this coordinator must refuse, for a moment ago it took this member's heartbeat: what comes of the
+        generation before, and a commit of nobody, who may commit for groups without members alone."""
+        watch, former = self._watch, self._generation - 1
+        late = HeartbeatRequest(group_id=watch.group, generation_id=former, member_id=self._member_id)
+        if (await within(client.ask(late, 3))).error_code == ErrorCode.NONE:
+            watch.taken(f"a heartbeat of generation {former} in generation {self._generation}")
+        sync = SyncGroupRequest(group_id=watch.group, generation_id=former, member_id=self._member_id)
+        if (await within(client.ask(sync, 3))).error_code == ErrorCode.NONE:
+            watch.taken(f"a sync of generation {former} in generation {self._generation}")
+        offset = watch.next_offset(0)
+        error = await self._commit(client, 0, offset, -1, "")
+        # Unless this member's session ended meanwhile, it was in the group all the time.
+        if error == ErrorCode.NONE and (await within(client.ask(beat, 3))).error_code == ErrorCode.NONE:
+            watch.taken(f"a commit of nobody in generation {self._generation}")
 
     async def _commit(self, client: Client, index: int, offset: int, generation: int, member_id: str) -> int:
         partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)

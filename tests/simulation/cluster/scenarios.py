@@ -11,20 +11,32 @@ from broker.internal_topics import GROUP_METADATA_TOPIC
 from broker.node import Broker
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
-from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
 from protocol.messages.fetch import PartitionData as FetchedData
 from protocol.record_builder import Record, build_batch
 from replication.fetch_effects import Truncate
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from tests.simulation.replicas.swarm import Swarm as ReplicasSwarm
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.group_offsets import GROUP, ask, commit, commit_request, coordinator, offset_request
 from tests.support.in_sync_stage import Stage
 from tests.support.node import Client, batch, produce_request
 from tests.support.partitions import partition
+from tests.support.replica_pair import FOLLOWER, TOPIC_ID, LeaderSide, replica
 
 CREATE_S: Final = 60.0
 CONTROLLER_PORT: Final = 9093
+REPLICA_SEEDS: Final = 50
+"""So many of the replicas without a cluster, which take as long as one of a cluster."""
 
 
 async def settled_topic(cluster: Cluster) -> None:
@@ -286,6 +298,64 @@ def a_follower_flushes_what_it_brought_along_before_it_fetches(seed: int) -> Non
     assert machine.next_request(7, 0) is not None
 
 
+def metadata_that_is_known_already_ends_no_proposal(seed: int) -> None:
+    """The controller's answer was faster than its metadata, and the next replica was proposed meanwhile: that one may
+    be a member by now, and commits wait for it."""
+    stage = Stage(isr=(1,))
+    stage.fetch(2, 0)
+    stage.fetch(3, 0)
+    stage.answer(ErrorCode.NONE, isr=(1, 2), partition_epoch=8)
+    assert stage.wishes()[-1] == ([1, 2, 3], 8)
+    stage.partition.become_leader(1, 5, (1, 2), replicas=(1, 2, 3), partition_epoch=8)
+    stage.brokers[3].is_active = False
+    stage.changes.brokers_changed()
+    stage.partition.append(batch("a"), 1, 0, 9)
+    stage.fetch(2, 1)
+    assert stage.partition.high_watermark == 0, "committed without one that may be in sync"
+
+
+def a_follower_that_lost_its_tail_is_behind_again(seed: int) -> None:
+    """What it had before its power went says nothing of what it has now."""
+    stage = Stage(isr=(1, 2))
+    stage.partition.append(batch("a", "b"), 1, 0, 9)
+    stage.brokers[3].is_active = False
+    stage.fetch(3, 2)
+    stage.fetch(2, 2)
+    stage.brokers[3].epoch, stage.brokers[3].is_active = 10, True
+    stage.fetch(3, 0, broker_epoch=10)
+    assert stage.wishes() == [], "it lacks what is committed"
+
+
+def a_request_of_a_former_life_counts_no_more(seed: int) -> None:
+    """KIP-903: it was sent before the follower's power went, and comes when its next process fetches already."""
+    leader = LeaderSide(replica())
+    partition = leader.replicas.get("t", 0)
+    assert partition is not None
+    partition.append(batch("a", "b"), 1, 0, 9)
+    for epoch, offset in ((10, 0), (9, 2)):
+        leader.handle(replica_fetch(epoch, offset))
+    assert partition.high_watermark == 0, "committed is what the follower has lost"
+
+
+def replica_fetch(broker_epoch: int, offset: int) -> FetchRequest:
+    wish = FetchPartition(
+        partition=0, current_leader_epoch=5, fetch_offset=offset, last_fetched_epoch=5, partition_max_bytes=1
+    )
+    return FetchRequest(
+        replica_state=ReplicaState(replica_id=FOLLOWER, replica_epoch=broker_epoch),
+        max_wait_ms=0,
+        min_bytes=1,
+        session_epoch=-1,
+        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[wish])],
+    )
+
+
+def three_replicas_and_no_network(seed: int) -> None:
+    """Thousands of steps a second: see `tests.simulation.replicas`."""
+    for each in range(seed * REPLICA_SEEDS, (seed + 1) * REPLICA_SEEDS):
+        ReplicasSwarm(each).run()
+
+
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_fetch_reply_of_an_earlier_leader_epoch_is_dropped,
     a_follower_truncates_before_it_takes_the_high_watermark,
@@ -296,4 +366,8 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_coordinator_answers_when_what_it_loaded_is_committed,
     what_is_appended_during_a_sync_waits_for_the_next,
     a_set_that_may_have_grown_counts_as_grown,
+    metadata_that_is_known_already_ends_no_proposal,
+    a_follower_that_lost_its_tail_is_behind_again,
+    a_request_of_a_former_life_counts_no_more,
+    three_replicas_and_no_network,
 )

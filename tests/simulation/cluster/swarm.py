@@ -29,6 +29,7 @@ from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
 from tests.support.node import Client, Closed
 from tests.support.simulation.loop import SimulationFailed
+from tests.support.told_ends import ToldEnds
 
 TOPIC: Final = "numbers"
 LIMIT_S: Final = 400.0
@@ -36,6 +37,9 @@ LIVENESS_S: Final = 60.0
 """How long a healed cluster may take until it serves fully."""
 DRAIN_S: Final = 60.0
 REPLICAS: Final = 3
+GIVES_UP: Final = 0.01
+"""How often a producer begins a new incarnation after an answer."""
+CONVERGED_S: Final = 20.0
 
 Story = Callable[["Swarm"], Awaitable[None]]
 """What happens instead of random faults: a scripted scenario."""
@@ -87,11 +91,12 @@ class Swarm:
             **properties,
         )
         self.nemesis = Nemesis(self.cluster, plan, Random(f"{seed}/nemesis"))
-        self.observer = Observer(self.cluster, flushes=plan.flushes, is_brief=True)
+        self.observer = Observer(self.cluster, flushes=plan.flushes, is_brief=True, may_trim=plan.trims)
         self.invariants: list[Invariant] = [make() for make in ALL]
         self.keys: list[Key] = [(TOPIC, index) for index in range(plan.partitions)]
         self.producers: list[Producer] = []
         self._readers: list[Reader] = []
+        self._told_ends = ToldEnds(self.run.complaints)
         self._is_ended = False
 
     # What clients need of the cluster
@@ -147,7 +152,7 @@ class Swarm:
         watch = loop.create_task(self.watch())
         operator = loop.create_task(self.nemesis.operate())
         await self.cluster.settled()
-        await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self.plan.topic_configs())
+        await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self._topic_configs())
         working = self._begin()
         if story is None:
             striking = loop.create_task(self.nemesis.work())
@@ -159,9 +164,15 @@ class Swarm:
         await self.nemesis.heal()
         await self.full_service()
         await self._end(working)
+        await self.converged()
         watch.cancel()
         operator.cancel()
         self.look(is_full=True)
+
+    def _topic_configs(self) -> dict[str, str]:
+        """Those of the plan; in half of the runs the indexes have an entry for every batch."""
+        is_dense = Random(f"{self.run.seed}/indexes").random() < 0.5
+        return self.plan.topic_configs() | ({"index.interval.bytes": "0"} if is_dense else {})
 
     def _begin(self) -> list[asyncio.Task[None]]:
         loop, run, plan = asyncio.get_running_loop(), self.run, self.plan
@@ -171,6 +182,7 @@ class Swarm:
             "pause_s": plan.pause_s,
             "timeout_ms": plan.timeout_ms,
             "issued": {},
+            "gives_up": GIVES_UP,
         }
         for number in range(plan.producers):
             for key in self.keys:
@@ -190,6 +202,7 @@ class Swarm:
                     from_followers=from_followers,
                     may_rot=Fault.BIT_ROT in plan.faults,
                 )
+                reader.told_ends, reader.on_end = self._told_ends, self._told_end
                 self._readers.append(reader)
                 working.append(loop.create_task(reader.work(lambda: self._is_ended)))
         self._committers = [
@@ -211,8 +224,14 @@ class Swarm:
 
     def _acknowledged(self, key: Key, offset: int, client: Client) -> None:
         self.cluster.world.event("ack", *key, offset)
+        self._committed(key, offset, client, "acknowledged")
+
+    def _told_end(self, key: Key, offset: int, client: Client) -> None:
+        self._committed(key, offset, client, "said to be there")
+
+    def _committed(self, key: Key, offset: int, client: Client, what: str) -> None:
         try:
-            check_acknowledged(self.cluster, key, offset, client)
+            check_acknowledged(self.cluster, key, offset, client, what)
         except Violation as error:
             self._fail(error)
 
@@ -246,6 +265,26 @@ class Swarm:
             await self.cluster.until(self._is_whole, "full service", LIVENESS_S)
         except AssertionError as error:
             raise Violation(f"not live: {LIVENESS_S:.0f} s after everything healed {self._state()}") from error
+
+    async def converged(self) -> None:
+        """Nobody writes any more: every replica holds what its leader holds, and knows that all of it is committed."""
+        try:
+            await self.cluster.until(lambda: not self._apart(), "replicas that agree", CONVERGED_S)
+        except AssertionError as error:
+            raise Violation(f"not live: {CONVERGED_S:.0f} s after the last record: {self._apart()}") from error
+
+    def _apart(self) -> list[str]:
+        brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
+        replicas = [(broker.node_id, each) for broker in brokers for each in broker.replicas if each.topic == TOPIC]
+        leaders = {each.index: each for _, each in replicas if each.is_leader}
+        apart = []
+        for node_id, each in replicas:
+            leader = leaders.get(each.index)
+            if leader is None or (each.log.end_offset, each.high_watermark) != (leader.log.end_offset,) * 2:
+                apart.append(f"{each.topic}-{each.index} on {node_id}: {each.high_watermark} of {each.log.end_offset}")
+            elif each.log.log_start_offset < leader.log.log_start_offset:
+                apart.append(f"{each.topic}-{each.index} on {node_id} begins at {each.log.log_start_offset}")
+        return apart
 
     def _is_whole(self) -> bool:
         brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]

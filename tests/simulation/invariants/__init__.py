@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
+from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
 from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
@@ -18,6 +19,7 @@ from tests.simulation.invariants.one_controller import OneController
 from tests.simulation.invariants.one_coordinator import OneCoordinator
 from tests.simulation.invariants.one_fetcher import OneFetcher
 from tests.simulation.invariants.one_leader import OneLeader
+from tests.simulation.invariants.producer_sequences import ProducerSequences
 from tests.simulation.invariants.producer_state import ProducerState
 from tests.simulation.invariants.quorum_state import QuorumState
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
@@ -35,6 +37,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     CommittedPrefix,
     ConfirmedSet,
     ControllerState,
+    EpochsOfLog,
     EpochsRise,
     EqualImages,
     HighWatermarkBound,
@@ -44,6 +47,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     OneCoordinator,
     OneFetcher,
     OneLeader,
+    ProducerSequences,
     ProducerState,
     QuorumState,
     RolesFollowMetadata,

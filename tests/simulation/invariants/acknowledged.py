@@ -8,7 +8,9 @@ from tests.support.history import Key
 from tests.support.node import Client
 
 
-def check_acknowledged(cluster: Cluster, key: Key, last_offset: int, client: Client) -> None:
+def check_acknowledged(
+    cluster: Cluster, key: Key, last_offset: int, client: Client, what: str = "acknowledged"
+) -> None:
     """Of whoever leads at that moment and has the record in its log. A leader that has died says nothing any more, nor
     does one whose replica was moved away: then nothing is said. Nor where it is back meanwhile, before its answer was
     read: a new process begins with the high watermark of its last checkpoint."""
@@ -21,4 +23,4 @@ def check_acknowledged(cluster: Cluster, key: Key, last_offset: int, client: Cli
             ends.append((partition.high_watermark, node.id, partition.is_leader))
     everybody_lives = len(ends) == len(cluster.nodes)
     if everybody_lives and any(leads for _, _, leads in ends) and max(ends)[0] <= last_offset:
-        raise Violation(f"{key} was acknowledged up to {last_offset}; high watermarks are {ends}")
+        raise Violation(f"{key} was {what} up to {last_offset}; high watermarks are {ends}")

@@ -169,6 +169,8 @@ class Observation:
     committed: dict[PartitionKey, Committed]
     flushes: bool
     """Whether every topic is flushed before an acknowledgement."""
+    may_trim: bool = False
+    """Whether records are deleted at the beginning of logs."""
 
     def all_replicas(self) -> Iterator[tuple[PartitionKey, Replica]]:
         for key, replicas in self.replicas.items():
@@ -187,10 +189,11 @@ class Observer:
     `FULL_EVERY`th look: most looks see one partition move, and would read them all.
     """
 
-    def __init__(self, cluster: Cluster, *, flushes: bool, is_brief: bool = False) -> None:
+    def __init__(self, cluster: Cluster, *, flushes: bool, is_brief: bool = False, may_trim: bool = False) -> None:
         self._cluster = cluster
         self._flushes = flushes
         self._is_brief = is_brief
+        self._may_trim = may_trim
         self._count = 0
         self._glances: dict[tuple[int, int, PartitionKey], object] = {}
         self._contents: dict[tuple[int, int, PartitionKey], LogContent] = {}
@@ -237,7 +240,13 @@ class Observer:
                 replica = Replica(node.id, node.life, node.broker, partition, node.disk, content, is_registered)
                 replicas.setdefault(key, []).append(replica)
         observation = Observation(
-            self._cluster.world.loop.now_ns, nodes, replicas, self._image, self._committed, self._flushes
+            self._cluster.world.loop.now_ns,
+            nodes,
+            replicas,
+            self._image,
+            self._committed,
+            self._flushes,
+            self._may_trim,
         )
         for key, replica in observation.all_replicas():
             if replica.partition.leadership is not None and replica.partition.log.failure is None:

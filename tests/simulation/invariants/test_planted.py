@@ -15,6 +15,7 @@ from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
+from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
 from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
@@ -25,6 +26,7 @@ from tests.simulation.invariants.one_controller import OneController
 from tests.simulation.invariants.one_coordinator import OneCoordinator
 from tests.simulation.invariants.one_fetcher import OneFetcher
 from tests.simulation.invariants.one_leader import OneLeader
+from tests.simulation.invariants.producer_sequences import ProducerSequences
 from tests.simulation.invariants.producer_state import ProducerState
 from tests.simulation.invariants.quorum_state import QuorumState
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
@@ -95,6 +97,16 @@ def plant_producer(cluster: Cluster, seen: Observation) -> None:
     log.producers.entries.clear()
 
 
+def plant_repeat(cluster: Cluster, seen: Observation) -> None:
+    """As a coordinator's own batch, of which nobody asks whether it was there before."""
+    again = batch("again", producer_id=5, producer_epoch=0, base_sequence=2)
+    assert replica(seen, leads=True).append_internal(again, 1000).error == 0
+
+
+def plant_lost_epochs(cluster: Cluster, seen: Observation) -> None:
+    replica(seen, leads=False).log.epochs.clear()
+
+
 def plant_unsaved_vote(cluster: Cluster, seen: Observation) -> None:
     for node in seen.nodes:
         if node.broker.quorum.active_controller is not None:
@@ -129,6 +141,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (CommittedPrefix, lambda cluster, seen: rot(seen, leads=False)),
     (ConfirmedSet, plant_other_set),
     (ControllerState, plant_fenced_leader),
+    (EpochsOfLog, plant_lost_epochs),
     (EpochsRise, plant_old_epoch),
     (HighWatermarkBound, plant_high_watermark),
     (HighWatermarkRises, plant_lower_watermark),
@@ -137,6 +150,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (OneCoordinator, plant_coordinator),
     (OneFetcher, plant_fetcher),
     (OneLeader, plant_second_leader),
+    (ProducerSequences, plant_repeat),
     (ProducerState, plant_producer),
     (QuorumState, plant_unsaved_vote),
     (RolesFollowMetadata, plant_second_leader),

@@ -5,7 +5,14 @@ from __future__ import annotations
 from itertools import count
 
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 from replication.fetch_session import FetchContext, FetchSessions
 
 NAMES, IDS = 12, 13
@@ -121,6 +128,24 @@ def test_only_news_is_told() -> None:
     assert cached.has_news(data(6, ErrorCode.OFFSET_OUT_OF_RANGE))
     assert cached.has_news(data(6)), "that an error is over is news"
     assert not cached.has_news(data(6))
+
+
+def test_what_comes_with_a_diverging_epoch_is_told_once_more() -> None:
+    """The follower cuts its log first, and takes nothing else of that answer."""
+    opened, _ = sessions().open(fetch(0, 0, 0), NAMES, now_ms=0)
+    assert opened.session is not None
+    cached = opened.session.partitions["t", 0]
+    diverging = PartitionData(
+        partition_index=0,
+        high_watermark=5,
+        log_start_offset=0,
+        diverging_epoch=EpochEndOffset(epoch=1, end_offset=5),
+        records=b"",
+    )
+    assert cached.has_news(diverging)
+    agreeing = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
+    assert cached.has_news(agreeing), "or the follower would not know that all of it is committed"
+    assert not cached.has_news(agreeing)
 
 
 def test_a_partition_that_gave_data_goes_to_the_end_of_the_line() -> None:

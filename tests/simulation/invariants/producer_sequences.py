@@ -1,0 +1,60 @@
+"""P5: in every log each producer's epochs only rise, and within an epoch each batch goes on where the last one ended.
+
+Whoever wrote it and whatever clients were told: a leader that takes a batch with a gap before it, or one that it holds
+already, or one of a former epoch, is found by what lies in its log, committed or not.
+"""
+
+from __future__ import annotations
+
+from protocol.record_batch import SEQUENCE_MAX
+from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
+
+
+class Walk:
+    """How far one log was looked at, and the last batch of each of its producers up to there."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: StoredBatch | None = None
+        self.of_producers: dict[int, StoredBatch] = {}
+
+
+class ProducerSequences:
+    def __init__(self) -> None:
+        self._walks: dict[tuple[int, int, PartitionKey], Walk] = {}
+
+    def check(self, seen: Observation) -> None:
+        for key, replica in seen.all_replicas():
+            log = replica.partition.log
+            if log.failure is not None or log.log_start_offset > 0:
+                continue  # who began in the middle does not know what producers had sent before
+            place = (replica.node_id, replica.life, key)
+            walk, batches = self._walks.setdefault(place, Walk()), replica.content.batches
+            if walk.count > len(batches) or (walk.count and batches[walk.count - 1] is not walk.last):
+                walk = self._walks[place] = Walk()  # it was cut
+            for batch in batches[walk.count :]:
+                self._take(replica, walk.of_producers, batch)
+            walk.count, walk.last = len(batches), batches[-1] if batches else None
+
+    @staticmethod
+    def _take(replica: Replica, of_producers: dict[int, StoredBatch], batch: StoredBatch) -> None:
+        if batch.producer_id < 0 or batch.base_sequence < 0:
+            return
+        before = of_producers.get(batch.producer_id)
+        if before is not None:
+            is_next = batch.producer_epoch == before.producer_epoch and (
+                batch.base_sequence == (before.last_sequence + 1) & SEQUENCE_MAX
+            )
+            begins = batch.producer_epoch > before.producer_epoch and batch.base_sequence == 0
+            if not is_next and not begins:
+                raise Violation(
+                    f"{replica}: producer {batch.producer_id} goes from {place_of(before)} to {place_of(batch)}"
+                )
+        of_producers[batch.producer_id] = batch
+
+
+def place_of(batch: StoredBatch) -> str:
+    return (
+        f"epoch {batch.producer_epoch} sequence {batch.base_sequence}..{batch.last_sequence}"
+        f" at offset {batch.base_offset}"
+    )

@@ -1,0 +1,226 @@
+"""One broker's replica of one partition without a broker around it: its disk, its log, the leader's handler, the
+follower's machine. Nothing happens by itself; whoever drives it says what is next.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, cast
+
+from broker.in_sync_changes import InSyncChanges
+from broker.pending import Pending
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
+from replication.partition import Partition
+from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from storage.flush_work import FlushWork
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from tests.simulation.replicas.controller import NOBODY, Controller, Metadata
+from tests.support.replica_pair import TOPIC_ID, LeaderSide
+from tests.support.simulation.disk import SimulatedDisk
+
+DATA = "/data"
+TOPIC = "t"
+LAG_MS_MAX = 3000
+
+
+class Host(LeaderSide):
+    """A process on a disk that outlives it; another one after each `boot`."""
+
+    def __init__(self, node_id: int, seed: str, controller: Controller, config: LogConfig) -> None:
+        self.node_id = node_id
+        self.disk = SimulatedDisk(f"{seed}/{node_id}")
+        self.life = 0
+        self.is_up = False
+        self._controller = controller
+        self._config = config
+
+    # Life
+
+    def boot(self, now_ms: int) -> None:
+        super().__init__()
+        self.life += 1
+        self.is_up = True
+        self.now_ms = now_ms
+        self.effects: list[tuple[ReplicaFetcher, Effect]] = []
+        self.asks: list[tuple[Any, Callable[[Any], None]]] = []
+        """For the controller."""
+        self.later: list[Callable[[], None]] = []
+        self.flushes: list[FlushWork] = []
+        self.awaiting_flush: list[tuple[int, ReplicaFetcher, Flush]] = []
+        self.metadata: Metadata | None = None
+        self.directory = LogDirectory.open(self.disk, DATA, lambda _: None)
+        log = self.directory.load(TOPIC, 0, self._config, now_ms, lambda _: None)
+        known = self.directory.high_watermarks.get((TOPIC, 0), 0)
+        self.partition = Partition(TOPIC, TOPIC_ID, 0, log, min(max(known, log.log_start_offset), log.end_offset))
+        self.partition.min_insync_replicas = config_min_insync(self._config)
+        self.replicas.add(self.partition)
+        self.epoch = self._controller.registered(self.node_id)
+        self.fetchers: dict[int, ReplicaFetcher] = {}
+        broker = self._broker
+        broker.node_id = self.node_id
+        broker.registration = SimpleNamespace(epoch=self.epoch)
+        broker.config = SimpleNamespace(integer=lambda _: LAG_MS_MAX)
+        broker.quorum = SimpleNamespace(submit=lambda request, reply: self.asks.append((request, reply)))
+        broker.loop = SimpleNamespace(call_later=lambda _, call: self.later.append(call))
+        broker.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=SimpleNamespace(by_id={}))
+        broker.in_sync_changes = self.changes = InSyncChanges(cast("Any", broker))
+
+    def kill(self) -> None:
+        self.is_up = False
+        self.disk.end_process()
+
+    def cut_power(self) -> None:
+        self.is_up = False
+        self.disk.crash()
+
+    def stop(self) -> None:
+        """SIGTERM: everything is written out."""
+        for work in self.flushes:
+            self.partition.log.flushed(work, self.now_ms)
+        self.directory.close(self.now_ms, self.epoch, self._high_watermarks())
+        self.kill()
+
+    # What the metadata says
+
+    def learn(self, metadata: Metadata) -> None:
+        """As `broker.metadata_follower` does."""
+        self.metadata, partition, assigned = metadata, self.partition, metadata.assigned
+        self._broker.image.cluster.brokers = metadata.brokers
+        was_leader, epoch_before = partition.is_leader, partition.leader_epoch
+        if assigned.leader == self.node_id:
+            for fetcher in self.fetchers.values():
+                fetcher.unfollow(partition)
+            partition.become_leader(
+                assigned.leader,
+                assigned.leader_epoch,
+                assigned.isr,
+                replicas=assigned.replicas,
+                partition_epoch=assigned.partition_epoch,
+                now_ms=self.now_ms,
+            )
+        else:
+            partition.become_follower(assigned.leader, assigned.leader_epoch, assigned.partition_epoch)
+            if was_leader or assigned.leader_epoch != epoch_before:
+                self._follow(assigned.leader)
+        self.changes.brokers_changed()
+
+    def _follow(self, leader_id: int) -> None:
+        for other, fetcher in self.fetchers.items():
+            if other != leader_id:
+                fetcher.unfollow(self.partition)
+        if leader_id != NOBODY:
+            fetcher = self.fetchers.setdefault(leader_id, ReplicaFetcher(self.node_id, FetcherSettings(max_bytes=400)))
+            self._plan(fetcher, fetcher.follow(self.partition))
+
+    # Leading
+
+    def answer(self, request: FetchRequest) -> FetchResponse:
+        self._context.connection.served.clear()  # asked twice for the same, it reads beside the loop: there is none
+        request.max_wait_ms = 0
+        response = self.handle(request)
+        assert not isinstance(response, Pending), "it was not to wait"
+        return response
+
+    def shrink(self) -> None:
+        """The look for laggards, which waits for nothing."""
+        with suppress(StopIteration):
+            cast("Coroutine[None, None, None]", self.changes.job().run()).send(None)
+
+    def run_later(self) -> None:
+        calls, self.later = self.later, []
+        for call in calls:
+            call()
+
+    # Following
+
+    def ask_leader(self) -> tuple[int, ReplicaFetcher, FetchRequest] | None:
+        for leader_id, fetcher in self.fetchers.items():
+            request = fetcher.next_request(self.epoch, self.now_ms)
+            if request is not None:
+                return leader_id, fetcher, request
+        return None
+
+    def take(self, fetcher: ReplicaFetcher, response: FetchResponse) -> None:
+        for effect in fetcher.answered(response, self.now_ms, self.now_ms):
+            self._plan(fetcher, effect)
+
+    def _plan(self, fetcher: ReplicaFetcher, effect: Effect | None) -> None:
+        if effect is not None and not isinstance(effect, Complain):
+            self.effects.append((fetcher, effect))
+
+    def perform(self, bounds: tuple[int, int] | None) -> None:
+        """The next effect, as `broker.replica_fetchers` does. `bounds`: of the leader's log, where it can be asked."""
+        fetcher, effect = self.effects.pop(0)
+        partition = effect.partition if not isinstance(effect, Complain) else self.partition
+        match effect:
+            case Truncate(_, epoch, offset) | StartAt(_, epoch, offset):
+                partition.log.lower_recovery_point(offset)
+                self.checkpoint()
+                if partition.leader_epoch == epoch and not partition.is_leader:
+                    if isinstance(effect, Truncate):
+                        partition.log.truncate_to(offset, self.now_ms)
+                    else:
+                        partition.log.truncate_fully_and_start_at(offset, self.now_ms)
+                    partition.truncated()
+                fetcher.truncated(partition, epoch)
+            case Flush():
+                self.awaiting_flush.append((partition.log.end_offset, fetcher, effect))
+            case LookUp(_, epoch):
+                if bounds is None:
+                    fetcher.look_up_failed(partition, epoch, self.now_ms)
+                    return
+                for more in fetcher.looked_up(partition, epoch, *bounds):
+                    self._plan(fetcher, more)
+
+    # The disk
+
+    def begin_flush(self) -> None:
+        """The part that waits for the disk; what is appended meanwhile is not in it."""
+        work = self.partition.log.pending_flush()
+        if work is not None:
+            work.run()
+            self.flushes.append(work)
+
+    def end_flush(self) -> None:
+        log = self.partition.log
+        for work in self.flushes:
+            log.flushed(work, self.now_ms)
+        self.flushes = []
+        self.partition.advance()
+        waiting, self.awaiting_flush = self.awaiting_flush, []
+        for end_offset, fetcher, effect in waiting:
+            if log.synced_end_offset >= min(end_offset, log.end_offset):
+                fetcher.flushed(effect.partition, effect.leader_epoch)
+            else:
+                self.awaiting_flush.append((end_offset, fetcher, effect))
+
+    def checkpoint(self, *, with_high_watermarks: bool = False) -> None:
+        work = self.directory.checkpoint(self._high_watermarks() if with_high_watermarks else None)
+        if work:
+            work.run()
+            self.directory.checkpointed(work)
+
+    def retain(self) -> None:
+        """Renamed by retention, unlinked at once."""
+        for path in self.partition.log.delete_old_segments(self.now_ms, self.partition.high_watermark):
+            self.disk.unlink(path)
+
+    def expire(self) -> None:
+        self.partition.log.producers.expire(self.now_ms)
+
+    def _high_watermarks(self) -> dict[tuple[str, int], int]:
+        return {(TOPIC, 0): self.partition.high_watermark}
+
+
+def config_min_insync(config: LogConfig) -> int:
+    assert config.min_insync_replicas > 1, "else a leader alone commits what only it has"
+    return config.min_insync_replicas
+
+
+def no_room(error: OSError) -> bool:
+    return error.errno == errno.ENOSPC
