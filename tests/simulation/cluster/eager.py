@@ -77,7 +77,7 @@ FAMILIES: Final = (
     Family(
         "restarts",
         (Fault.STOP, Fault.ROLL, Fault.POWER_CUT),
-        (("flushes", False), ("fault_s", 12.0)),
+        (("flushes", False),),
     ),
     Family(
         "voters",

@@ -64,7 +64,12 @@ class Stage(NamedTuple):
 
 def of_cluster(plan_of: Callable[[int], Plan]) -> Runner:
     def run(seed: int, lines: Lines) -> Report:
-        done = run_seed(seed, plan=plan_of(seed), lines=lines)
+        plan = plan_of(seed)
+        try:
+            done = run_seed(seed, plan=plan, lines=lines)
+        except BaseException as error:
+            error.add_note(f"{plan}")
+            raise
         told = f"{done.plan}\nstruck: {done.struck}\n{done.simulated_s:.1f} s, {done.looks} looks, digest {done.digest}"
         return Report(done.simulated_s, done.history.acknowledged_count, done.looks, done.problems(), told)
 
@@ -160,9 +165,10 @@ OPENING: Final = (
     Stage((QUORUM,), 16, at_once=8),
     Stage((ONE_NODE,), 16, at_once=16),
     Stage(EAGER),
-    Stage((QUORUM,), 24, at_once=8),
+    Stage((QUORUM,), 44, at_once=11),
     Stage(STORIES, at_once=2),
-    Stage((ONE_NODE,), 24, at_once=24),
+    Stage((ONE_NODE,), 24, at_once=12),
+    Stage((QUORUM,), 40, at_once=10),
     Stage(EAGER, 2),
 )
 """About two minutes of machine time."""

@@ -122,9 +122,9 @@ def test_what_is_found_is_said_with_what_replays_it(
 
 
 def test_a_run_without_an_end_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "MACHINE_S_MAX", 0.05)
+    monkeypatch.setattr(campaign, "SHORT_S_MAX", 0.05)
     outcome = run_one(Run("leaders", 3), {"leaders": goes_on})
-    assert "not done after" in outcome.report.problems[0]
+    assert "on and on" in outcome.report.problems[0]
 
 
 def test_a_story_that_fails_is_a_finding(tmp_path_factory: pytest.TempPathFactory) -> None:
