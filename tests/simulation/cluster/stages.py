@@ -148,6 +148,8 @@ STORIES: Final = tuple(
         "first_fetches",
     )
 )
+LONG_STORIES: Final = tuple(f"tests/simulation/{name}.py" for name in ("raft/test_scenarios", "test_metadata_quorum"))
+"""Five and ten seconds."""
 
 KINDS: Final[dict[str, Runner]] = {
     SWARM: of_cluster(lambda seed: Plan.drawn(Random(f"{seed}/plan"))),
@@ -156,7 +158,7 @@ KINDS: Final[dict[str, Runner]] = {
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
-    **{path: of_stories(path) for path in STORIES},
+    **{path: of_stories(path) for path in (*STORIES, *LONG_STORIES)},
 }
 
 EAGER: Final = tuple(family.name for family in FAMILIES)
@@ -169,7 +171,9 @@ OPENING: Final = (
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),
     Stage((QUORUM,), 40, at_once=10),
-    Stage(EAGER, 2),
+    Stage(EAGER),
+    Stage(LONG_STORIES),
+    Stage(EAGER),
 )
 """About two minutes of machine time."""
 
