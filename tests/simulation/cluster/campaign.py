@@ -26,12 +26,24 @@ from types import FrameType
 
 from broker.compile_hot_path import stale_files
 from protocol.compile_kernel import stale_files as stale_kernel
-from tests.simulation.cluster.stages import HARSH, KINDS, QUORUM, SWARM, Report, Run, Runner, named, opening, swarm
+from tests.simulation.cluster.stages import (
+    HARSH,
+    KINDS,
+    LONG_STORIES,
+    QUORUM,
+    SWARM,
+    Report,
+    Run,
+    Runner,
+    named,
+    opening,
+    swarm,
+)
 
 REPORT_EVERY_S = 20.0
 TRACE_LINES = 200
 LONG_S_MAX, SHORT_S_MAX = 100.0, 30.0
-"""Of machine time for one seed of the swarm, and for any other run: some fifteen times what it takes."""
+"""Of machine time for a seed of the swarm or a long story, and for any other run: some fifteen times what it takes."""
 AGAIN_S = 1.0
 TASKS_MAX = 100_000
 
@@ -53,7 +65,7 @@ def run_one(run: Run, kinds: Mapping[str, Runner] = KINDS, lines: list[str] | No
     logging.disable(logging.CRITICAL)
     outcome = Outcome(run)
     signal.signal(signal.SIGPROF, _give_up)
-    limit_s = LONG_S_MAX if run.kind in (SWARM, HARSH) else SHORT_S_MAX
+    limit_s = LONG_S_MAX if run.kind in (SWARM, HARSH, *LONG_STORIES) else SHORT_S_MAX
     signal.setitimer(signal.ITIMER_PROF, limit_s, AGAIN_S)
     try:
         outcome.report = kinds[run.kind](run.number, lines)
