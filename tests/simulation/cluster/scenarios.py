@@ -25,6 +25,7 @@ from protocol.record_builder import Record, build_batch
 from replication.fetch_effects import Truncate
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from tests.simulation.cluster import fencing
 from tests.simulation.replicas.swarm import Swarm as ReplicasSwarm
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.group_offsets import GROUP, ask, commit, commit_request, coordinator, offset_request
@@ -370,4 +371,5 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_follower_that_lost_its_tail_is_behind_again,
     a_request_of_a_former_life_counts_no_more,
     three_replicas_and_no_network,
+    *fencing.ALL,
 )

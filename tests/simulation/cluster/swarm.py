@@ -14,20 +14,21 @@ from random import Random
 from typing import Any, Final
 
 from broker.internal_topics import GROUP_METADATA_TOPIC
+from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import NO_LEADER
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
+from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.observation import Observer, Violation
 from tests.support.cluster import Cluster
+from tests.support.cluster_admin import Administrator
 from tests.support.cluster_clients import Bootstrap, Committer, Producer, Reader, Trimmer
 from tests.support.cluster_group import GroupWatch, Member
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
-from tests.support.node import Client, Closed
+from tests.support.node import Client
 from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
 
@@ -40,6 +41,8 @@ REPLICAS: Final = 3
 GIVES_UP: Final = 0.01
 """How often a producer begins a new incarnation after an answer."""
 CONVERGED_S: Final = 20.0
+LATE_COPIES_SHARE: Final = 0.5
+"""Of the seeds."""
 
 Story = Callable[["Swarm"], Awaitable[None]]
 """What happens instead of random faults: a scripted scenario."""
@@ -95,6 +98,9 @@ class Swarm:
         self.invariants: list[Invariant] = [make() for make in ALL]
         self.keys: list[Key] = [(TOPIC, index) for index in range(plan.partitions)]
         self.producers: list[Producer] = []
+        self._late = LateCopies(self.cluster, Random(f"{seed}/late"))
+        self._brings_late_copies = Random(f"{seed}/late copies").random() < LATE_COPIES_SHARE
+        self._administrator = Administrator(self.bootstrap("churn"), self.run.complaints)
         self._readers: list[Reader] = []
         self._told_ends = ToldEnds(self.run.complaints)
         self._is_ended = False
@@ -151,6 +157,7 @@ class Swarm:
         loop = asyncio.get_running_loop()
         watch = loop.create_task(self.watch())
         operator = loop.create_task(self.nemesis.operate())
+        late = loop.create_task(self._late.work()) if self._brings_late_copies else None
         await self.cluster.settled()
         await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self._topic_configs())
         working = self._begin()
@@ -162,6 +169,9 @@ class Swarm:
         else:
             await story(self)
         await self.nemesis.heal()
+        if late is not None:
+            late.cancel()
+            self.nemesis.struck["late copies"] = self._late.count
         await self.full_service()
         await self._end(working)
         await self.converged()
@@ -219,7 +229,7 @@ class Swarm:
             trimmer = Trimmer(key, readers, producers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
             working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
         if plan.churns_topics:
-            working.append(loop.create_task(self._churn()))
+            working.append(loop.create_task(self._administrator.work(lambda: self._is_ended)))
         return working
 
     def _acknowledged(self, key: Key, offset: int, client: Client) -> None:
@@ -239,23 +249,6 @@ class Swarm:
         failed = SimulationFailed(f"{type(error).__name__}: {error}")
         failed.__cause__ = error
         self.cluster.world.loop.fail(failed)
-
-    async def _churn(self) -> None:
-        """Topics come and go meanwhile."""
-        bootstrap, number = self.bootstrap("churn"), 0
-        while not self._is_ended:
-            number += 1
-            configs = [CreatableTopicConfig(name="retention.ms", value="-1")]
-            topic = CreatableTopic(name=f"churn-{number}", num_partitions=2, replication_factor=3, configs=configs)
-            for request, version in (
-                (CreateTopicsRequest(topics=[topic], timeout_ms=3000), 7),
-                (DeleteTopicsRequest(topic_names=[f"churn-{number}"], timeout_ms=3000), 5),
-            ):
-                try:
-                    await bootstrap.ask_any(request, version)
-                except Closed:
-                    await bootstrap.back_off()
-                await asyncio.sleep(bootstrap.random.random() * 2)
 
     # Liveness
 
@@ -290,13 +283,17 @@ class Swarm:
         brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
         if len(brokers) < self.plan.nodes or any(broker.not_ready() for broker in brokers):
             return False
-        image = max((broker.image for broker in brokers), key=lambda each: each.provenance.end_offset)
+        image = self._newest_image()
         return image.topics.by_name(TOPIC) is not None and all(
             assigned.leader != NO_LEADER
             and set(assigned.isr) == set(assigned.replicas)
             and not (assigned.adding_replicas or assigned.removing_replicas)
             for _, _, assigned in image.topics.partitions()
         )
+
+    def _newest_image(self) -> MetadataImage:
+        brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
+        return max((broker.image for broker in brokers), key=lambda each: each.provenance.end_offset)
 
     def _state(self) -> str:
         lines = []
@@ -347,6 +344,7 @@ class Swarm:
                 await asyncio.wait_for(final.work(lambda: True), DRAIN_S)
             for verify in [each.verify for each in self._committers] + [each.verify for each in self._members[:1]]:
                 await asyncio.wait_for(verify(), DRAIN_S)
+            self._administrator.verify(self._newest_image())
         except (TimeoutError, AssertionError) as error:
             raise Violation(f"not live: clients are not done: {error}; {self._state()}") from error
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from tests.simulation.invariants.as_assigned import AsAssigned
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
+from tests.simulation.invariants.dead_are_fenced import DeadAreFenced
 from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
 from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
 from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
 from tests.simulation.invariants.in_sync_complete import InSyncComplete
+from tests.simulation.invariants.metadata_logs import MetadataLogs
 from tests.simulation.invariants.observation import Observation
 from tests.simulation.invariants.one_controller import OneController
 from tests.simulation.invariants.one_coordinator import OneCoordinator
@@ -22,7 +25,9 @@ from tests.simulation.invariants.one_leader import OneLeader
 from tests.simulation.invariants.producer_sequences import ProducerSequences
 from tests.simulation.invariants.producer_state import ProducerState
 from tests.simulation.invariants.quorum_state import QuorumState
+from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
+from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
 
 
@@ -34,15 +39,18 @@ class Invariant(Protocol):
 
 
 ALL: Final[tuple[Callable[[], Invariant], ...]] = (
+    AsAssigned,
     CommittedPrefix,
     ConfirmedSet,
     ControllerState,
     EpochsOfLog,
+    DeadAreFenced,
     EpochsRise,
     EqualImages,
     HighWatermarkBound,
     HighWatermarkRises,
     InSyncComplete,
+    MetadataLogs,
     OneController,
     OneCoordinator,
     OneFetcher,
@@ -50,6 +58,8 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     ProducerSequences,
     ProducerState,
     QuorumState,
+    RegisteredFirst,
     RolesFollowMetadata,
+    SoundImage,
     SoundLog,
 )

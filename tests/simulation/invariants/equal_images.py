@@ -30,4 +30,8 @@ def summary(image: MetadataImage) -> object:
     """Everything in it, in an order of its own."""
     partitions = sorted((topic.id, index, assigned) for topic, index, assigned in image.topics.partitions())
     brokers = sorted((broker.id, repr(broker)) for broker in image.cluster.brokers.values())
-    return partitions, brokers, image.provenance.epoch, image.next_producer_id
+    controllers = sorted((node.id, repr(node)) for node in image.cluster.controllers.values())
+    configs = sorted((resource, sorted(settings.items())) for resource, settings in image.configs.by_resource.items())
+    levels, kept = sorted(image.features.levels.items()), sorted(map(repr, image.kept.records.values()))
+    said = image.provenance.epoch, image.next_producer_id
+    return partitions, sorted(image.topics.ids.items()), brokers, controllers, configs, levels, kept, said

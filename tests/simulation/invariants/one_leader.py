@@ -1,4 +1,5 @@
-"""I1: in one leader epoch one broker at most leads a partition, and all its batches of that epoch are that broker's."""
+"""I1: in one leader epoch one broker at most leads a partition, in one life: what a loss of power took from the log of
+that epoch, a later process may not write anew in it."""
 
 from __future__ import annotations
 
@@ -7,15 +8,16 @@ from tests.simulation.invariants.observation import Observation, PartitionKey, V
 
 class OneLeader:
     def __init__(self) -> None:
-        self._leaders: dict[tuple[PartitionKey, int], int] = {}
+        self._leaders: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
 
     def check(self, seen: Observation) -> None:
         for key, replica in seen.all_replicas():
             if replica.partition.leadership is not None:
                 epoch = replica.partition.leader_epoch
-                leader = self._leaders.setdefault((key, epoch), replica.node_id)
-                if leader != replica.node_id:
-                    raise Violation(f"{replica} leads in epoch {epoch}, which is node {leader}'s")
+                here = replica.node_id, replica.life
+                leader = self._leaders.setdefault((key, epoch), here)
+                if leader != here:
+                    raise Violation(f"{replica} leads in epoch {epoch} as {here}, and as {leader} before")
                 for other in replica.content.batches[-1:]:
                     if other.leader_epoch > epoch:
                         raise Violation(f"{replica} leads in epoch {epoch} and holds {other.identity}")

@@ -7,20 +7,24 @@ from collections.abc import Callable
 
 import pytest
 
+from kraft.image.configs import ConfigResource, ResourceType
 from kraft.raft.election import QUORUM_STATE
 from protocol.primitives import MalformedMessage
 from replication.partition import Partition
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
+from tests.simulation.invariants.as_assigned import AsAssigned
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
+from tests.simulation.invariants.dead_are_fenced import DeadAreFenced
 from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
 from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
 from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
 from tests.simulation.invariants.in_sync_complete import InSyncComplete
+from tests.simulation.invariants.metadata_logs import MetadataLogs
 from tests.simulation.invariants.observation import HEARD_NS, LogContent, Observation, Observer, Violation
 from tests.simulation.invariants.one_controller import OneController
 from tests.simulation.invariants.one_coordinator import OneCoordinator
@@ -29,7 +33,9 @@ from tests.simulation.invariants.one_leader import OneLeader
 from tests.simulation.invariants.producer_sequences import ProducerSequences
 from tests.simulation.invariants.producer_state import ProducerState
 from tests.simulation.invariants.quorum_state import QuorumState
+from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
+from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
 from tests.support.cluster import Cluster
 from tests.support.node import batch
@@ -137,7 +143,43 @@ def plant_fenced_leader(cluster: Cluster, seen: Observation) -> None:
     )
 
 
+def plant_early_image(cluster: Cluster, seen: Observation) -> None:
+    seen.nodes[0].broker.quorum._publisher.high_watermark -= 1
+
+
+def plant_wrong_minimum(cluster: Cluster, seen: Observation) -> None:
+    replica(seen, leads=False).min_insync_replicas = 3
+
+
+def plant_unknown_replica(cluster: Cluster, seen: Observation) -> None:
+    follower = replica(seen, leads=False)
+    for node in seen.nodes:
+        if follower in node.broker.replicas:
+            node.broker.replicas.remove("t", 0)
+
+
+def plant_orphan_settings(cluster: Cluster, seen: Observation) -> None:
+    settings = {ConfigResource(ResourceType.TOPIC, "gone"): {"retention.ms": "1"}}
+    configs = seen.image.configs._replace(by_resource=seen.image.configs.by_resource.updated(settings))
+    provenance = seen.image.provenance._replace(end_offset=seen.image.provenance.end_offset + 1)
+    seen.image = seen.image._replace(configs=configs, provenance=provenance)
+
+
+def plant_early_role(cluster: Cluster, seen: Observation) -> None:
+    broker = seen.nodes[0].broker
+    broker.registration.epoch = broker.image.provenance.end_offset + 5
+
+
+def plant_second_life(cluster: Cluster, seen: Observation) -> None:
+    leader = replica(seen, leads=True)
+    for node in cluster.nodes.values():
+        if node.broker is not None and leader in node.broker.replicas:
+            node.host.lives += 1
+
+
 PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
+    (AsAssigned, plant_unknown_replica),
+    (AsAssigned, plant_wrong_minimum),
     (CommittedPrefix, lambda cluster, seen: rot(seen, leads=False)),
     (ConfirmedSet, plant_other_set),
     (ControllerState, plant_fenced_leader),
@@ -146,14 +188,18 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (HighWatermarkBound, plant_high_watermark),
     (HighWatermarkRises, plant_lower_watermark),
     (InSyncComplete, plant_lost_tail),
+    (MetadataLogs, plant_early_image),
     (OneController, plant_second_controller),
     (OneCoordinator, plant_coordinator),
     (OneFetcher, plant_fetcher),
     (OneLeader, plant_second_leader),
     (ProducerSequences, plant_repeat),
+    (OneLeader, plant_second_life),
     (ProducerState, plant_producer),
     (QuorumState, plant_unsaved_vote),
+    (RegisteredFirst, plant_early_role),
     (RolesFollowMetadata, plant_second_leader),
+    (SoundImage, plant_orphan_settings),
     (SoundLog, lambda cluster, seen: rot(seen, leads=True)),
 ]
 
@@ -171,23 +217,80 @@ async def healthy(cluster: Cluster) -> Observer:
     return Observer(cluster, flushes=False)
 
 
-@pytest.mark.parametrize(("made", "plant"), PLANTS, ids=[made.__name__ for made, _ in PLANTS])
+@pytest.mark.parametrize(("made", "plant"), PLANTS, ids=[plant.__name__ for _, plant in PLANTS])
 def test_a_planted_violation_is_flagged(made: Callable[[], Invariant], plant: Plant) -> None:
     async def story(cluster: Cluster) -> None:
         observer, healthy_one, invariant = await healthy(cluster), made(), made()
         seen = observer.look()
         assert seen is not None
         healthy_one.check(seen)
-        if made not in (QuorumState, ProducerState, SoundLog, CommittedPrefix):
+        if made not in (AsAssigned, QuorumState, ProducerState, SoundLog, CommittedPrefix):
             invariant.check(seen)
         plant(cluster, seen)
-        later = seen if made is ControllerState else observer.look()
+        later = seen if made in (ControllerState, SoundImage) else observer.look()
         assert later is not None
         with pytest.raises(Violation):
             invariant.check(later)
 
     with Cluster(1) as cluster:
         cluster.live(story)
+
+
+def test_metadata_that_no_majority_has_on_disk_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        seen = (await healthy(cluster)).look()
+        assert seen is not None
+        MetadataLogs().check(seen)
+        for node in seen.nodes[1:]:
+            monkeypatch.setattr(node.disk, "peek_durable", lambda path: b"")
+        with pytest.raises(Violation, match="not durable"):
+            MetadataLogs().check(seen)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_metadata_that_differs_is_flagged() -> None:
+    async def story(cluster: Cluster) -> None:
+        seen = (await healthy(cluster)).look()
+        assert seen is not None
+        invariant = MetadataLogs()
+        invariant._committed[0] = (0, 0, 9, 9), 9
+        with pytest.raises(Violation, match="has committed"):
+            invariant.check(seen)
+        invariant = MetadataLogs()
+        invariant._described[seen.image.provenance.end_offset] = "another quorum", 9
+        with pytest.raises(Violation, match="knows"):
+            invariant.check(seen)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_dead_broker_that_is_not_fenced_is_flagged(is_forgotten: bool) -> None:
+    async def story(cluster: Cluster) -> None:
+        observer, invariant = await healthy(cluster), DeadAreFenced()
+        controller = cluster.leader_of_quorum()
+        dead = next(node for node in cluster.nodes.values() if node is not controller)
+        assert controller is not None and controller.broker is not None
+        dead.kill()
+        active = controller.broker.quorum.active_controller
+        assert active is not None
+        for _ in range(40):
+            if is_forgotten:
+                active._controller._forget(dead.id)
+            seen = observer.look()
+            assert seen is not None
+            invariant.check(seen)
+            await asyncio.sleep(0.3)
+
+    with Cluster(1, broker_session_timeout_ms=2000, moldau_broker_silence_fence_ms=0) as cluster:
+        if is_forgotten:
+            with pytest.raises(Violation, match="not fenced"):
+                cluster.live(story)
+        else:
+            cluster.live(story)
 
 
 def test_images_that_differ_are_flagged() -> None:

@@ -64,6 +64,8 @@ class Host:
     def __init__(self, world: World, node_id: int, static_voters: Voters, initial: QuorumDescription | None) -> None:
         self.world = world
         self.node_id = node_id
+        self.directory_id = directory_of(node_id)
+        """Of the disk that it has now."""
         self.log = ReplicatedLog()
         self.election = Election()
         """As quorum-state holds it."""
@@ -90,9 +92,7 @@ class Host:
         self._tick_ms = -1
         self._saving = None
         history = QuorumHistory(self.static_voters, self._described())
-        identity = Identity(
-            self.node_id, "cluster", directory_of(self.node_id), {LISTENER: (str(self.node_id), 9093)}, LISTENER
-        )
+        identity = Identity(self.node_id, "cluster", self.directory_id, {LISTENER: (str(self.node_id), 9093)}, LISTENER)
         settings = RaftSettings(bootstrap_servers=tuple((str(each), 9093) for each in self.world.bootstrap))
         seeded = random.Random(self.world.random.getrandbits(64))
         self.raft = Raft(identity, settings, self.log, history, self.election, seeded)
@@ -121,6 +121,13 @@ class Host:
         """What was committed is gone too."""
         assert not self.is_up
         self.log, self.election = ReplicatedLog(), Election()
+
+    def replace_disk(self) -> None:
+        """As `lose_disk`, and the new disk says so: what was promised under the name of the old one binds no more, and
+        the node is no voter."""
+        self.lose_disk()
+        self.directory_id = b"replaced" + self.directory_id[8:]
+        self.initial = None
 
     @property
     def is_saving(self) -> bool:

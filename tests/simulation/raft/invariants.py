@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 from kraft.raft.election import Election
 from kraft.raft.events import SentRequest, SentResponse
+from kraft.raft.voters import ReplicaKey
+from protocol.errors import ErrorCode
+from protocol.messages.add_raft_voter import AddRaftVoterRequest
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.vote import VoteRequest, VoteResponse
 from tests.simulation.raft.replicated_log import Entry, Snapshot
 
@@ -103,10 +107,23 @@ class Invariants:
         holders = [
             voter_id
             for voter_id in voters.ids
-            if (log := host.world.hosts[voter_id].log).durable_end_offset >= high_watermark
+            if voters.has(ReplicaKey(voter_id, host.world.hosts[voter_id].directory_id))
+            and (log := host.world.hosts[voter_id].log).durable_end_offset >= high_watermark
             and (high_watermark <= log.start_offset or log.at(high_watermark - 1) == self.committed_entries[-1])
         ]
         assert len(holders) >= voters.majority, f"{high_watermark} is committed on {holders} of {voters.ids}"
+
+    def promised(self, request: object, response: SentResponse) -> None:
+        """An administrator is told of a change of the voters once it is committed: no next leader takes it back."""
+        if not isinstance(request, AddRaftVoterRequest | RemoveRaftVoterRequest):
+            return
+        if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
+            return
+        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        is_added = isinstance(request, AddRaftVoterRequest)
+        said = [entry.description.voters for entry in self.committed_entries if entry.description is not None]
+        is_done = any(voters is not None and voters.has(key) == is_added for voters in said)
+        assert is_done, f"{type(request).__name__} of {key} was answered, and is not committed"
 
     def at_rest(self, world: World) -> None:
         """I4: after everything healed all logs are the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,9 @@ from protocol.schema import spec_of
 if TYPE_CHECKING:
     from tests.simulation.raft.host import Host
     from tests.simulation.raft.world import World
+
+
+SENT_KEPT = 50
 
 
 class Call(NamedTuple):
@@ -36,6 +40,7 @@ class Network:
         self.cuts: set[tuple[int, int]] = set()
         """(from, to): nothing passes."""
         self._open: dict[int, Call] = {}
+        self._sent: dict[type[SentRequest], deque[Call]] = {}
         self.has_pre_vote = True
 
     def send(self, asker: Host, effect: Send) -> None:
@@ -43,6 +48,7 @@ class Network:
         world.invariants.asks(asker, effect.request)
         call = Call(world.unique(), asker, asker.incarnation, effect.to, effect.request, int(effect.to.host))
         self._open[call.number] = call
+        self._sent.setdefault(type(call.request), deque(maxlen=SENT_KEPT)).append(call)
         answerer = world.hosts[call.answerer_id]
         if not answerer.is_up and self._passes(asker.node_id, call.answerer_id):
             world.after(self._delay(), asker, lambda: self._end(call, None, is_refused=True))
@@ -52,6 +58,16 @@ class Network:
             world.after(self._delay(), None, lambda: self._arrive(call))
             if world.random.random() < self.doubling:
                 world.after(self._delay() * 20, None, lambda: self._arrive(call))
+
+    def echo(self, count: int) -> None:
+        """Copies of what was sent long ago arrive: of a connection that nobody reads the answers of any more."""
+        seeded = self._world.random
+        for sent in seeded.choices(list(self._sent.values()), k=count) if self._sent else ():
+            self._world.after(self._delay(), None, partial(self._arrive, seeded.choice(sent)))
+
+    def stray(self, asker: Host, answerer: Host, request: SentRequest) -> None:
+        """A request that nobody waits for the answer of."""
+        self._arrive(Call(-1, asker, -1, Destination(answerer.node_id, "", 0), request, answerer.node_id))
 
     def reset(self, answerer: Host) -> None:
         """It died: whoever waits for it hears of that, if anything can be heard."""

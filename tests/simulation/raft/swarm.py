@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kraft.raft.member import METADATA_TOPIC
+from protocol.messages.vote import PartitionData, TopicData, VoteRequest
+from tests.simulation.raft.host import Host
 from tests.simulation.raft.world import World
 
 FAULTS_MS: Final = 5_000
@@ -12,6 +15,7 @@ FAULTS_MS: Final = 5_000
 RECOVERY_MS: Final = 20_000
 """How long the quorum may take to work again once there are none."""
 RECORDS: Final = 5
+VOTERS_MIN: Final = 3
 
 
 class Swarm:
@@ -31,10 +35,14 @@ class Swarm:
             self.slow_disk,
             self.lose,
             self.snapshot,
+            self.echo,
+            self.replace_disk,
+            self.stray_ballot,
         ]
         if world.hosts[1].initial is not None:
             kinds += [self.add_voter, self.remove_voter]
         self.kinds = seeded.sample(kinds, seeded.randint(1, len(kinds)))
+        self._may_replace_disk = voters_may_lose_one(world, self.kinds, self.add_voter, self.remove_voter)
         self.pause_ms = seeded.choice((100, 300, 800))
 
     def run(self) -> None:
@@ -114,11 +122,55 @@ class Swarm:
         if host.is_up:
             host.take_snapshot()
 
+    def echo(self) -> None:
+        self.world.network.echo(20)
+
+    def stray_ballot(self) -> None:
+        """Others stood in the epoch that a node is in, or led, with logs as long as can be: who voted in it votes for
+        nobody else, in no role."""
+        seeded, network = self.world.random, self.world.network
+        hosts = [host for host in self.world.hosts.values() if host.is_up and host.raft.epoch > 0]
+        for answerer in hosts:
+            asker = seeded.choice(list(self.world.hosts.values()))
+            if asker is not answerer:
+                network.stray(asker, answerer, ballot(asker, answerer))
+
+    def replace_disk(self) -> None:
+        """Of one node in a run, where the voters stay the same: the others have what it had, and are still enough."""
+        if self._may_replace_disk:
+            self._may_replace_disk = False
+            host = self.world.random.choice(list(self.world.hosts.values()))
+            host.crash()
+            host.replace_disk()
+            self.world.after(self.world.random.choice((1, 100)), None, lambda: self.world.start([host.node_id]))
+
     def add_voter(self) -> None:
         self.world.add_voter(self.world.random.choice(list(self.world.hosts)))
 
     def remove_voter(self) -> None:
         self.world.remove_voter(self.world.random.choice(list(self.world.hosts)))
+
+
+def ballot(asker: Host, answerer: Host) -> VoteRequest:
+    partition = PartitionData(
+        partition_index=0,
+        replica_epoch=answerer.raft.epoch,
+        replica_id=asker.node_id,
+        replica_directory_id=asker.directory_id,
+        voter_directory_id=answerer.directory_id,
+        last_offset_epoch=answerer.raft.epoch - 1,
+        last_offset=1 << 40,
+        pre_vote=False,
+    )
+    topic = TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return VoteRequest(cluster_id="cluster", voter_id=answerer.node_id, topics=[topic])
+
+
+def voters_may_lose_one(world: World, kinds: list[Callable[[], None]], *changes: Callable[[], None]) -> bool:
+    """Where the log names the voters, they are at least three, and nobody changes them."""
+    initial = world.hosts[1].initial
+    is_named = initial is not None and initial.voters is not None and len(initial.voters.by_id) >= VOTERS_MIN
+    return is_named and not any(change in kinds for change in changes)
 
 
 def _sizes(seed: int) -> tuple[int, int]:

@@ -32,6 +32,7 @@ class World:
         self._count = 0
         self._ticks: dict[tuple[int, int], int] = {}
         self._admin: dict[object, SentResponse | None] = {}
+        self._asked: dict[object, QuorumRequest] = {}
         named = Voters.of(voter_of(node_id) for node_id in range(1, (voters or nodes) + 1))
         initial = QuorumDescription(1, named) if kraft_version == 1 else None
         self.bootstrap = tuple(named.ids)
@@ -139,12 +140,13 @@ class World:
     def ask(self, host: Host, request: QuorumRequest, version: int) -> object:
         """As an administrator: the answer is in `answer_to` of what is returned."""
         token = ("admin", self.unique())
-        self._admin[token] = None
+        self._admin[token], self._asked[token] = None, request
         host.feed(Received(token, request, version, LISTENER))
         return token
 
     def admin_answered(self, token: object, response: SentResponse) -> None:
         assert self._admin[token] is None, "answered twice"
+        self.invariants.promised(self._asked[token], response)
         self._admin[token] = response
 
     def answer_to(self, token: object) -> SentResponse | None:

@@ -195,6 +195,8 @@ class Connection(asyncio.Transport):
     def send(self, data: bytes) -> None:
         """Put data of the peer on its way to this end, in pieces."""
         network, now_ns = self.network, self.network.loop.now_ns
+        if network.on_sent is not None:
+            network.on_sent(self, data)
         for piece in self._pieces(data):
             due_ns = max(now_ns + network.latency_ns(self.peer.node, self.node), self._last_due_ns)
             self._last_due_ns = due_ns

@@ -154,6 +154,8 @@ class Network:
         self._connections: dict[int, Connection] = {}
         self._cut: set[tuple[str, str]] = set()
         self._slow: dict[tuple[str, str], int] = {}
+        self.on_sent: Callable[[Connection, bytes], None] | None = None
+        """Told of all that is put on its way to an end of a connection."""
 
     # --- faults -------------------------------------------------------------------------------------------------
 

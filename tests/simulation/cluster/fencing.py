@@ -1,0 +1,279 @@
+"""Who is of the past is told so, whatever it asks: former incarnations, deposed leaders, voters that were replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.node import Broker
+from kraft.features import ELIGIBLE_LEADER_REPLICAS
+from kraft.image.topics import NO_LEADER
+from kraft.image.topics import Partition as Assigned
+from kraft.raft.events import Resign
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, DirectoryData
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tests.simulation.raft.host import Host
+from tests.simulation.raft.swarm import ballot
+from tests.simulation.raft.world import World
+from tests.support.cluster import Cluster, ClusterNode
+from tests.support.node import CONTROLLER_PORT, Client
+
+SESSION_MS: Final = 2000
+FENCED_S: Final = 8.0
+ELECTED_MS: Final = 15_000
+
+
+async def settled_topic(cluster: Cluster) -> None:
+    await cluster.settled()
+    await cluster.create("t", min_insync_replicas=2, retention_ms=-1)
+    await cluster.until(lambda: all(assigned(node) is not None for node in up(cluster)), "everybody knows of it")
+
+
+def up(cluster: Cluster) -> list[ClusterNode]:
+    """Those with brokers that have begun."""
+    return [node for node in cluster.nodes.values() if node.is_up and hasattr(node.broker, "registration")]
+
+
+def assigned(node: ClusterNode) -> Assigned | None:
+    assert node.broker is not None
+    return node.broker.image.topics.partition("t", 0)
+
+
+def is_open(broker: Broker | None) -> bool:
+    return broker is not None and hasattr(broker.quorum, "_raft")
+
+
+def newest(cluster: Cluster) -> Assigned:
+    """As the controller has it, or whoever knows most."""
+    started = [
+        node for node in cluster.nodes.values() if node.is_up and node.broker is not None and is_open(node.broker)
+    ]
+    node = max(started, key=lambda each: each.broker.image.provenance.end_offset if each.broker else -1)
+    found = assigned(node)
+    assert found is not None
+    return found
+
+
+def epoch_of(node: ClusterNode) -> int:
+    assert node.broker is not None
+    return node.broker.registration.epoch
+
+
+async def ask_controller(cluster: Cluster, request: object, version: int) -> Any:
+    await cluster.until(lambda: cluster.leader_of_quorum() is not None, "a controller")
+    controller = cluster.leader_of_quorum()
+    assert controller is not None
+    client = Client(*await asyncio.open_connection(controller.host.name, CONTROLLER_PORT), "past")
+    try:
+        return await client.ask(request, version)
+    finally:
+        client.close()
+
+
+async def altered(cluster: Cluster, leader: ClusterNode, members: dict[int, int], **changes: int) -> ErrorCode:
+    """What a leader is told that wants these members, with their epochs, in sync. `changes`: what it says otherwise."""
+    now = newest(cluster)
+    assert leader.broker is not None
+    partition = PartitionData(
+        partition_index=0,
+        leader_epoch=changes.get("leader_epoch", now.leader_epoch),
+        partition_epoch=changes.get("partition_epoch", now.partition_epoch),
+        new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=epoch) for each, epoch in members.items()],
+    )
+    request = AlterPartitionRequest(
+        broker_id=leader.id,
+        broker_epoch=changes.get("broker_epoch", epoch_of(leader)),
+        topics=[TopicData(topic_id=leader.broker.image.topics.ids["t"], partitions=[partition])],
+    )
+    reply = await ask_controller(cluster, request, 3)
+    return ErrorCode(reply.error_code or reply.topics[0].partitions[0].error_code)
+
+
+def live(seed: int, story: Callable[[Cluster], Any], **options: Any) -> None:
+    shape = {"replica_lag_time_max_ms": 1000, "broker_session_timeout_ms": SESSION_MS} | options
+    with Cluster(seed, **shape) as cluster:
+        cluster.live(story)
+
+
+def an_alter_partition_of_the_past_is_refused(seed: int) -> None:
+    """KIP-497, KIP-903: of a leader that is none, of an epoch that is over; and a member that is fenced, or of which
+    another incarnation fetched, is not let in: what that one had may be gone."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader = cluster.nodes[await cluster.led("t")]
+        controller = cluster.leader_of_quorum()
+        follower, other = sorted(
+            (node for node in up(cluster) if node is not leader), key=lambda node: node is controller
+        )
+        everybody = {node.id: epoch_of(node) for node in up(cluster)}
+        now = newest(cluster)
+        told = {
+            "an earlier leader epoch": (await altered(cluster, leader, everybody, leader_epoch=now.leader_epoch - 1)),
+            "another than the leader": await altered(cluster, other, everybody),
+            "without the leader": await altered(cluster, leader, {follower.id: everybody[follower.id]}),
+            "who is no replica": await altered(cluster, leader, everybody | {9: 1}),
+            "a former incarnation of the leader": await altered(cluster, leader, everybody, broker_epoch=1),
+            "a former incarnation of a member": await altered(cluster, leader, everybody | {follower.id: 1}),
+        }
+        follower.kill()
+        await cluster.until(lambda: follower.id not in newest(cluster).isr, "it is fenced", 30)
+        told["a fenced member"] = await altered(cluster, leader, everybody)
+        assert told == {
+            "an earlier leader epoch": ErrorCode.FENCED_LEADER_EPOCH,
+            "another than the leader": ErrorCode.INVALID_REQUEST,
+            "without the leader": ErrorCode.INVALID_REQUEST,
+            "who is no replica": ErrorCode.INVALID_REQUEST,
+            "a former incarnation of the leader": ErrorCode.STALE_BROKER_EPOCH,
+            "a former incarnation of a member": ErrorCode.INELIGIBLE_REPLICA,
+            "a fenced member": ErrorCode.INELIGIBLE_REPLICA,
+        }, told
+
+    live(seed, story)
+
+
+def a_former_incarnation_is_refused(seed: int) -> None:
+    """A process that was taken for dead, and is: what it sent arrives after another has its place."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        controller = cluster.leader_of_quorum()
+        node = next(each for each in up(cluster) if each is not controller)
+        former = epoch_of(node)
+        node.kill()
+        node.boot()
+        await cluster.settled()
+        await cluster.until(lambda: node in up(cluster) and epoch_of(node) > former, "another incarnation")
+        beats = [
+            BrokerHeartbeatRequest(
+                broker_id=node.id,
+                broker_epoch=former,
+                current_metadata_offset=1 << 40,
+                want_fence=False,
+                want_shut_down=wants_to_leave,
+            )
+            for wants_to_leave in (False, True)
+        ]
+        directories = [DirectoryData(id=bytes(15) + b"\x7f")]
+        requests: list[tuple[object, int]] = [
+            *((beat, 1) for beat in beats),
+            (AllocateProducerIdsRequest(broker_id=node.id, broker_epoch=former), 0),
+            (AssignReplicasToDirsRequest(broker_id=node.id, broker_epoch=former, directories=directories), 0),
+            (AlterPartitionRequest(broker_id=node.id, broker_epoch=former), 3),
+        ]
+        for request, version in requests:
+            reply = await ask_controller(cluster, request, version)
+            assert reply.error_code == ErrorCode.STALE_BROKER_EPOCH, f"{request} was answered {reply}"
+
+    live(seed, story)
+
+
+def an_unregistered_broker_leads_nothing(seed: int) -> None:
+    """It is gone, and the controller is told so before it knows: its partitions are led by others from then on."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader = cluster.nodes[await cluster.led("t")]
+        if cluster.leader_of_quorum() is leader:  # another is to be the one that goes
+            controller = leader
+            controller.kill()
+            controller.boot()
+            await cluster.until(lambda: newest(cluster).leader not in (NO_LEADER, controller.id), "another leads", 30)
+            leader = cluster.nodes[newest(cluster).leader]
+            await cluster.until(lambda: cluster.leader_of_quorum() not in (None, leader), "a controller", 30)
+        leader.kill()
+        reply = await ask_controller(cluster, UnregisterBrokerRequest(broker_id=leader.id), 0)
+        assert reply.error_code == ErrorCode.NONE, reply
+        now = newest(cluster)
+        assert now.leader not in (NO_LEADER, leader.id), f"unregistered, and leading: {now}"
+        assert leader.id not in now.isr, f"unregistered, and in sync: {now}"
+
+    live(seed, story, nodes=6, controllers=3, moldau_broker_silence_fence_ms=0)
+
+
+def a_new_controller_fences_who_died_with_the_former(seed: int) -> None:
+    """It never heard of that broker: the session counts from its own first moment."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader = cluster.nodes[await cluster.led("t")]
+        controller = cluster.leader_of_quorum()
+        assert controller is not None
+        leader.kill()
+        controller.kill()
+        await cluster.until(lambda: newest(cluster).leader not in (NO_LEADER, leader.id), "another leads", FENCED_S)
+
+    live(seed, story, nodes=6, controllers=3, moldau_broker_silence_fence_ms=0)
+
+
+def fewer_in_sync_are_enough_and_nobody_else_is_eligible(seed: int) -> None:
+    """KIP-966: who left while two had to be in sync has everything. With one that is enough, more is committed: from
+    then on it may lack that."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader = cluster.nodes[await cluster.led("t")]
+        for node in [each for each in up(cluster) if each is not leader]:
+            node.kill()
+        await cluster.until(lambda: bool(newest(cluster).eligible_leader_replicas), "eligible leaders", 30)
+        resource = AlterConfigsResource(
+            resource_type=2,
+            resource_name="t",
+            configs=[AlterableConfig(name="min.insync.replicas", config_operation=0, value="1")],
+        )
+        client = await cluster.connect(leader.id)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        reply = await client.ask(request, 1)
+        client.close()
+        assert reply.responses[0].error_code == ErrorCode.NONE, reply
+        now = newest(cluster)
+        assert now.isr == (leader.id,) and not now.eligible_leader_replicas, (
+            f"one is enough, and others may lead: {now}"
+        )
+        partition = leader.broker.replicas.get("t", 0) if leader.broker is not None else None
+        await asyncio.sleep(1)
+        assert partition is not None and partition.min_insync_replicas == 1, "its leader still wants two"
+
+    features = {ELIGIBLE_LEADER_REPLICAS: 1}
+    live(seed, story, nodes=6, controllers=3, features=features)
+
+
+def who_led_votes_for_nobody_in_its_epoch(seed: int) -> None:
+    """Others stood in that epoch, and ask late: of a leader, of one that resigned, of one that was killed and is back.
+    `Invariants.answers` sees a second vote."""
+    world = World(seed, 3)
+    world.start()
+    for ends in (Host.crash, lambda host: host.feed(Resign(host.raft.epoch)), Host.crash):
+        world.run_until(world.has_leader, ELECTED_MS)
+        leader = world.leader
+        assert leader is not None
+        late_ballots(world, leader)
+        ends(leader)
+        world.start()
+        late_ballots(world, leader)
+
+
+def late_ballots(world: World, voter: Host) -> None:
+    for host in world.hosts.values():
+        if host is not voter:
+            world.network.stray(host, voter, ballot(host, voter))
+
+
+ALL: Final[tuple[Callable[[int], None], ...]] = (
+    an_alter_partition_of_the_past_is_refused,
+    a_former_incarnation_is_refused,
+    an_unregistered_broker_leads_nothing,
+    a_new_controller_fences_who_died_with_the_former,
+    fewer_in_sync_are_enough_and_nobody_else_is_eligible,
+    who_led_votes_for_nobody_in_its_epoch,
+)

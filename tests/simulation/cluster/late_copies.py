@@ -1,0 +1,109 @@
+"""Requests that arrive again, late: who lost a connection sends anew on another, and the old one delivers after all.
+
+Inside one connection TCP repeats nothing, so every copy comes on a connection of its own; nobody reads its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.vote import VoteRequest
+from protocol.schema import spec_of
+from tests.support.node import CONTROLLER_PORT
+from tests.support.simulation.network import FIRST_EPHEMERAL_PORT
+
+if TYPE_CHECKING:
+    from tests.support.cluster import Cluster
+    from tests.support.simulation.connection import Connection
+
+KEPT: Final = 300
+AT_ONCE_MAX: Final = 8
+PAUSE_S: Final = 3.0
+COPIED: Final = frozenset(
+    spec_of(each).key
+    for each in (
+        AllocateProducerIdsRequest,
+        AlterPartitionRequest,
+        AssignReplicasToDirsRequest,
+        BeginQuorumEpochRequest,
+        BrokerHeartbeatRequest,
+        EndQuorumEpochRequest,
+        FetchRequest,
+        VoteRequest,
+    )
+)
+"""What one node asks of another. A registration is not among them: a late one of a process that is gone would take the
+place of the one that lives, in Apache Kafka too."""
+
+
+class Sent(NamedTuple):
+    """`source`, `target`: names of hosts."""
+
+    source: str
+    target: str
+    port: int
+    frame: bytes
+
+
+class LateCopies:
+    """Listens on the cables of a cluster from its beginning; `work` sends what it has heard."""
+
+    def __init__(self, cluster: Cluster, random: Random) -> None:
+        self.count = 0
+        self._cluster = cluster
+        self._random = random
+        self._unfinished: dict[int, bytearray] = {}
+        """By connection: the beginning of a frame."""
+        self._sent: deque[Sent] = deque(maxlen=KEPT)
+        cluster.world.network.on_sent = self._heard
+
+    def _heard(self, end: Connection, data: bytes) -> None:
+        """`data` is on its way to this end of a connection."""
+        port = end.get_extra_info("sockname")[1]
+        if port >= FIRST_EPHEMERAL_PORT:
+            return  # an answer
+        unfinished = self._unfinished.setdefault(end.number, bytearray())
+        unfinished += data
+        while len(unfinished) >= 6:
+            size, key = struct.unpack_from(">ih", unfinished)
+            if len(unfinished) < 4 + size:
+                return
+            if key in COPIED:
+                self._sent.append(Sent(end.peer.node.name, end.node.name, port, bytes(unfinished[: 4 + size])))
+            del unfinished[: 4 + size]
+
+    async def work(self) -> None:
+        while True:
+            await asyncio.sleep(self._random.random() * PAUSE_S)
+            for sent in self._random.sample(self._sent, min(len(self._sent), self._random.randint(1, AT_ONCE_MAX))):
+                await self._send_again(sent)
+
+    async def _send_again(self, sent: Sent) -> None:
+        """To where it was sent, or, of what is for the leader of the quorum, to whoever that is now. Not of a host that
+        is down: a beat of its own would keep it alive."""
+        hosts = {node.host.name: node for node in self._cluster.nodes.values()}
+        leader = self._cluster.leader_of_quorum()
+        target = hosts.get(sent.target)
+        if sent.port == CONTROLLER_PORT and leader is not None and self._random.random() < 0.5:
+            target = leader
+        source = hosts.get(sent.source)
+        if source is None or not source.is_up or target is None or not target.is_up:
+            return
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1):
+                _, writer = await asyncio.open_connection(target.host.name, sent.port)
+            writer.write(sent.frame)
+            self.count += 1
+            asyncio.get_running_loop().call_later(1, writer.close)
