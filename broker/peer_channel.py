@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import struct
 import sys
 from collections import deque
@@ -157,7 +158,7 @@ class PeerChannel:
         link = PeerLink(self, self._channels.buffer)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await self._channels.loop.create_connection(lambda: link, self.host, self.port)
+                await self._reach(link)
         except (OSError, TimeoutError) as error:
             self._connecting = None
             why = NoAnswer.SILENT if isinstance(error, TimeoutError) else NoAnswer.GONE
@@ -169,6 +170,23 @@ class PeerChannel:
         timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._hear_nothing)
         wording = Wording(ApiVersionsRequest, GREETING_VERSION, self._channels.client_id)
         link.send(Asked(greeting, self._greeted, timeout, GREETING_VERSION), wording)
+
+    async def _reach(self, link: PeerLink) -> None:
+        """Connect to the first address of the peer's name that takes the connection. Raises OSError.
+
+        The name is looked up here, so that giving up takes the question back. uvloop's own look-up within
+        `create_connection` goes on, and nobody hears its refusal.
+        """
+        loop = self._channels.loop
+        refusal = OSError(f"{self.host} has no address")
+        for _, _, _, _, address in await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+            try:
+                await loop.create_connection(lambda: link, *_host_and_port(address))
+            except OSError as error:
+                refusal = error
+            else:
+                return
+        raise refusal
 
     def _greeted(self, response: object) -> None:
         if isinstance(response, NoAnswer):
@@ -324,3 +342,10 @@ def response_class(request_class: type[object]) -> type[object]:
     name = request_class.__name__.removesuffix("Request") + "Response"
     found: type[object] = getattr(sys.modules[request_class.__module__], name)
     return found
+
+
+def _host_and_port(address: tuple[object, ...]) -> tuple[str, int]:
+    """Of a socket address, with the scope of a link-local one."""
+    host, port, *flow_and_scope = address
+    assert isinstance(host, str) and isinstance(port, int)
+    return (f"{host}%{flow_and_scope[1]}" if flow_and_scope and flow_and_scope[1] else host), port

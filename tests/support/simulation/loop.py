@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
@@ -327,6 +328,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         _plain_only(options)
         node = self.network.nodes[self.current.host]
         return self.network.listen(node, protocol_factory, host, port or 0, serving=start_serving)
+
+    async def getaddrinfo(  # type: ignore[override]
+        self, host: str, port: int, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        """A host's name is its address."""
+        return [(socket.AF_INET, socket.SOCK_STREAM, proto, "", (host, port))]
 
     async def create_connection(  # type: ignore[override]
         self,

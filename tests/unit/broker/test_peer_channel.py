@@ -132,6 +132,46 @@ def test_silence_ends_every_wait_and_the_next_request_connects_anew() -> None:
     talk(peer, story)
 
 
+def test_a_look_up_that_takes_too_long_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(channels: PeerChannels) -> None:
+        loop = asyncio.get_running_loop()
+        looked_up: asyncio.Future[list[object]] = loop.create_future()
+        monkeypatch.setattr(loop, "getaddrinfo", lambda *_, **__: looked_up)
+        assert await ask(channels, heartbeat(), 60_000) is NoAnswer.SILENT
+        assert looked_up.cancelled(), "else its refusal is an error that nobody hears"
+
+    talk(greet, story)
+
+
+def test_the_first_address_that_takes_the_connection_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+        _, _, correlation_id, _ = await request(reader)
+        reply(writer, correlation_id, encode(HeartbeatResponse(), 3))
+
+    async def story(channels: PeerChannels) -> None:
+        loop = asyncio.get_running_loop()
+        tried: list[str] = []
+        connect = loop.create_connection
+
+        async def found(host: str, port: int, **_: object) -> list[object]:
+            addresses = ("fe80::1", port, 0, 2), ("::1", port, 0, 0), (host, port)
+            return [(0, 0, 0, "", address) for address in addresses]
+
+        async def create_connection(protocol: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
+            tried.append(host)
+            if host != "peer":
+                raise ConnectionRefusedError(host)
+            return await connect(protocol, host, port)
+
+        monkeypatch.setattr(loop, "getaddrinfo", found)
+        monkeypatch.setattr(loop, "create_connection", create_connection)
+        assert isinstance(await ask(channels, heartbeat()), HeartbeatResponse)
+        assert tried == ["fe80::1%2", "::1", "peer"]
+
+    talk(peer, story)
+
+
 def test_nobody_there_is_no_answer() -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
