@@ -21,7 +21,8 @@ class Network:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="network", daemon=True)
         self._thread.start()
         self._cut: dict[int, None] = {}
         self._open = asyncio.Event()
@@ -48,8 +49,16 @@ class Network:
         self._call(self._heal)
 
     def close(self) -> None:
-        self._call(self._loop.stop)
+        self._call(self._ended.set)
         self._thread.join(10)
+
+    def _run(self) -> None:
+        """Until the end, which ends what is still led through."""
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._until_ended())
+
+    async def _until_ended(self) -> None:
+        await self._ended.wait()
 
     def _call(self, work: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(work)
