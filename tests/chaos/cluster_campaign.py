@@ -106,7 +106,7 @@ class ClusterCampaign:
         if self._java is not None:
             topics.append(NewTopic(self._java.topic, num_partitions=3, replication_factor=3, config=config))
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "log_level": 2})
-        admin.list_topics(timeout=30)  # the brokers by their ids: with an address, librdkafka drops what was asked there
+        admin.list_topics(timeout=30)  # the brokers by their ids: with an address, librdkafka may drop a request
         for created in admin.create_topics(topics).values():
             created.result(30)
 
