@@ -80,6 +80,8 @@ class FetchSession:
             if cached is None:
                 self.partitions[key] = CachedPartition(wish)
             else:
+                if wish.current_leader_epoch != cached.wish.current_leader_epoch:
+                    cached.high_watermark = -1  # what came to a follower after its epoch was over, it did not take
                 cached.wish = wish
             if self.news is not None:
                 self.news.note(key)

@@ -338,9 +338,19 @@ def a_request_of_a_former_life_counts_no_more(seed: int) -> None:
     assert partition.high_watermark == 0, "committed is what the follower has lost"
 
 
-def replica_fetch(broker_epoch: int, offset: int) -> FetchRequest:
+def a_request_of_an_earlier_leader_epoch_counts_not(seed: int) -> None:
+    """It says what the follower had then; under the leader between the two it may have cut that away."""
+    leader = LeaderSide(replica())
+    partition = leader.replicas.get("t", 0)
+    assert partition is not None
+    partition.append(batch("a", "b"), 1, 0, 9)
+    leader.handle(replica_fetch(10, 2, leader_epoch=4))
+    assert partition.high_watermark == 0, "committed by what was sent to another leader"
+
+
+def replica_fetch(broker_epoch: int, offset: int, *, leader_epoch: int = 5) -> FetchRequest:
     wish = FetchPartition(
-        partition=0, current_leader_epoch=5, fetch_offset=offset, last_fetched_epoch=5, partition_max_bytes=1
+        partition=0, current_leader_epoch=leader_epoch, fetch_offset=offset, last_fetched_epoch=5, partition_max_bytes=1
     )
     return FetchRequest(
         replica_state=ReplicaState(replica_id=FOLLOWER, replica_epoch=broker_epoch),
@@ -370,6 +380,7 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     metadata_that_is_known_already_ends_no_proposal,
     a_follower_that_lost_its_tail_is_behind_again,
     a_request_of_a_former_life_counts_no_more,
+    a_request_of_an_earlier_leader_epoch_counts_not,
     three_replicas_and_no_network,
     *fencing.ALL,
 )

@@ -26,6 +26,7 @@ from tests.support.cluster import Cluster
 from tests.support.cluster_admin import Administrator
 from tests.support.cluster_clients import Bootstrap, Committer, Producer, Reader, Trimmer
 from tests.support.cluster_group import GroupWatch, Member
+from tests.support.failed_handlers import failed_handlers
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
 from tests.support.node import Client
@@ -365,7 +366,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None,
     async def main(_: Cluster) -> None:
         await swarm.live(story)
 
-    with swarm.cluster:
+    with swarm.cluster, failed_handlers(swarm.run.complaints):
         try:
             swarm.cluster.live(main, limit_s=LIMIT_S)
         finally:

@@ -4,7 +4,6 @@ follower's machine. Nothing happens by itself; whoever drives it says what is ne
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import SimpleNamespace
@@ -35,6 +34,7 @@ class Host(LeaderSide):
         self.node_id = node_id
         self.disk = SimulatedDisk(f"{seed}/{node_id}")
         self.life = 0
+        self.power_cuts = 0
         self.is_up = False
         self._controller = controller
         self._config = config
@@ -53,13 +53,14 @@ class Host(LeaderSide):
         self.flushes: list[FlushWork] = []
         self.awaiting_flush: list[tuple[int, ReplicaFetcher, Flush]] = []
         self.metadata: Metadata | None = None
-        self.directory = LogDirectory.open(self.disk, DATA, lambda _: None)
+        self.directory = LogDirectory.open(self.disk, DATA, lambda _: None, f"boot {self.power_cuts}")
         log = self.directory.load(TOPIC, 0, self._config, now_ms, lambda _: None)
         known = self.directory.high_watermarks.get((TOPIC, 0), 0)
         self.partition = Partition(TOPIC, TOPIC_ID, 0, log, min(max(known, log.log_start_offset), log.end_offset))
         self.partition.min_insync_replicas = config_min_insync(self._config)
         self.replicas.add(self.partition)
         self.epoch = self._controller.registered(self.node_id)
+        self.directory.serve_under(self.epoch)
         self.fetchers: dict[int, ReplicaFetcher] = {}
         broker = self._broker
         broker.node_id = self.node_id
@@ -76,6 +77,7 @@ class Host(LeaderSide):
 
     def cut_power(self) -> None:
         self.is_up = False
+        self.power_cuts += 1
         self.disk.crash()
 
     def stop(self) -> None:
@@ -210,9 +212,6 @@ class Host(LeaderSide):
         for path in self.partition.log.delete_old_segments(self.now_ms, self.partition.high_watermark):
             self.disk.unlink(path)
 
-    def expire(self) -> None:
-        self.partition.log.producers.expire(self.now_ms)
-
     def _high_watermarks(self) -> dict[tuple[str, int], int]:
         return {(TOPIC, 0): self.partition.high_watermark}
 
@@ -220,7 +219,3 @@ class Host(LeaderSide):
 def config_min_insync(config: LogConfig) -> int:
     assert config.min_insync_replicas > 1, "else a leader alone commits what only it has"
     return config.min_insync_replicas
-
-
-def no_room(error: OSError) -> bool:
-    return error.errno == errno.ENOSPC

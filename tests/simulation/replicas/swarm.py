@@ -85,11 +85,27 @@ class Producer:
         self.count = 0
         self.unacknowledged: dict[int, bytes] = {}
         """Batches by their first sequences."""
+        self.is_known = False
+        """Something of it was acknowledged."""
+        self.late: list[bytes] = []
+        """Batches of former epochs that may still arrive."""
+        self._sequences: list[int] = []
+        """Of the batches of this epoch."""
+
+    @property
+    def may_send_more(self) -> bool:
+        """Five batches are under way at the most, from the first that is not acknowledged on; one at first, for of whom
+        a leader knows nothing it takes any."""
+        if not self.is_known:
+            return not self.unacknowledged
+        first = min(self.unacknowledged, default=self.sequence)
+        return sum(each >= first for each in self._sequences[-IN_FLIGHT_MAX:]) < IN_FLIGHT_MAX
 
     def next_batch(self, random: Random, now_ms: int) -> int:
         values = [f"{self.id}/{self.count + i}" for i in range(random.randint(1, 3))]
         self.count += len(values)
         sequence, self.sequence = self.sequence, self.sequence + len(values)
+        self._sequences.append(sequence)
         self.unacknowledged[sequence] = build_batch(
             [Record(value=value.encode(), timestamp=now_ms) for value in values],
             producer_id=self.id,
@@ -99,7 +115,8 @@ class Producer:
         return sequence
 
     def begin_anew(self) -> None:
-        self.epoch, self.sequence, self.unacknowledged = self.epoch + 1, 0, {}
+        self.late += self.unacknowledged.values()
+        self.epoch, self.sequence, self.unacknowledged, self._sequences = self.epoch + 1, 0, {}, []
 
 
 class Swarm:
@@ -183,6 +200,7 @@ class Swarm:
             self.look()
             if self._is_at_rest():
                 self._check_acknowledged()
+                self._send_the_rest()
                 return
         raise Violation(f"the replicas do not agree: {self._state()}")
 
@@ -210,6 +228,16 @@ class Swarm:
         for offset, sent in self.acknowledged.items():
             if offset >= log.log_start_offset and f"{held.get(offset)}" != sent:
                 raise Violation(f"{sent} was acknowledged at offset {offset}, where {held.get(offset)} is")
+
+    def _send_the_rest(self) -> None:
+        """In its order: what is there already is known to be, all else goes on from there."""
+        leader = self.hosts[self.controller.newest.assigned.leader].partition
+        for producer in self.producers if leader.is_leader and not self.trims else ():
+            for sequence in sorted(producer.unacknowledged):
+                result = leader.append(producer.unacknowledged[sequence], -1, self.now_ms, 9)
+                if result.error is not ErrorCode.NONE:
+                    sent = f"{(producer.id, producer.epoch, sequence)}"
+                    raise Violation(f"{sent} is refused for good: {result.error.name} {result.error_message}")
 
     # Watching
 
@@ -263,10 +291,13 @@ class Swarm:
         host, producer = self._leading(), self.random.choice(self.producers)
         if host is None:
             return
-        if self.random.random() < 0.02:
+        if producer.is_known and self.random.random() < 0.02:
             producer.begin_anew()
+        if producer.late and self.random.random() < 0.2:
+            host.partition.append(producer.late.pop(), -1, self.now_ms, 9)
+            return
         unacknowledged = producer.unacknowledged
-        if unacknowledged and (len(unacknowledged) >= IN_FLIGHT_MAX or self.random.random() < 0.4):
+        if unacknowledged and (not producer.may_send_more or self.random.random() < 0.4):
             sequence = self.random.choice([*unacknowledged])
         else:
             sequence = producer.next_batch(self.random, self.now_ms)
@@ -279,6 +310,7 @@ class Swarm:
         def committed(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE or host.life != host_life:
                 return
+            producer.is_known = True
             if epoch == producer.epoch:
                 producer.unacknowledged.pop(sequence, None)
             for i in range(result.last_offset + 1 - result.base_offset):

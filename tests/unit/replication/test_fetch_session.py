@@ -148,6 +148,23 @@ def test_what_comes_with_a_diverging_epoch_is_told_once_more() -> None:
     assert not cached.has_news(agreeing)
 
 
+def test_a_follower_in_a_new_leader_epoch_is_told_all_again() -> None:
+    """The answer on its way when it heard of the epoch is one that it drops."""
+    all_sessions = sessions()
+    request = fetch(0, 0, 0)
+    request.topics[0].partitions[0].current_leader_epoch = 5
+    opened, _ = all_sessions.open(request, NAMES, now_ms=0)
+    assert opened.session is not None
+    cached = opened.session.partitions["t", 0]
+    data = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
+    assert cached.has_news(data)
+    for leader_epoch, is_news in ((5, False), (6, True)):
+        request = fetch(opened.session.id, opened.session.epoch, 0)
+        request.topics[0].partitions[0].current_leader_epoch = leader_epoch
+        all_sessions.open(request, NAMES, now_ms=0)
+        assert cached.has_news(data) == is_news
+
+
 def test_a_partition_that_gave_data_goes_to_the_end_of_the_line() -> None:
     all_sessions = sessions()
     opened, _ = all_sessions.open(fetch(0, 0, 0, 1, 2), NAMES, now_ms=0)
