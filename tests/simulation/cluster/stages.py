@@ -20,6 +20,7 @@ from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
 from tests.simulation.raft.swarm import Swarm as Quorum
+from tests.simulation.replicas.swarm import Swarm as Replicas
 
 Lines = list[str] | None
 """Where a replay's trace goes."""
@@ -96,6 +97,13 @@ def of_quorum(seed: int, lines: Lines) -> Report:
     return Report(told=quorum.world.states())
 
 
+def of_replicas(seed: int, lines: Lines) -> Report:
+    """The replicas of one partition, without a network between them."""
+    replicas = Replicas(seed)
+    replicas.run()
+    return Report(told=f"{len(replicas.acknowledged)} acknowledged")
+
+
 def of_one_node(seed: int, lines: Lines) -> Report:
     """A broker on its own whose power goes again and again."""
     done = power_loss.run_seed(seed)
@@ -131,6 +139,7 @@ def of_stories(path: str) -> Runner:
 SWARM: Final = "swarm"
 HARSH: Final = "harsh"
 QUORUM: Final = "quorum"
+REPLICAS: Final = "replicas"
 ONE_NODE: Final = "one-node"
 SCRIPTS: Final = (*scenarios.ALL, *regressions.ALL)
 STORIES: Final = tuple(
@@ -155,6 +164,7 @@ KINDS: Final[dict[str, Runner]] = {
     SWARM: of_cluster(lambda seed: Plan.drawn(Random(f"{seed}/plan"))),
     HARSH: of_cluster(harsh),
     QUORUM: of_quorum,
+    REPLICAS: of_replicas,
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
@@ -163,14 +173,15 @@ KINDS: Final[dict[str, Runner]] = {
 
 EAGER: Final = tuple(family.name for family in FAMILIES)
 OPENING: Final = (
-    Stage(tuple(script.__name__ for script in SCRIPTS), at_once=len(SCRIPTS)),
+    Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage((QUORUM,), 16, at_once=8),
-    Stage((ONE_NODE,), 16, at_once=16),
+    Stage((REPLICAS,), 24, at_once=12),
+    Stage((ONE_NODE,), 16, at_once=8),
     Stage(EAGER),
-    Stage((QUORUM,), 44, at_once=11),
+    Stage((QUORUM, REPLICAS), 44, at_once=22),
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),
-    Stage((QUORUM,), 40, at_once=10),
+    Stage((QUORUM, REPLICAS), 40, at_once=20),
     Stage(EAGER),
     Stage(LONG_STORIES),
     Stage(EAGER),
@@ -193,7 +204,7 @@ def opening(first: int, stages: Sequence[Stage] = OPENING) -> Iterator[list[Run]
 
 def is_drawn(kind: str) -> bool:
     """Whether another number makes another run."""
-    return kind in (SWARM, HARSH, QUORUM, ONE_NODE, *EAGER)
+    return kind in (SWARM, HARSH, QUORUM, REPLICAS, ONE_NODE, *EAGER)
 
 
 def swarm(first: int, harsh_every: int = 0) -> Iterator[list[Run]]:
