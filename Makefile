@@ -115,7 +115,7 @@ sim-long: $(VENV)/.installed-tests ## the same until stopped, from another seed 
 
 .PHONY: sim-mutants sim-untold
 
-sim-mutants: $(VENV)/.installed-tests ## 41 planted bugs, each hunted for at most a minute: a table of who was killed
+sim-mutants: $(VENV)/.installed-tests ## planted bugs, each hunted for at most a minute: a table of who was killed
 	$(BIN)/python -m tests.mutants
 
 sim-untold: $(VENV)/.installed-tests ## the same, each hunted by what `make sim` begins with, told nothing

@@ -18,6 +18,8 @@ from tests.simulation.cluster.eager import eager_plan
 from tests.simulation.cluster.stages import Run, Runner
 
 MACHINE_S_MAX = 60.0
+REPLICA_SEEDS = 50
+"""Beside each round of the scripts."""
 UNTOLD = "--untold"
 TAILORED = "tailored"
 """The kind of run that is eager for what the catalogue says of the one bug."""
@@ -37,6 +39,7 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(TAILORED, seed)
             case Hunt.SCENARIOS:
                 yield from (Run(script.__name__, seed) for script in stages.SCRIPTS)
+                yield from (Run(stages.REPLICAS, seed * REPLICA_SEEDS + each) for each in range(REPLICA_SEEDS))
 
 
 def untold_runs() -> Iterator[Run]:

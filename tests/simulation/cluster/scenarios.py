@@ -26,7 +26,6 @@ from replication.fetch_effects import Truncate
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from tests.simulation.cluster import fencing
-from tests.simulation.replicas.swarm import Swarm as ReplicasSwarm
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.group_offsets import GROUP, ask, commit, commit_request, coordinator, offset_request
 from tests.support.in_sync_stage import Stage
@@ -36,7 +35,6 @@ from tests.support.replica_pair import FOLLOWER, TOPIC_ID, LeaderSide, replica
 
 CREATE_S: Final = 60.0
 CONTROLLER_PORT: Final = 9093
-REPLICA_SEEDS: Final = 50
 """So many of the replicas without a cluster, which take as long as one of a cluster."""
 
 
@@ -361,12 +359,6 @@ def replica_fetch(broker_epoch: int, offset: int, *, leader_epoch: int = 5) -> F
     )
 
 
-def three_replicas_and_no_network(seed: int) -> None:
-    """Thousands of steps a second: see `tests.simulation.replicas`."""
-    for each in range(seed * REPLICA_SEEDS, (seed + 1) * REPLICA_SEEDS):
-        ReplicasSwarm(each).run()
-
-
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_fetch_reply_of_an_earlier_leader_epoch_is_dropped,
     a_follower_truncates_before_it_takes_the_high_watermark,
@@ -381,6 +373,5 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_follower_that_lost_its_tail_is_behind_again,
     a_request_of_a_former_life_counts_no_more,
     a_request_of_an_earlier_leader_epoch_counts_not,
-    three_replicas_and_no_network,
     *fencing.ALL,
 )
