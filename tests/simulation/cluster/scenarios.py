@@ -35,7 +35,6 @@ from tests.support.replica_pair import FOLLOWER, TOPIC_ID, LeaderSide, replica
 
 CREATE_S: Final = 60.0
 CONTROLLER_PORT: Final = 9093
-"""So many of the replicas without a cluster, which take as long as one of a cluster."""
 
 
 async def settled_topic(cluster: Cluster) -> None:
