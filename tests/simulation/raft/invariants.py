@@ -27,6 +27,8 @@ class Invariants:
         self._written: dict[tuple[int, int], tuple[object, int]] = {}
         """By offset and epoch: the value, and the epoch of the record before it."""
         self._epochs: dict[int, int] = {}
+        self.voters: set[ReplicaKey] = set()
+        """Whoever was written down as one: with kraft.version 1 nobody else may become one by itself."""
         self.is_leader_complete = True
         """False for a scenario in which a disk was lost: then nothing is owed to what only it held."""
 
@@ -52,6 +54,8 @@ class Invariants:
         if isinstance(request, VoteRequest):
             (ballot,) = request.topics[0].partitions
             is_own = host.election.voted_id == host.node_id and host.election.epoch == ballot.replica_epoch
+            key = ReplicaKey(host.node_id, host.directory_id)
+            assert not self.voters or key in self.voters, f"node {host.node_id} stands, and is no voter: {key}"
             assert ballot.pre_vote or is_own, f"node {host.node_id} runs on a vote that is not durable"
             assert ballot.replica_epoch <= host.election.epoch, f"node {host.node_id} asks in an epoch of its own"
 
@@ -75,6 +79,9 @@ class Invariants:
     def appended(self, host: Host, base_offset: int, entries: Sequence[Entry]) -> None:
         """I4: records of one offset and epoch are the same, and so is everything before them."""
         before = host.log.last_epoch
+        for entry in entries:
+            if entry.description is not None and entry.description.voters is not None:
+                self.voters |= {voter.key for voter in entry.description.voters.by_id.values()}
         for offset, entry in enumerate(entries, base_offset):
             written = self._written.setdefault((offset, entry.epoch), (entry.value, before))
             assert written == (entry.value, before), f"node {host.node_id} has another record at {offset}"

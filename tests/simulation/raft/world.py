@@ -35,6 +35,7 @@ class World:
         self._asked: dict[object, QuorumRequest] = {}
         named = Voters.of(voter_of(node_id) for node_id in range(1, (voters or nodes) + 1))
         initial = QuorumDescription(1, named) if kraft_version == 1 else None
+        self.invariants.voters = {voter.key for voter in named.by_id.values()} if initial is not None else set()
         self.bootstrap = tuple(named.ids)
         static = Voters.of([]) if kraft_version == 1 else named
         self.hosts = {node_id: self._host(node_id, static, initial) for node_id in range(1, nodes + 1)}
