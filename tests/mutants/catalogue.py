@@ -6,36 +6,12 @@ out what it does not see. Numbers are names: some are left out.
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
+from tests.mutants.metadata import METADATA_MUTANTS
+from tests.mutants.mutant import Hunt as Hunt
+from tests.mutants.mutant import Mutant as Mutant
 from tests.simulation.cluster.plan import Fault
-
-
-class Hunt(Enum):
-    """What is run until it fails."""
-
-    RAFT = "raft"
-    """Seeds of the pure quorum."""
-    SWARM = "swarm"
-    """Seeds of whole clusters."""
-    SCENARIOS = "scenarios"
-    """Scripted stories, where chance would need too long."""
-
-
-class Mutant(NamedTuple):
-    number: int
-    name: str
-    path: str
-    old: str
-    new: str
-    hunt: Hunt = Hunt.SWARM
-    faults: tuple[Fault, ...] = ()
-    """Those that bring it out soonest; none: as the seed draws."""
-    flushes: bool | None = None
-    shape: tuple[tuple[str, object], ...] = ()
-    """What a plan needs besides to bring it out: fields and their values."""
-
 
 LEADERSHIP_MOVES: Final = (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.KILL, Fault.CUT_ONE_WAY)
 POWER: Final = (Fault.POWER_CUT, Fault.CUT_AT_STEP, Fault.ISOLATE_LEADER)
@@ -389,6 +365,7 @@ MUTANTS: Final = (
         "",
         faults=(Fault.STOP, Fault.POWER_CUT),
     ),
+    *METADATA_MUTANTS,
     Mutant(
         60,
         "what a follower once had counts after it lost it",

@@ -31,6 +31,7 @@ from tests.support.node import CONTROLLER_PORT, Client
 SESSION_MS: Final = 2000
 FENCED_S: Final = 8.0
 ELECTED_MS: Final = 15_000
+FEW_MS: Final = 50
 
 
 async def settled_topic(cluster: Cluster) -> None:
@@ -249,18 +250,23 @@ def fewer_in_sync_are_enough_and_nobody_else_is_eligible(seed: int) -> None:
 
 
 def who_led_votes_for_nobody_in_its_epoch(seed: int) -> None:
-    """Others stood in that epoch, and ask late: of a leader, of one that resigned, of one that was killed and is back.
-    `Invariants.answers` sees a second vote."""
+    """Others stood in that epoch, and ask late: of a leader, of one that resigned, of one that lost its power, and with
+    it the first record of its term, which alone had made its log longer than theirs. `Invariants.answers` sees a second
+    vote."""
     world = World(seed, 3)
     world.start()
-    for ends in (Host.crash, lambda host: host.feed(Resign(host.raft.epoch)), Host.crash):
-        world.run_until(world.has_leader, ELECTED_MS)
+    for ends in (Host.crash, lambda host: host.feed(Resign(host.raft.epoch)), *[Host.crash] * 8):
+        world.run_until(lambda: world.leader is not None, ELECTED_MS)
         leader = world.leader
         assert leader is not None
         late_ballots(world, leader)
         ends(leader)
         world.start()
         late_ballots(world, leader)
+        world.run_until(world.has_leader, ELECTED_MS)
+        world.run_for(FEW_MS)
+        if world.leader is not None:
+            world.leader.feed(Resign(world.leader.raft.epoch))
 
 
 def late_ballots(world: World, voter: Host) -> None:

@@ -1,0 +1,156 @@
+"""Planted in the quorum of the metadata, in its controller, and in how brokers follow it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Hunt, Mutant
+from tests.simulation.cluster.plan import Fault
+
+METADATA_MUTANTS: Final = (
+    Mutant(
+        42,
+        "a leader that resigned votes for another in its epoch",
+        "kraft/raft/resigned.py",
+        "return ballot.is_pre_vote and self.member.is_log",
+        "return self.member.is_log",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        43,
+        "a voter with a new disk votes under its old name",
+        "kraft/raft/requests.py",
+        " and directory_id in (ZERO_UUID, member.identity.directory_id))",
+        ")",
+        Hunt.RAFT,
+    ),
+    Mutant(
+        44,
+        "votes of those who are no voters count",
+        "kraft/raft/canvass.py",
+        "return sum(voter_id in voters.by_id for voter_id in self._granted) >= voters.majority",
+        "return len(self._granted) >= voters.majority",
+        Hunt.RAFT,
+    ),
+    Mutant(
+        45,
+        "metadata is shown before it is committed",
+        "broker/metadata_publisher.py",
+        "while self._pending and self._pending[0].replay.image.provenance.end_offset <= high_watermark:",
+        "while self._pending:",
+    ),
+    Mutant(
+        46,
+        "the controller answers before it is committed",
+        "broker/metadata_publisher.py",
+        "        if self.high_watermark >= end_offset:\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        47,
+        "metadata counts as durable once it is written",
+        "broker/quorum.py",
+        "        self._flusher.when_durable([self._log.log], self._flushed)\n\n    def _flushed",
+        "        self._feed(events.Flushed(self._log.end_offset))\n\n    def _flushed",
+    ),
+    Mutant(
+        48,
+        "a controller goes on after its term",
+        "broker/quorum.py",
+        "            self._active = None\n            self._committed",
+        "            self._committed",
+        faults=(Fault.ISOLATE_CONTROLLER, Fault.KILL_CONTROLLER),
+    ),
+    Mutant(
+        49,
+        "a broker is unfenced before it has read its registration",
+        "kraft/controller/broker_lifecycle.py",
+        "is_caught_up = request.current_metadata_offset >= broker.epoch",
+        "is_caught_up = True",
+    ),
+    Mutant(
+        50,
+        "a broker takes roles before it is registered",
+        "broker/metadata_follower.py",
+        "        self._takes_roles = False\n",
+        "        self._takes_roles = True\n",
+        faults=(Fault.KILL, Fault.KILL_LEADER),
+    ),
+    Mutant(
+        51,
+        "a member is let in of which another incarnation fetched",
+        "kraft/controller/in_sync_control.py",
+        " and member.broker_epoch in (ANY_EPOCH, broker.epoch)",
+        "",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        52,
+        "AlterPartition of a former incarnation is taken",
+        "kraft/controller/in_sync_control.py",
+        "if broker is None or broker.epoch != request.broker_epoch:",
+        "if broker is None:",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        53,
+        "a heartbeat of a former incarnation is taken",
+        "kraft/controller/broker_lifecycle.py",
+        "if broker is None or broker.epoch != request.broker_epoch:",
+        "if broker is None:",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        54,
+        "a broker is unregistered and goes on leading",
+        "kraft/controller/unregistration.py",
+        "return Decision([*leaves(view, broker.id), record]",
+        "return Decision([record]",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        55,
+        "a new controller waits for nobody's session",
+        "kraft/controller/broker_lifecycle.py",
+        "            if not broker.fenced\n        }",
+        "            if False\n        }",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        56,
+        "who was eligible stays so when fewer must be in sync",
+        "kraft/controller/config_control.py",
+        "        records.append(ClearElrRecord(topic_name=key.name))\n",
+        "        pass\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        57,
+        "a snapshot of the metadata forgets the settings",
+        "kraft/image/metadata_image.py",
+        "        yield from self.configs.snapshot_records()\n",
+        "",
+        faults=(Fault.KILL, Fault.ISOLATE),
+        shape=(("small_snapshots", True),),
+    ),
+    Mutant(
+        58,
+        "who skips to a snapshot keeps the topics that are gone",
+        "kraft/image/difference.py",
+        "    delta.deleted = {topic.id: topic for topic in before.by_id.values() if topic.id not in after.by_id}\n",
+        "    delta.deleted = {}\n",
+        faults=(Fault.KILL, Fault.ISOLATE),
+        shape=(
+            ("small_snapshots", True),
+            ("churns_topics", True),
+        ),
+    ),
+    Mutant(
+        59,
+        "the settings of a topic outlive it",
+        "kraft/image/configs.py",
+        "        names = [*(self.image.by_resource.get(resource) or ()), *self.changed.get(resource, ())]\n",
+        "        names = [*self.changed.get(resource, ())]\n",
+        shape=(("churns_topics", True),),
+    ),
+)

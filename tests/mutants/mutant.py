@@ -1,0 +1,33 @@
+"""What a planted bug is: a replacement of text in one file, and what is run until it fails."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from tests.simulation.cluster.plan import Fault
+
+
+class Hunt(Enum):
+    """What is run until it fails."""
+
+    RAFT = "raft"
+    """Seeds of the pure quorum."""
+    SWARM = "swarm"
+    """Seeds of whole clusters."""
+    SCENARIOS = "scenarios"
+    """Scripted stories, where chance would need too long."""
+
+
+class Mutant(NamedTuple):
+    number: int
+    name: str
+    path: str
+    old: str
+    new: str
+    hunt: Hunt = Hunt.SWARM
+    faults: tuple[Fault, ...] = ()
+    """Those that bring it out soonest; none: as the seed draws."""
+    flushes: bool | None = None
+    shape: tuple[tuple[str, object], ...] = ()
+    """What a plan needs besides to bring it out: fields and their values."""
