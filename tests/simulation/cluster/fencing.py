@@ -249,6 +249,32 @@ def fewer_in_sync_are_enough_and_nobody_else_is_eligible(seed: int) -> None:
     live(seed, story, nodes=6, controllers=3, features=features)
 
 
+def who_lost_its_power_is_eligible_no_more(seed: int) -> None:
+    """KIP-966: it was eligible for what it had. Nobody knows what it has now: it waits for one that does."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader = cluster.nodes[await cluster.led("t")]
+        first, second = (node for node in up(cluster) if node is not leader)
+        first.kill()
+        await cluster.until(lambda: first.id not in newest(cluster).isr, "two in sync", 30)
+        second.kill()
+        await cluster.until(lambda: newest(cluster).eligible_leader_replicas == (second.id,), "one is eligible", 30)
+        leader.kill()
+        await cluster.until(lambda: not newest(cluster).isr, "nobody in sync", 30)
+        eligible = newest(cluster).eligible_leader_replicas
+        assert set(eligible) == {leader.id, second.id}, eligible
+        second.crash()
+        second.boot()
+        await cluster.until(lambda: second in up(cluster) and epoch_of(second) >= 0, "it is back", 30)
+        await asyncio.sleep(3)
+        now = newest(cluster)
+        assert now.leader == NO_LEADER and now.eligible_leader_replicas == (leader.id,), f"it may lack much: {now}"
+
+    features = {ELIGIBLE_LEADER_REPLICAS: 1}
+    live(seed, story, nodes=6, controllers=3, features=features)
+
+
 def who_led_votes_for_nobody_in_its_epoch(seed: int) -> None:
     """Others stood in that epoch, and ask late: of a leader, of one that resigned, of one that lost its power, and with
     it the first record of its term, which alone had made its log longer than theirs. `Invariants.answers` sees a second
@@ -281,5 +307,6 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     an_unregistered_broker_leads_nothing,
     a_new_controller_fences_who_died_with_the_former,
     fewer_in_sync_are_enough_and_nobody_else_is_eligible,
+    who_lost_its_power_is_eligible_no_more,
     who_led_votes_for_nobody_in_its_epoch,
 )
