@@ -575,4 +575,21 @@ MUTANTS: Final = (
         faults=(Fault.KILL_COORDINATOR, Fault.PAUSE, Fault.ISOLATE_LEADER),
         shape=(("members", 3),),
     ),
+    Mutant(
+        85,
+        "a group's offset is told before it is committed",
+        "coordinator/offset_store.py",
+        "        while pending and pending[0][0] <= committed_end_offset:\n",
+        "        while pending:\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        86,
+        "epochs past the recovery point are believed",
+        "storage/log_loading.py",
+        "    epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the"
+        " batches\n",
+        "",
+        Hunt.SCENARIOS,
+    ),
 )

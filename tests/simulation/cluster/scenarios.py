@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -27,7 +28,7 @@ from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from tests.simulation.cluster import fencing
 from tests.support.cluster import Cluster, ClusterNode
-from tests.support.group_offsets import GROUP, ask, commit, commit_request, coordinator, offset_request
+from tests.support.group_offsets import GROUP, LOST, ask, commit, commit_request, coordinator, offset_request
 from tests.support.in_sync_stage import Stage
 from tests.support.node import Client, batch, produce_request
 from tests.support.partitions import partition
@@ -296,6 +297,27 @@ def a_follower_flushes_what_it_brought_along_before_it_fetches(seed: int) -> Non
     assert machine.next_request(7, 0) is not None
 
 
+def an_offset_is_not_told_before_it_is_committed(seed: int) -> None:
+    """Whoever follows the coordinator is gone: what the group commits now may be lost, and nobody may read it."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        await commit(cluster, 5)
+        node_id = await coordinator(cluster)
+        for node in cluster.nodes.values():
+            if node.id != node_id:
+                node.kill()
+        with suppress(*LOST):
+            answer = await ask(cluster, node_id, commit_request(6), 8)
+            assert answer.topics[0].partitions[0].error_code, "acknowledged, and nobody else has it"
+        reply = await ask(cluster, node_id, offset_request(), 7)
+        told = reply.topics[0].partitions[0].committed_offset
+        assert reply.error_code or told == 5, f"offset {told} is told, and only this coordinator has it"
+
+    with Cluster(seed) as cluster:
+        cluster.live(story)
+
+
 def metadata_that_is_known_already_ends_no_proposal(seed: int) -> None:
     """The controller's answer was faster than its metadata, and the next replica was proposed meanwhile: that one may
     be a member by now, and commits wait for it."""
@@ -368,6 +390,7 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_coordinator_answers_when_what_it_loaded_is_committed,
     what_is_appended_during_a_sync_waits_for_the_next,
     a_set_that_may_have_grown_counts_as_grown,
+    an_offset_is_not_told_before_it_is_committed,
     metadata_that_is_known_already_ends_no_proposal,
     a_follower_that_lost_its_tail_is_behind_again,
     a_request_of_a_former_life_counts_no_more,

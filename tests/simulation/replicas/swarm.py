@@ -50,6 +50,8 @@ STEPS: Final = 2000
 ROUNDS_MAX: Final = 400
 """How many rounds the healed replicas may need to agree."""
 IN_FLIGHT_MAX: Final = 5
+SECTOR_SIZE: Final = 512
+"""Of a disk: a loss of power leaves some of those that were not synced, and no others."""
 INVARIANTS: Final = (
     CommittedPrefix,
     ConfirmedSet,
@@ -104,10 +106,11 @@ class Producer:
     def next_batch(self, random: Random, now_ms: int) -> int:
         values = [f"{self.id}/{self.count + i}" for i in range(random.randint(1, 3))]
         self.count += len(values)
+        padding = bytes(random.choice((0, 0, 0, SECTOR_SIZE)))
         sequence, self.sequence = self.sequence, self.sequence + len(values)
         self._sequences.append(sequence)
         self.unacknowledged[sequence] = build_batch(
-            [Record(value=value.encode(), timestamp=now_ms) for value in values],
+            [Record(value=value.encode() + padding, timestamp=now_ms) for value in values],
             producer_id=self.id,
             producer_epoch=self.epoch,
             base_sequence=sequence,
@@ -127,7 +130,7 @@ class Swarm:
         config = LogConfig(
             min_insync_replicas=2,
             flush_messages=1 if self.flushes else INT64_MAX,
-            segment_bytes=random.choice((500, 2000, 1 << 20)),
+            segment_bytes=random.choice((2000, 5000, 1 << 20)),
             index_interval_bytes=random.choice((0, 200, 4096)),
             retention_ms=-1,
         )
