@@ -127,6 +127,8 @@ class Swarm:
         self.random = random = Random(f"{seed}/replicas")
         self.flushes = random.random() < 0.5
         self.trims = random.random() < 0.3
+        self.sync_ends = random.choice((1.0, 0.3, 0.05))
+        """How likely a sync under way has ended when it is asked for."""
         config = LogConfig(
             min_insync_replicas=2,
             flush_messages=1 if self.flushes else INT64_MAX,
@@ -187,7 +189,7 @@ class Swarm:
         self.heal()
 
     def heal(self) -> None:
-        self.last = "heal"
+        self.last, self.sync_ends = "heal", 1.0
         for _ in range(ROUNDS_MAX):
             for host in self.hosts.values():
                 if not host.is_up:
@@ -426,7 +428,8 @@ class Swarm:
     def flush(self) -> None:
         for host in self._shuffled():
             if host.flushes:
-                host.end_flush()
+                if self.random.random() < self.sync_ends:
+                    host.end_flush()
                 return
             if self.flushes or self.random.random() < 0.1:
                 host.begin_flush()
