@@ -358,8 +358,12 @@ class Swarm:
         host = self._leading()
         if host is None:
             return
-        partition, before = host.partition, host.partition.log.log_start_offset
-        offset = self.random.randint(before, partition.high_watermark + 1)
+        partition = host.partition
+        before = heard = partition.log.log_start_offset
+        while heard in self.acknowledged:
+            heard += 1  # what its producer has not heard of may come again, and nobody would know it
+        is_forbidden = self.random.random() < 0.2
+        offset = partition.high_watermark + 1 if is_forbidden else self.random.randint(before, heard)
         error = partition.log.advance_log_start(offset, partition.high_watermark)
         if (error is ErrorCode.NONE) != (offset <= partition.high_watermark):
             raise Violation(f"records up to {offset} of {partition.high_watermark}: {error.name}")
