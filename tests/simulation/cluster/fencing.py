@@ -16,6 +16,7 @@ from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, DirectoryData
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -249,6 +250,29 @@ def fewer_in_sync_are_enough_and_nobody_else_is_eligible(seed: int) -> None:
     live(seed, story, nodes=6, controllers=3, features=features)
 
 
+def what_a_lost_controller_decided_is_promised_to_nobody(seed: int) -> None:
+    """Cut off, it decides on, and commits nothing; its log is cut when it hears of the next one."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        former = cluster.leader_of_quorum()
+        assert former is not None
+        others = [node for node in cluster.nodes.values() if node is not former]
+        client = await cluster.connect(former.id)
+        cluster.world.network.partition([former.host.name], [node.host.name for node in others])
+        topic = CreatableTopic(name="promised", num_partitions=1, replication_factor=1)
+        client.send(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+        await cluster.until(lambda: cluster.leader_of_quorum() in others, "another controller", 30)
+        cluster.world.network.heal()
+        reply = await asyncio.wait_for(client.reply(), 60)
+        client.close()
+        is_there = any(node.broker and node.broker.image.topics.by_name("promised") for node in others)
+        is_promised = reply.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        assert is_there or not is_promised, f"nobody else knows of what was answered {reply}"
+
+    live(seed, story)
+
+
 def who_lost_its_power_is_eligible_no_more(seed: int) -> None:
     """KIP-966: it was eligible for what it had. Nobody knows what it has now: it waits for one that does."""
 
@@ -307,6 +331,7 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     an_unregistered_broker_leads_nothing,
     a_new_controller_fences_who_died_with_the_former,
     fewer_in_sync_are_enough_and_nobody_else_is_eligible,
+    what_a_lost_controller_decided_is_promised_to_nobody,
     who_lost_its_power_is_eligible_no_more,
     who_led_votes_for_nobody_in_its_epoch,
 )
