@@ -522,7 +522,8 @@ MUTANTS: Final = (
         "            if log_start_offset > self.log.log_start_offset:\n"
         "                self.log.advance_log_start(min(log_start_offset, self.log.end_offset), self.log.end_offset)\n",
         "",
-        Hunt.SCENARIOS,
+        faults=(Fault.KILL_LEADER,),
+        shape=(("trims", True),),
     ),
     Mutant(
         79,
