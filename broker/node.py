@@ -179,6 +179,11 @@ class Broker:
     def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
         return (node for node in self.nodes(listener_name) if not node.is_fenced)
 
+    def is_alive(self, node_id: int) -> bool:
+        """Whether a broker is known, and not fenced."""
+        node = self.image.cluster.brokers.get(node_id)
+        return node is not None and not node.fenced
+
     def any_live_node_id(self) -> int:
         """A broker to which clients may send what is the controller's: every broker passes it on."""
         brokers = self.image.cluster.brokers

@@ -132,6 +132,7 @@ class Partition:
                 self.leadership.reassigned(replicas, now_ms)
             if partition_epoch > self.partition_epoch:
                 self.leadership.assume(in_sync)
+                self._let_look()
             # Else the set is known already: the controller's answer was faster, or a change is still under way.
         else:
             return
@@ -219,8 +220,24 @@ class Partition:
         """A follower asks for what begins at an offset: it has everything before. `advance` commits what it may."""
         assert self.leadership is not None
         follower = self.leadership.followers[replica_id]
+        has_trimmed = log_start_offset != follower.log_start_offset
         follower.fetched(offset, self.log.end_offset, log_start_offset, broker_epoch, now_ms)
+        if has_trimmed:
+            self._let_look()
         return follower
+
+    def delete_before(self, offset: int) -> ErrorCode:
+        """Move the start of the log forward, at most to the high watermark; followers hear of it when they fetch."""
+        refusal = self.log.advance_log_start(offset, self.high_watermark)
+        for news, key in self._news.items():
+            news.note(key)
+        return refusal
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """Where the log begins on all replicas whose brokers are alive; -1 where one was not heard of in this term."""
+        assert self.leadership is not None
+        starts = (each.log_start_offset for replica, each in self.leadership.followers.items() if is_alive(replica))
+        return min((self.log.log_start_offset, *starts))
 
     def propose(self, isr: tuple[int, ...]) -> None:
         """The controller is being asked for this in-sync set."""
@@ -278,7 +295,8 @@ class Partition:
     # Waiting
 
     def wait(self, waiter: Callable[[], None], *, for_appends: bool = False) -> None:
-        """Call the waiter at every move of the high watermark, or of the log's end on a leader, until `forget`."""
+        """Call the waiter at every move of the high watermark, or of the log's end on a leader, until `forget`; also
+        when a follower deletes what its leader has deleted, and when the controller has changed the in-sync set."""
         (self._append_waiters if for_appends else self._waiters)[waiter] = None
 
     def forget(self, waiter: Callable[[], None]) -> None:
@@ -345,8 +363,11 @@ class Partition:
                 self._commit_waits.reached(offset, self._commit_error())
             for news, key in self._news.items():
                 news.note(key)
-            for waiter in tuple(self._waiters) if self._waiters else ():
-                waiter()
+            self._let_look()
+
+    def _let_look(self) -> None:
+        for waiter in tuple(self._waiters) if self._waiters else ():
+            waiter()
 
     def _commit_error(self) -> ErrorCode:
         return NONE if len(self.isr) >= self.min_insync_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

@@ -152,6 +152,7 @@ STORIES: Final = tuple(
         "stopping_follower",
         "roles",
         "deletions",
+        "deleted_records",
         "forwarding",
         "disk_stall",
         "first_fetches",
