@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.stage import Stage
 from kraft.image.configs import ConfigResource, ResourceType
 from kraft.raft.election import QUORUM_STATE
 from protocol.primitives import MalformedMessage
@@ -113,6 +114,10 @@ def plant_lost_epochs(cluster: Cluster, seen: Observation) -> None:
     replica(seen, leads=False).log.epochs.clear()
 
 
+def plant_leader_without_epoch(cluster: Cluster, seen: Observation) -> None:
+    replica(seen, leads=True).log.epochs.clear()
+
+
 def plant_unsaved_vote(cluster: Cluster, seen: Observation) -> None:
     for node in seen.nodes:
         if node.broker.quorum.active_controller is not None:
@@ -185,6 +190,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (ControllerState, plant_fenced_leader),
     (EpochsOfLog, plant_lost_epochs),
     (EpochsRise, plant_old_epoch),
+    (EpochsRise, plant_leader_without_epoch),
     (HighWatermarkBound, plant_high_watermark),
     (HighWatermarkRises, plant_lower_watermark),
     (InSyncComplete, plant_lost_tail),
@@ -291,6 +297,35 @@ def test_a_dead_broker_that_is_not_fenced_is_flagged(is_forgotten: bool) -> None
                 cluster.live(story)
         else:
             cluster.live(story)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_log_that_is_closed_may_forget_an_epoch_in_which_nobody_wrote(is_written: bool) -> None:
+    async def story(cluster: Cluster) -> None:
+        observer = await healthy(cluster)
+        if not is_written:
+            await cluster.create("empty", min_insync_replicas=2)
+            await asyncio.sleep(2)
+        seen = observer.look()
+        assert seen is not None
+        leader = next(
+            each
+            for _, each in seen.all_replicas()
+            if each.partition.topic == ("t" if is_written else "empty") and each.partition.is_leader
+        )
+        leader.broker.stage = Stage.STOPPING
+        leader.partition.log.close(0, clean=True)
+        EpochsRise().check(seen)
+        if is_written:
+            leader.partition.log.epochs.clear()
+        else:
+            assert leader.partition.log.epochs.latest_epoch == -1
+            leader.broker.stage = Stage.RUNNING
+        with pytest.raises(Violation, match="its log knows epoch -1"):
+            EpochsRise().check(seen)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
 
 
 def test_images_that_differ_are_flagged() -> None:
