@@ -218,7 +218,7 @@ class Member:
         generation before, and a commit of nobody, who may commit for groups without members alone."""
         watch, former = self._watch, self._generation - 1
         late = HeartbeatRequest(group_id=watch.group, generation_id=former, member_id=self._member_id)
-        if (await within(client.ask(late, 3))).error_code == ErrorCode.NONE:
+        if await self._is_known(client, late):
             watch.taken(f"a heartbeat of generation {former} in generation {self._generation}")
         sync = SyncGroupRequest(group_id=watch.group, generation_id=former, member_id=self._member_id)
         if (await within(client.ask(sync, 3))).error_code == ErrorCode.NONE:
@@ -226,8 +226,19 @@ class Member:
         offset = watch.next_offset(0)
         error = await self._commit(client, 0, offset, -1, "")
         # Unless this member's session ended meanwhile, it was in the group all the time.
-        if error == ErrorCode.NONE and (await within(client.ask(beat, 3))).error_code == ErrorCode.NONE:
+        if error == ErrorCode.NONE and await self._is_known(client, beat):
             watch.taken(f"a commit of nobody in generation {self._generation}")
+
+    async def _is_known(self, client: Client, beat: HeartbeatRequest) -> bool:
+        """Whether a heartbeat is taken, and that of a stranger after it is not: a coordinator takes anybody's until it
+        has loaded the group, as in Apache Kafka. Twice, for it may have loaded it between the two."""
+        strange = HeartbeatRequest(group_id=beat.group_id, generation_id=beat.generation_id, member_id="a stranger")
+        for _ in range(2):
+            if (await within(client.ask(beat, 3))).error_code != ErrorCode.NONE:
+                return False
+            if (await within(client.ask(strange, 3))).error_code == ErrorCode.NONE:
+                return False
+        return True
 
     async def _commit(self, client: Client, index: int, offset: int, generation: int, member_id: str) -> int:
         partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
