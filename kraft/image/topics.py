@@ -170,7 +170,7 @@ class TopicsImage(NamedTuple):
 class TopicsDelta:
     """What records did to the topics: `changed` holds the touched partitions of topics, new topics among them."""
 
-    __slots__ = ("_shared", "changed", "created", "deleted", "image")
+    __slots__ = ("_created_ids", "_shared", "changed", "created", "deleted", "image")
 
     def __init__(self, image: TopicsImage) -> None:
         self.image = image
@@ -178,11 +178,14 @@ class TopicsDelta:
         self.changed: dict[bytes, dict[int, Partition]] = {}
         self.created: dict[bytes, str] = {}
         """Names of the topics that the image does not have."""
+        self._created_ids: dict[str, bytes] = {}
+        """The same by name, for the records that follow."""
         self.deleted: dict[bytes, Topic] = {}
         """Topics of the image that are gone."""
 
     def replay_topic(self, record: TopicRecord) -> None:
         self.created[record.topic_id] = record.name
+        self._created_ids[record.name] = record.topic_id
         self.changed[record.topic_id] = {}
 
     def replay_partition(self, record: PartitionRecord) -> None:
@@ -202,20 +205,28 @@ class TopicsDelta:
         if name is None:
             topic = self.deleted[record.topic_id] = self.image.by_id[record.topic_id]
             return topic.name
+        del self._created_ids[name]
         return name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """An empty name means every topic."""
-        named = self.image.by_name(record.topic_name)
-        topics = list(self.image.by_id.values()) if not record.topic_name else [named] if named else []
-        for topic in topics:
-            touched = self._touched(topic.id)
-            for partition_id, unchanged in topic.partitions.items():
-                partition = touched.get(partition_id, unchanged)
-                if partition.eligible_leader_replicas or partition.last_known_elr:
-                    touched[partition_id] = partition._replace(
-                        eligible_leader_replicas=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
-                    )
+        """An empty name means every topic. A start replays the whole log as one run: what these records made, changed
+        and deleted before counts, or a node that restarts has other epochs and eligible leaders than the others."""
+        if record.topic_name:
+            topic_id = self._created_ids.get(record.topic_name) or self.image.ids.get(record.topic_name)
+            topic_ids = [] if topic_id is None else [topic_id]
+        else:
+            topic_ids = [*self.image.by_id, *self.created]
+        for topic_id in topic_ids:
+            if topic_id not in self.deleted:
+                self._clear_elr(topic_id)
+
+    def _clear_elr(self, topic_id: bytes) -> None:
+        unchanged = {} if topic_id in self.created else self.image.by_id[topic_id].partitions
+        for partition_id, partition in {**unchanged, **self.changed.get(topic_id, {})}.items():
+            if partition.eligible_leader_replicas or partition.last_known_elr:
+                self._touched(topic_id)[partition_id] = partition._replace(
+                    eligible_leader_replicas=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+                )
 
     def apply(self) -> TopicsImage:
         if not (self.changed or self.deleted):
