@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.image.persistent_map import BUCKET_SIZE, BUCKETS_MIN, PersistentMap, place_of_text, place_of_uuid
@@ -10,6 +10,7 @@ from kraft.image.persistent_map import BUCKET_SIZE, BUCKETS_MIN, PersistentMap, 
 CHANGES = st.dictionaries(st.text(max_size=3), st.none() | st.integers(), max_size=20)
 
 
+@settings(deadline=None)
 @given(st.lists(CHANGES, max_size=20))
 def test_every_version_stays_what_it_was(steps: list[dict[str, int | None]]) -> None:
     """Held against plain dicts, one for each version."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -88,6 +88,7 @@ def one_by_one(log: list[object], base: MetadataImage = EMPTY_IMAGE) -> Metadata
     return base
 
 
+@settings(deadline=None)
 @given(STEPS, st.integers(0, 80))
 def test_one_run_makes_what_many_make(steps: list[tuple[str, str, int]], divided_at: int) -> None:
     writer = Writer()
