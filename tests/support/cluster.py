@@ -217,7 +217,9 @@ class Cluster:
 
     async def connect(self, node_id: int) -> Client:
         """Raises OSError or TimeoutError where nobody listens."""
-        connecting = asyncio.open_connection(host_name(node_id), PORT, limit=1 << 24)
+        is_broker = "broker" in self.nodes[node_id].properties["process.roles"]
+        port = PORT if is_broker else CONTROLLER_PORT
+        connecting = asyncio.open_connection(host_name(node_id), port, limit=1 << 24)
         reader, writer = await asyncio.wait_for(connecting, 2)
         client, host = Client(reader, writer, "test"), self.nodes[node_id].host
         life = host.life

@@ -35,8 +35,10 @@ class Promised:
 
 
 class Administrator:
-    def __init__(self, bootstrap: Bootstrap, complaints: list[str]) -> None:
+    def __init__(self, bootstrap: Bootstrap, complaints: list[str], prefix: str = "churn") -> None:
         self._bootstrap = bootstrap
+        self._prefix = prefix
+        """Of the names of its topics."""
         self._complaints = complaints
         self._promised: dict[str, Promised] = {}
         self._number = 0
@@ -44,7 +46,7 @@ class Administrator:
     async def work(self, is_ended: Callable[[], bool]) -> None:
         while not is_ended():
             self._number += 1
-            name = f"churn-{self._number}"
+            name = f"{self._prefix}-{self._number}"
             for act in (self._create, self._alter, self._grow, self._alter, self._delete):
                 try:
                     await act(name)

@@ -19,6 +19,7 @@ from tests.simulation.cluster import regressions, scenarios
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
+from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
 
@@ -104,6 +105,13 @@ def of_replicas(seed: int, lines: Lines) -> Report:
     return Report(told=f"{len(replicas.acknowledged)} acknowledged")
 
 
+def of_metadata(seed: int, lines: Lines) -> Report:
+    """The quorum's nodes with their logs and disks, without partitions."""
+    metadata = Metadata(seed, keep_trace=lines is not None)
+    metadata.run(lines)
+    return Report(problems=metadata.complaints, told=f"{metadata.plan.faults}\nstruck: {metadata.nemesis.struck}")
+
+
 def of_one_node(seed: int, lines: Lines) -> Report:
     """A broker on its own whose power goes again and again."""
     done = power_loss.run_seed(seed)
@@ -140,6 +148,7 @@ SWARM: Final = "swarm"
 HARSH: Final = "harsh"
 QUORUM: Final = "quorum"
 REPLICAS: Final = "replicas"
+METADATA: Final = "metadata"
 ONE_NODE: Final = "one-node"
 SCRIPTS: Final = (*scenarios.ALL, *regressions.ALL)
 STORIES: Final = tuple(
@@ -166,6 +175,7 @@ KINDS: Final[dict[str, Runner]] = {
     HARSH: of_cluster(harsh),
     QUORUM: of_quorum,
     REPLICAS: of_replicas,
+    METADATA: of_metadata,
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
@@ -178,8 +188,10 @@ OPENING: Final = (
     Stage((QUORUM,), 16, at_once=8),
     Stage((REPLICAS,), 24, at_once=12),
     Stage((ONE_NODE,), 16, at_once=8),
+    Stage((METADATA,), 10, at_once=5),
     Stage(EAGER),
     Stage((QUORUM, REPLICAS), 44, at_once=22),
+    Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),
     Stage((QUORUM, REPLICAS), 40, at_once=20),
@@ -205,7 +217,7 @@ def opening(first: int, stages: Sequence[Stage] = OPENING) -> Iterator[list[Run]
 
 def is_drawn(kind: str) -> bool:
     """Whether another number makes another run."""
-    return kind in (SWARM, HARSH, QUORUM, REPLICAS, ONE_NODE, *EAGER)
+    return kind in (SWARM, HARSH, QUORUM, REPLICAS, METADATA, ONE_NODE, *EAGER)
 
 
 def swarm(first: int, harsh_every: int = 0) -> Iterator[list[Run]]:

@@ -16,6 +16,7 @@ from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
 from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
 from tests.simulation.invariants.in_sync_complete import InSyncComplete
+from tests.simulation.invariants.metadata_epochs import MetadataEpochs
 from tests.simulation.invariants.metadata_logs import MetadataLogs
 from tests.simulation.invariants.observation import Observation
 from tests.simulation.invariants.one_controller import OneController
@@ -29,6 +30,7 @@ from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
 from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
+from tests.simulation.invariants.true_snapshots import TrueSnapshots
 
 
 class Invariant(Protocol):
@@ -50,6 +52,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     HighWatermarkBound,
     HighWatermarkRises,
     InSyncComplete,
+    MetadataEpochs,
     MetadataLogs,
     OneController,
     OneCoordinator,
@@ -62,4 +65,5 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     RolesFollowMetadata,
     SoundImage,
     SoundLog,
+    TrueSnapshots,
 )

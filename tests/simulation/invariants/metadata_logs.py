@@ -29,7 +29,8 @@ class MetadataLogs:
                     f"node {node.id} shows metadata up to {shown}; committed there are {quorum.high_watermark}"
                 )
             place = (node.id, node.life)
-            glance = (quorum.high_watermark, log.end_offset, log.log_start_offset, quorum.leader_epoch)
+            newest = (log.end_offset, log.epochs.latest_epoch)
+            glance = (quorum.high_watermark, newest, log.log_start_offset, quorum.leader_epoch)
             if log.failure is None and self._glances.get(place) != glance:
                 self._glances[place] = glance
                 self._contents.setdefault(place, LogContent()).read(node.disk, log)

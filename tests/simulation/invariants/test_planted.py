@@ -9,7 +9,9 @@ import pytest
 
 from broker.stage import Stage
 from kraft.image.configs import ConfigResource, ResourceType
+from kraft.image.metadata_image import EMPTY_IMAGE
 from kraft.raft.election import QUORUM_STATE
+from kraft.snapshot.names import SnapshotId
 from protocol.primitives import MalformedMessage
 from replication.partition import Partition
 from tests.simulation.invariants import Invariant
@@ -25,6 +27,7 @@ from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
 from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
 from tests.simulation.invariants.in_sync_complete import InSyncComplete
+from tests.simulation.invariants.metadata_epochs import MetadataEpochs
 from tests.simulation.invariants.metadata_logs import MetadataLogs
 from tests.simulation.invariants.observation import HEARD_NS, LogContent, Observation, Observer, Violation
 from tests.simulation.invariants.one_controller import OneController
@@ -38,6 +41,7 @@ from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
 from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
+from tests.simulation.invariants.true_snapshots import TrueSnapshots
 from tests.support.cluster import Cluster
 from tests.support.node import batch
 from tests.support.simulation.disk import Operation
@@ -125,6 +129,18 @@ def plant_unsaved_vote(cluster: Cluster, seen: Observation) -> None:
             node.disk.sync_directory(f"{node.broker.config.metadata_log_dir}/__cluster_metadata-0")
 
 
+def plant_forgotten_epochs(cluster: Cluster, seen: Observation) -> None:
+    seen.nodes[0].broker.quorum._log.log.epochs.clear()
+
+
+def plant_lost_snapshot(cluster: Cluster, seen: Observation) -> None:
+    """Only its name is there."""
+    log, disk = seen.nodes[0].broker.quorum._log, seen.nodes[0].disk
+    snapshot = SnapshotId(3, 1)
+    disk.open(f"{log.directory}/{snapshot.file_name}", create=True).append([b"not synced"])
+    log._snapshots.append(snapshot)
+
+
 def plant_second_controller(cluster: Cluster, seen: Observation) -> None:
     (active,) = [each.broker.quorum for each in seen.nodes if each.broker.quorum.active_controller is not None]
     other = next(each.broker.quorum for each in seen.nodes if each.broker.quorum is not active)
@@ -194,6 +210,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (HighWatermarkBound, plant_high_watermark),
     (HighWatermarkRises, plant_lower_watermark),
     (InSyncComplete, plant_lost_tail),
+    (MetadataEpochs, plant_forgotten_epochs),
     (MetadataLogs, plant_early_image),
     (OneController, plant_second_controller),
     (OneCoordinator, plant_coordinator),
@@ -207,6 +224,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (RolesFollowMetadata, plant_second_leader),
     (SoundImage, plant_orphan_settings),
     (SoundLog, lambda cluster, seen: rot(seen, leads=True)),
+    (TrueSnapshots, plant_lost_snapshot),
 ]
 
 
@@ -338,6 +356,23 @@ def test_images_that_differ_are_flagged() -> None:
         invariant._seen.clear()
         invariant._summaries[offset] = "another image", 9
         with pytest.raises(Violation):
+            invariant.check(seen)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_a_snapshot_that_says_something_else_is_flagged() -> None:
+    async def story(cluster: Cluster) -> None:
+        observer = await healthy(cluster)
+        seen = observer.look()
+        assert seen is not None
+        quorum = seen.nodes[0].broker.quorum
+        await quorum._take_snapshot(quorum.image)
+        TrueSnapshots().check(seen)
+        invariant, end_offset = TrueSnapshots(), quorum.image.provenance.end_offset
+        invariant._images[end_offset], invariant._quorums[end_offset] = EMPTY_IMAGE, quorum._history.description
+        with pytest.raises(Violation, match="another image"):
             invariant.check(seen)
 
     with Cluster(1) as cluster:

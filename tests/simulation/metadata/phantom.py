@@ -1,0 +1,99 @@
+"""A broker that is none: it registers and beats, so that the controller has somebody to give partitions to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from kraft.features import SUPPORTED_FEATURES
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from tests.support.cluster import CLUSTER_ID
+from tests.support.cluster_clients import Bootstrap
+from tests.support.node import PORT, Closed
+
+BEAT_S: Final = 0.1
+HOLDS_ALL: Final = 1 << 40
+"""An offset of the metadata that no log reaches: what it would have to have read it has read."""
+LEAVES: Final = 0.02
+"""How often it is replaced by another incarnation of itself."""
+PAUSES: Final = 0.03
+"""How often it is silent for as long as a session."""
+SILENCE_S: Final = 3.0
+UNREGISTERED: Final = -1
+
+
+class Blocks:
+    """The producer ids that were handed out: no block twice."""
+
+    def __init__(self, complaints: list[str]) -> None:
+        self._complaints = complaints
+        self._given: set[int] = set()
+
+    def add(self, first: int) -> None:
+        if first in self._given:
+            self._complaints.append(f"the producer ids from {first} on were handed out twice")
+        self._given.add(first)
+
+
+class Phantom:
+    def __init__(self, broker_id: int, bootstrap: Bootstrap, blocks: Blocks) -> None:
+        self.id = broker_id
+        self._bootstrap = bootstrap
+        self._blocks = blocks
+        self._epoch = UNREGISTERED
+
+    async def work(self, is_ended: Callable[[], bool]) -> None:
+        random = self._bootstrap.random
+        while not is_ended():
+            try:
+                if self._epoch == UNREGISTERED or random.random() < LEAVES:
+                    await self._register()
+                else:
+                    await self._beat()
+                    await self._allocate()
+            except Closed:
+                await self._bootstrap.back_off()
+            await asyncio.sleep(SILENCE_S if random.random() < PAUSES else BEAT_S * random.random() * 2)
+
+    async def _register(self) -> None:
+        """While its former incarnation counts as alive it is refused."""
+        random = self._bootstrap.random
+        request = BrokerRegistrationRequest(
+            broker_id=self.id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=random.randbytes(16),
+            listeners=[Listener(name="PLAINTEXT", host=f"phantom-{self.id}", port=PORT, security_protocol=0)],
+            features=[
+                Feature(name=name, min_supported_version=first, max_supported_version=last)
+                for name, (first, last) in SUPPORTED_FEATURES.items()
+                if last > 0
+            ],
+            log_dirs=[self.id.to_bytes(16, "big")],
+            previous_broker_epoch=self._epoch,
+        )
+        reply = await self._bootstrap.ask_any(request, 4)
+        if reply.error_code == ErrorCode.NONE:
+            self._epoch = reply.broker_epoch
+
+    async def _beat(self) -> None:
+        request = BrokerHeartbeatRequest(
+            broker_id=self.id,
+            broker_epoch=self._epoch,
+            current_metadata_offset=HOLDS_ALL,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        reply = await self._bootstrap.ask_any(request, 1)
+        if reply.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            self._epoch = UNREGISTERED
+
+    async def _allocate(self) -> None:
+        reply = await self._bootstrap.ask_any(
+            AllocateProducerIdsRequest(broker_id=self.id, broker_epoch=self._epoch), 0
+        )
+        if reply.error_code == ErrorCode.NONE:
+            self._blocks.add(reply.producer_id_start)
