@@ -175,8 +175,8 @@ class Swarm:
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
         watch, operator = loop.create_task(self._watch()), loop.create_task(self.nemesis.operate())
-        workers = [*self._phantoms, *self._administrators]
-        working = [loop.create_task(worker.work(lambda: self._is_ended)) for worker in workers]
+        work = [each.work for each in self._phantoms] + [each.work for each in self._administrators]
+        working = [loop.create_task(each(lambda: self._is_ended)) for each in work]
         await self.cluster.settled()
         striking = loop.create_task(self.nemesis.work())
         await asyncio.sleep(FAULTS_S)
