@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.image.topics import TopicsDelta
+from broker.metadata_log import MetadataLog
+from kraft.raft.log_view import OffsetAndEpoch
 from tests.simulation.metadata.swarm import Swarm
 from tests.support.simulation.loop import SimulationFailed
-
-CLEAR_ELR = TopicsDelta._clear_elr
 
 
 def test_seeds_keep_every_invariant() -> None:
@@ -30,14 +29,7 @@ def test_equal_seeds_tell_equal_stories() -> None:
     assert digests[0] == digests[1]
 
 
-def test_images_that_depend_on_how_they_were_read_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A setting that clears the eligible leaders did not clear those of topics that the same reading had made."""
-    monkeypatch.setattr(TopicsDelta, "_clear_elr", of_the_image_alone)
-    with pytest.raises((SimulationFailed, AssertionError)):
-        for seed in range(10):
-            Swarm(seed).run()
-
-
-def of_the_image_alone(delta: TopicsDelta, topic_id: bytes) -> None:
-    if topic_id in delta.image.by_id:
-        CLEAR_ELR(delta, topic_id)
+def test_a_log_that_claims_to_know_every_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MetadataLog, "end_offset_for_epoch", lambda log, epoch: OffsetAndEpoch(log.end_offset, epoch))
+    with pytest.raises(SimulationFailed):
+        Swarm(0).run()
