@@ -29,11 +29,13 @@ class MetadataLogs:
                     f"node {node.id} shows metadata up to {shown}; committed there are {quorum.high_watermark}"
                 )
             place = (node.id, node.life)
+            # What a failed sync took was never said to be durable; what was said before must be there all the same.
+            end_offset = log.synced_end_offset if node.is_losing_metadata else None
             newest = (log.end_offset, log.epochs.latest_epoch)
-            glance = (quorum.high_watermark, newest, log.log_start_offset, quorum.leader_epoch)
+            glance = (quorum.high_watermark, newest, log.log_start_offset, quorum.leader_epoch, end_offset)
             if log.failure is None and self._glances.get(place) != glance:
                 self._glances[place] = glance
-                self._contents.setdefault(place, LogContent()).read(node.disk, log)
+                self._contents.setdefault(place, LogContent()).read(node.disk, log, end_offset)
                 moved.append(node)
         for node in moved:
             self._compare(node)

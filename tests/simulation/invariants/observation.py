@@ -64,7 +64,8 @@ class LogContent:
         self.verified = 0
         """So many were compared with what is committed."""
 
-    def read(self, disk: SimulatedDisk, log: Log) -> None:
+    def read(self, disk: SimulatedDisk, log: Log, end_offset: int | None = None) -> None:
+        """`end_offset`: what lies beyond it may be anything."""
         last = self.batches[-1].segment_offset if self.batches else -1
         segments, files = self._files(disk, log, last)
         if self.batches and not self._is_there(self.batches[-1], log, files):
@@ -79,7 +80,7 @@ class LogContent:
         for base in sorted(files):
             if base >= first:
                 start = position if base == first else 0
-                self._read_segment(base, files[base], start, segments[base].size)
+                self._read_segment(base, files[base], start, segments[base].size, end_offset)
 
     @staticmethod
     def _files(disk: SimulatedDisk, log: Log, first: int) -> tuple[dict[int, Segment], dict[int, BytesLike]]:
@@ -93,9 +94,11 @@ class LogContent:
             return False
         return bytes(data[batch.position : batch.position + HEADER_SIZE]) == batch.head
 
-    def _read_segment(self, base: int, data: BytesLike, position: int, size: int) -> None:
-        while position < size:
+    def _read_segment(self, base: int, data: BytesLike, position: int, size: int, end_offset: int | None) -> None:
+        next_offset = self.batches[-1].last_offset + 1 if position else base
+        while position < size and (end_offset is None or next_offset < end_offset):
             header = parse_header(data, position)
+            next_offset = header.next_offset
             self.batches.append(
                 StoredBatch(
                     header.base_offset,
@@ -139,6 +142,8 @@ class Node:
     life: int
     broker: Broker
     disk: SimulatedDisk
+    is_losing_metadata: bool = False
+    """Pages of its metadata log are gone with a sync that failed, and it need not have heard of that yet."""
 
 
 @dataclass(slots=True)
@@ -216,6 +221,7 @@ class Observer:
             if node.is_up and node.broker is not None and is_started(node.broker)
         ]
         for node in nodes:
+            node.is_losing_metadata = self._is_losing(node, node.broker.quorum._log.log)
             image = node.broker.quorum.image
             if self._image is None or image.provenance.end_offset > self._image.provenance.end_offset:
                 self._image = image

@@ -13,6 +13,7 @@ from kraft.image.metadata_image import EMPTY_IMAGE
 from kraft.raft.election import QUORUM_STATE
 from kraft.snapshot.names import SnapshotId
 from protocol.primitives import MalformedMessage
+from protocol.records.metadata import NoOpRecord
 from replication.partition import Partition
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
@@ -420,6 +421,29 @@ def test_what_a_failed_sync_took_is_the_brokers_until_it_must_have_heard() -> No
         await asyncio.sleep(HEARD_NS / 1e9 + 1)
         with pytest.raises(MalformedMessage):
             observer.look()
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_of_metadata_a_failed_sync_takes_only_what_nobody_called_durable() -> None:
+    async def story(cluster: Cluster) -> None:
+        observer = await healthy(cluster)
+        node = next(each for each in cluster.nodes.values() if each is not cluster.leader_of_quorum())
+        assert node.broker is not None
+        metadata, disk = node.broker.quorum._log, node.host.disk
+        metadata.append([NoOpRecord()], 30, node.broker.quorum.leader_epoch, 0)
+        disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
+        file = metadata.log.active.file()
+        with pytest.raises(OSError):
+            file.sync()
+        file.evict()
+        seen = observer.look()
+        assert seen is not None and [each.id for each in seen.nodes if each.is_losing_metadata] == [node.id]
+        MetadataLogs().check(seen)
+        metadata.log.synced_end_offset = metadata.end_offset
+        with pytest.raises(MalformedMessage):
+            MetadataLogs().check(seen)
 
     with Cluster(1) as cluster:
         cluster.live(story)
