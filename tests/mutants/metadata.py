@@ -153,4 +153,12 @@ METADATA_MUTANTS: Final = (
         "        names = [*self.changed.get(resource, ())]\n",
         shape=(("churns_topics", True),),
     ),
+    Mutant(
+        95,
+        "who reads the whole log at once leaves the eligible leaders of topics made in it",
+        "kraft/image/topics.py",
+        "self._created_ids.get(record.topic_name) or self.image.ids.get(record.topic_name)",
+        "self.image.ids.get(record.topic_name)",
+        Hunt.SCENARIOS,
+    ),
 )

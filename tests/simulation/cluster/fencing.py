@@ -23,6 +23,7 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tests.simulation.invariants.equal_images import summary
 from tests.simulation.raft.host import Host
 from tests.simulation.raft.swarm import ballot
 from tests.simulation.raft.world import World
@@ -69,6 +70,25 @@ def newest(cluster: Cluster) -> Assigned:
 def epoch_of(node: ClusterNode) -> int:
     assert node.broker is not None
     return node.broker.registration.epoch
+
+
+async def restarted_alike(cluster: Cluster, node: ClusterNode) -> None:
+    """Who reads the whole log at once has the same metadata as who read it record by record."""
+    node.kill()
+    node.boot()
+    await cluster.until(lambda: node in up(cluster) and len(images(cluster)) == 1, "all know as much", 30)
+    (known,) = images(cluster).values()
+    assert len(known) > 1 and all(each == known[0] for each in known), "the node that restarted has other metadata"
+
+
+def images(cluster: Cluster) -> dict[int, list[object]]:
+    """What is in the images, the controllers' among them, by their end offsets."""
+    by_offset: dict[int, list[object]] = {}
+    for node in cluster.nodes.values():
+        if node.is_up and node.broker is not None and is_open(node.broker):
+            image = node.broker.image
+            by_offset.setdefault(image.provenance.end_offset, []).append(summary(image))
+    return by_offset
 
 
 async def ask_controller(cluster: Cluster, request: object, version: int) -> Any:
@@ -245,6 +265,7 @@ def fewer_in_sync_are_enough_and_nobody_else_is_eligible(seed: int) -> None:
         partition = leader.broker.replicas.get("t", 0) if leader.broker is not None else None
         await asyncio.sleep(1)
         assert partition is not None and partition.min_insync_replicas == 1, "its leader still wants two"
+        await restarted_alike(cluster, leader)
 
     features = {ELIGIBLE_LEADER_REPLICAS: 1}
     live(seed, story, nodes=6, controllers=3, features=features)
