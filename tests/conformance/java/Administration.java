@@ -153,7 +153,8 @@ final class Administration {
         ConsumerGroupDescription found = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
         ObjectNode answer = Wire.JSON.createObjectNode();
         answer.put("state", found.groupState().name()).put("type", found.type().name());
-        answer.put("protocol", found.partitionAssignor()).put("coordinator", found.coordinator().id());
+        // Which of three brokers it is, placement decides.
+        answer.put("protocol", found.partitionAssignor()).put("has coordinator", found.coordinator().id() > 0);
         ArrayNode members = answer.putArray("members");
         for (MemberDescription member : found.members()) {
             members.addObject()
