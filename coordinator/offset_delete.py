@@ -37,10 +37,8 @@ def delete_offsets(turn: Turn, event: DeleteOffsets) -> None:
                 turn.write(OffsetChange(request.group_id, topic.name, partition_index, None))
             results.partitions.append(OffsetDeleteResponsePartition(partition_index=partition_index, error_code=code))
         response.topics.append(results)
-    if turn.changes:
-        turn.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_kept_by_the_log))
-    else:
-        turn.reply(event.waiter, response)
+    # Even where it has nothing to write: what it does not find may be forgotten by what is not committed yet.
+    turn.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_kept_by_the_log))
 
 
 def refusal_of(group: Group | None, group_id: str) -> ErrorCode:
@@ -64,10 +62,7 @@ def delete_groups(turn: Turn, event: DeleteGroups) -> None:
         if error is ErrorCode.NONE:
             bury(turn, group_id)
         response.results.append(DeletableGroupResult(group_id=group_id, error_code=error))
-    if turn.changes:
-        turn.when_committed(ReplyWhenCommitted(event.waiter, response, partial(groups_kept_by_the_log, event.request)))
-    else:
-        turn.reply(event.waiter, response)
+    turn.when_committed(ReplyWhenCommitted(event.waiter, response, partial(groups_kept_by_the_log, event.request)))
 
 
 def bury(turn: Turn, group_id: str) -> None:

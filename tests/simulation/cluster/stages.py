@@ -20,6 +20,7 @@ from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
 from tests.simulation.metadata.swarm import Swarm as Metadata
+from tests.simulation.groups.swarm import Swarm as Groups
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
 
@@ -112,6 +113,13 @@ def of_metadata(seed: int, lines: Lines) -> Report:
     return Report(problems=metadata.complaints, told=f"{metadata.plan.faults}\nstruck: {metadata.nemesis.struck}")
 
 
+def of_groups(seed: int, lines: Lines) -> Report:
+    """A coordinator of groups alone, and its members."""
+    groups = Groups(seed)
+    groups.run()
+    return Report(told=f"{len(groups.shell.log)} batches in the log of life {groups.shell.life}")
+
+
 def of_one_node(seed: int, lines: Lines) -> Report:
     """A broker on its own whose power goes again and again."""
     done = power_loss.run_seed(seed)
@@ -149,6 +157,7 @@ HARSH: Final = "harsh"
 QUORUM: Final = "quorum"
 REPLICAS: Final = "replicas"
 METADATA: Final = "metadata"
+GROUPS: Final = "groups"
 ONE_NODE: Final = "one-node"
 SCRIPTS: Final = (*scenarios.ALL, *regressions.ALL)
 STORIES: Final = tuple(
@@ -176,6 +185,7 @@ KINDS: Final[dict[str, Runner]] = {
     QUORUM: of_quorum,
     REPLICAS: of_replicas,
     METADATA: of_metadata,
+    GROUPS: of_groups,
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
@@ -186,10 +196,12 @@ EAGER: Final = tuple(family.name for family in FAMILIES)
 OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage((QUORUM,), 16, at_once=8),
+    Stage((GROUPS,), 24, at_once=24),
     Stage((REPLICAS,), 24, at_once=12),
     Stage((ONE_NODE,), 16, at_once=8),
     Stage((METADATA,), 10, at_once=5),
     Stage(EAGER),
+    Stage((GROUPS,), 60, at_once=30),
     Stage((QUORUM, REPLICAS), 44, at_once=22),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
@@ -217,7 +229,7 @@ def opening(first: int, stages: Sequence[Stage] = OPENING) -> Iterator[list[Run]
 
 def is_drawn(kind: str) -> bool:
     """Whether another number makes another run."""
-    return kind in (SWARM, HARSH, QUORUM, REPLICAS, METADATA, ONE_NODE, *EAGER)
+    return kind in (SWARM, HARSH, QUORUM, GROUPS, REPLICAS, METADATA, ONE_NODE, *EAGER)
 
 
 def swarm(first: int, harsh_every: int = 0) -> Iterator[list[Run]]:

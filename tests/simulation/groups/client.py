@@ -1,0 +1,243 @@
+"""A consumer of a group as clients are: it joins, syncs, says that it lives, commits, leaves, forgets, comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from random import Random
+from typing import Final, TypeAlias
+
+from coordinator import events
+from coordinator.effects import Response, Waiter
+from protocol.compiler import encode
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.records.consumer_protocol import ConsumerProtocolSubscription
+
+TOPICS: Final = ("t", "u", "v")
+PROTOCOL_TYPE: Final = "consumer"
+STRANGER: Final = "stranger"
+LEADER_EPOCH_VERSION: Final = 6
+"""Before this version of OffsetCommit none is said."""
+
+Make: TypeAlias = Callable[[Waiter], events.Event]
+"""A request, as often as it is sent."""
+Sent: TypeAlias = tuple[Make, int]
+"""And its version."""
+
+
+def subscription(topics: list[str], owned: str = "") -> bytes:
+    said = ConsumerProtocolSubscription(topics=topics, user_data=owned.encode())
+    return (1).to_bytes(2, "big") + encode(said, 1)
+
+
+class Client:
+    def __init__(self, name: str, group_id: str, random: Random, offsets: count[int], instance: str | None) -> None:
+        self.name = name
+        self.group_id = group_id
+        self.instance = instance
+        self.random = random
+        self.offsets = offsets
+        """Each is committed once."""
+        self.session_ms = random.choice((6_000, 10_000, 30_000))
+        self.rebalance_ms = random.choice((5_000, 20_000, 60_000))
+        self.join_version = random.choice((5, 9) if instance else (0, 3, 4, 9))
+        self.leave_version = random.choice((2, 5))
+        self.topics = [random.choice(TOPICS)]
+        self.names = ["range"]
+        self.member_id = ""
+        self.generation = -1
+        self.others: list[tuple[str, str]] | None = None
+        """Members with their places, where this one leads."""
+        self.is_joined = self.is_synced = self.is_waiting = False
+        self._plans = 0
+        self._planned: dict[str, str] = {}
+        self._planned_about: tuple[int, tuple[tuple[str, str], ...]] | None = None
+        self.change()
+
+    @property
+    def place(self) -> str:
+        return self.instance or self.member_id
+
+    # What it may do next
+
+    def requests(self) -> list[Callable[[], Sent]]:
+        """What makes sense now; what is likely more than once."""
+        if not self.is_joined:
+            return [self.join]
+        if not self.is_synced:
+            return [self.sync, self.sync, self.heartbeat]
+        return [*[self.heartbeat] * 4, *[self.commit] * 4, self.sync, self.join]
+
+    def join(self) -> Sent:
+        self.is_joined = self.is_synced = False
+        request = partial(
+            JoinGroupRequest,
+            group_id=self.group_id,
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=self.rebalance_ms,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type=PROTOCOL_TYPE,
+        )
+        metadata, names, name = subscription(self.topics, self.owned), [*self.names], self.name
+
+        def make(waiter: Waiter) -> events.Event:
+            fresh_id = f"{next(self.offsets)}"
+            protocols = [JoinGroupRequestProtocol(name=each, metadata=metadata) for each in names]
+            return events.Join(waiter, request(protocols=protocols), name, "/10.0.0.1", fresh_id)
+
+        return make, self.join_version
+
+    def sync(self) -> Sent:
+        planned = self._plan() if self.others is not None else {}
+        request = partial(
+            SyncGroupRequest,
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self.protocol_name,
+        )
+
+        def make(waiter: Waiter) -> events.Event:
+            shares = [
+                SyncGroupRequestAssignment(member_id=key, assignment=each.encode()) for key, each in planned.items()
+            ]
+            return events.Sync(waiter, request(assignments=shares))
+
+        return make, 5
+
+    def _plan(self) -> dict[str, str]:
+        """One for a generation, however often it is sent: of two Apache Kafka gives the first and stores the second."""
+        assert self.others is not None
+        about = (self.generation, tuple(self.others))
+        if self._planned_about != about:
+            self._planned_about, self._plans = about, self._plans + 1
+            places = [each for each in self.others if self.random.random() < 0.95]  # a leader may forget somebody
+            plan = f"{self.group_id}/{self.generation}/{self.name}{self._plans}"
+            self._planned = {member_id: f"{plan}/{place}" for member_id, place in [*places, (STRANGER, STRANGER)]}
+        return self._planned
+
+    def heartbeat(self) -> Sent:
+        request = partial(
+            HeartbeatRequest,
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+        )
+        return lambda waiter: events.Heartbeat(waiter, request()), 4
+
+    def commit(self) -> Sent:
+        return commit_request(self.random, self.offsets, self.group_id, self.generation, self.member_id, self.instance)
+
+    def leave(self) -> Sent:
+        """A static member leaves by an operator's hand, who names the instance."""
+        identity = MemberIdentity(member_id=self.member_id, group_instance_id=None)
+        if self.instance:
+            identity = MemberIdentity(member_id="", group_instance_id=self.instance)
+        request = LeaveGroupRequest(group_id=self.group_id, members=[identity])
+        self.forget()
+        return lambda waiter: events.Leave(waiter, request), 5 if self.instance else self.leave_version
+
+    # What becomes of it
+
+    def forget(self) -> None:
+        """A process begins: of what it was it knows its configuration."""
+        self.member_id, self.generation, self.others, self.protocol_name = "", -1, None, "range"
+        self.is_joined = self.is_synced = self.is_waiting = False
+        self.owned = ""
+
+    def change(self) -> None:
+        """Its configuration, with a new process."""
+        self.forget()
+        self.topics = self.random.sample(TOPICS, self.random.choice((1, 1, 2)))
+        self.names = self.random.choice((["range"], ["range", "sticky"], ["sticky", "range"]))
+
+    def hear(self, response: Response) -> None:
+        """The answer to what it asked last."""
+        self.is_waiting = False
+        match response:
+            case JoinGroupResponse():
+                self._joined(response)
+            case SyncGroupResponse():
+                self.is_synced = response.error_code == ErrorCode.NONE
+                self.owned = bytes(response.assignment).decode() if self.is_synced else self.owned
+                self._refused(response.error_code)
+            case HeartbeatResponse():
+                self._refused(response.error_code)
+            case OffsetCommitResponse():
+                self._refused(response.topics[0].partitions[0].error_code)
+            case LeaveGroupResponse():
+                self.forget()
+
+    def _joined(self, response: JoinGroupResponse) -> None:
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+        if response.error_code == ErrorCode.NONE:
+            self.member_id, self.generation = response.member_id, response.generation_id
+            self.is_joined = True
+            self.is_synced = False
+            self.protocol_name = response.protocol_name or ""
+            leads = response.leader == response.member_id and not response.skip_assignment
+            members = [(each.member_id, each.group_instance_id or each.member_id) for each in response.members]
+            self.others = members if leads else None
+        self._refused(response.error_code)
+
+    def _refused(self, error_code: int) -> None:
+        match error_code:
+            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.FENCED_INSTANCE_ID | ErrorCode.GROUP_MAX_SIZE_REACHED:
+                self.forget()
+            case ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                self.change()
+            case ErrorCode.REBALANCE_IN_PROGRESS | ErrorCode.ILLEGAL_GENERATION:
+                self.is_joined = self.is_synced = False
+
+
+def commit_request(
+    random: Random, offsets: count[int], group_id: str, generation: int, member_id: str, instance: str | None
+) -> Sent:
+    """One or two partitions, of which one may have a text with it."""
+    version = random.choice((2, 5, 9))
+    retention_ms = random.choice((-1, 20_000)) if version == 2 else -1
+    placed = [(random.choice(TOPICS), random.randint(0, 1), next(offsets)) for _ in range(random.choice((1, 1, 2)))]
+    metadata = random.choice(("", "", f"said by {member_id}"))
+
+    def make(waiter: Waiter) -> events.Event:
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offset,
+                        committed_leader_epoch=offset % 7 if version >= LEADER_EPOCH_VERSION else -1,
+                        committed_metadata=metadata,
+                    )
+                ],
+            )
+            for topic, index, offset in placed
+        ]
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=topics,
+        )
+        return events.CommitOffsets(waiter, request)
+
+    return make, version

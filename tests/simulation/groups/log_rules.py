@@ -1,0 +1,308 @@
+"""What a log of groups may say, what of it may be read, and what must be found again by whoever takes it over."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from coordinator import events
+from coordinator.effects import Effects, Response
+from coordinator.group import Group
+from coordinator.group_state import EMPTY, STABLE
+from coordinator.records import Change, CommittedOffset, GroupChange, OffsetChange
+from coordinator.subscription import topics_of
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsResponse
+from protocol.messages.offset_commit import OffsetCommitResponse
+from protocol.messages.offset_delete import OffsetDeleteResponse
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from protocol.records.offsets import GroupMetadataValue
+from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
+
+CONSUMER: Final = "consumer"
+Place: TypeAlias = tuple[str, str, int]
+"""Group, topic and partition."""
+
+
+class Replayed:
+    """What a log says up to somewhere, read by the book."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[Place, tuple[CommittedOffset, int]] = {}
+        """With the end of its batch."""
+        self.groups: dict[str, GroupMetadataValue] = {}
+        self.known: set[str] = set()
+        self.buried: dict[str, int] = {}
+        """The end of the batch with a group's last tombstone."""
+
+    def take(self, change: Change, end_offset: int) -> None:
+        match change:
+            case OffsetChange(group_id, topic, partition, None):
+                self.offsets.pop((group_id, topic, partition), None)
+            case OffsetChange(group_id, topic, partition, value) if value is not None:
+                self.offsets[group_id, topic, partition] = value, end_offset
+                self.known.add(group_id)
+            case GroupChange(group_id, None):
+                self.groups.pop(group_id, None)
+                self.known.discard(group_id)
+                self.buried[group_id] = end_offset
+            case GroupChange(group_id, value) if value is not None:
+                self.groups[group_id] = value
+                self.known.add(group_id)
+
+
+class LogRules:
+    def __init__(self, group_ids: tuple[str, ...]) -> None:
+        self.shell: Shell
+        self.group_ids = group_ids
+        self.latest = Replayed()
+        self.committed_log = Replayed()
+        self._ever: dict[int, set[tuple[Place, int, str]]] = {}
+        """All that was ever committed, by its offset."""
+        self._empty_since: dict[str, int | None] = {}
+        """Wall clock; None where no record tells."""
+        self._states: dict[str, object] = {}
+        self._topics: dict[str, tuple[int, set[str]]] = {}
+        """Generation of a group, and what its members subscribed to when it began."""
+        self._appended_ms: dict[int, int] = {}
+        self._event: events.Event = events.Tick()
+        self._looked_at = 0
+
+    # The log
+
+    def stepped(self, event: events.Event, effects: Effects) -> None:
+        if not isinstance(event, (events.Appended, events.AppendRefused)):
+            self._event = event
+
+    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
+        self._appended_ms[end_offset] = self.shell.now_ms
+        for change in changes:
+            match change:
+                case OffsetChange(value=None):
+                    self._may_forget(change)
+                case OffsetChange():
+                    self._is_asked_for(change)
+                case GroupChange(group_id, None):
+                    self._may_bury(group_id, changes)
+                case GroupChange(group_id, value) if value is not None:
+                    self._is_the_group(group_id, value)
+        for change in changes:
+            self.latest.take(change, end_offset)
+
+    def committed(self, stored: Stored) -> None:
+        for change in stored.changes:
+            self.committed_log.take(change, stored.end_offset)
+            if isinstance(change, OffsetChange) and change.value is not None:
+                place, value = (change.group_id, change.topic, change.partition), change.value
+                self._ever.setdefault(value.offset, set()).add((place, value.leader_epoch, value.metadata))
+
+    def loaded(self) -> None:
+        """Whoever takes over knows what is in the log, and nothing else."""
+        self.latest = Replayed()
+        for stored in self.shell.log:
+            for change in stored.changes:
+                self.latest.take(change, stored.end_offset)
+        groups = self.shell.shard._groups
+        if set(groups) != self.latest.known:
+            raise Violation(f"the log tells of groups {sorted(self.latest.known)}, loaded are {sorted(groups)}")
+        for group_id, value in self.latest.groups.items():
+            group = groups[group_id]
+            ours = [
+                (each.member_id, each.group_instance_id, each.session_timeout_ms, each.rebalance_timeout_ms)
+                for each in group.members.values()
+            ]
+            stored_ones = [
+                (each.member_id, each.group_instance_id, each.session_timeout, each.rebalance_timeout)
+                for each in value.members
+            ]
+            shares = [bytes(each.assignment) for each in group.members.values()]
+            loaded = (group.generation, group.leader_id, group.protocol_name, ours, shares)
+            told = [bytes(each.assignment) for each in value.members]
+            if loaded != (value.generation, value.leader, value.protocol, stored_ones, told):
+                raise Violation(f"group {group_id}: the log says {value}, loaded is {loaded}")
+        self._topics = {}
+        for group_id, group in groups.items():
+            self._learn_topics(group_id, group)
+        self._states = {group_id: group.state for group_id, group in groups.items()}
+        self._empty_since = {
+            group_id: value.current_state_timestamp if value.current_state_timestamp != -1 else None
+            for group_id, value in self.latest.groups.items()
+        }
+
+    # What may be written
+
+    def _is_asked_for(self, change: OffsetChange) -> None:
+        event, value = self._event, change.value
+        assert value is not None
+        if isinstance(event, events.CommitOffsets) and event.request.group_id == change.group_id:
+            for topic in event.request.topics:
+                for asked in topic.partitions:
+                    if (topic.name, asked.partition_index, asked.committed_offset, asked.committed_metadata) == (
+                        change.topic,
+                        change.partition,
+                        value.offset,
+                        value.metadata,
+                    ):
+                        return
+        raise Violation(f"nobody asked for {change}")
+
+    def _may_forget(self, change: OffsetChange) -> None:
+        match self._event:
+            case events.DeleteOffsets(_, request):
+                named = {(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions}
+                is_allowed = request.group_id == change.group_id and (change.topic, change.partition) in named
+                is_allowed = is_allowed and not self._is_used(change.group_id, change.topic)
+            case events.DeleteGroups(_, request):
+                is_allowed = change.group_id in request.groups_names
+            case events.TopicsDeleted(topics):
+                is_allowed = change.topic in topics
+            case events.Tick():
+                is_allowed = self._is_expired(change)
+            case _:
+                is_allowed = False
+        if not is_allowed:
+            raise Violation(f"{change} is forgotten after {type(self._event).__name__}: nobody may want that")
+
+    def _is_used(self, group_id: str, topic: str) -> bool:
+        """By a member of the generation there is."""
+        group = self.shell.shard._groups.get(group_id)
+        if group is None or group.state is not STABLE:
+            return False
+        return topic in self._topics.get(group_id, (-1, set()))[1]
+
+    def _is_expired(self, change: OffsetChange) -> bool:
+        found = self.latest.offsets.get((change.group_id, change.topic, change.partition))
+        group = self.shell.shard._groups.get(change.group_id)
+        if found is None or group is None:
+            return False
+        value, _ = found
+        if group.protocol_type is None or (group.state is STABLE and not self._is_used(change.group_id, change.topic)):
+            since_ms = value.commit_ms
+        elif group.state is EMPTY:
+            empty_ms = self._empty_since.get(change.group_id)
+            since_ms = value.commit_ms if empty_ms is None else empty_ms
+        else:
+            return False
+        end_ms = since_ms + self.shell.config.offsets_retention_ms if value.expire_ms is None else value.expire_ms
+        return self.shell.wall_ms >= end_ms
+
+    def _may_bury(self, group_id: str, changes: tuple[Change, ...]) -> None:
+        group, event = self.shell.shard._groups.get(group_id), self._event
+        if group is None or group.members or group.state is not EMPTY:
+            raise Violation(f"group {group_id} is forgotten, and is not empty")
+        forgotten = {(each.group_id, each.topic, each.partition) for each in changes if isinstance(each, OffsetChange)}
+        kept = {place for place in self.latest.offsets if place[0] == group_id} - forgotten
+        if kept:
+            raise Violation(f"group {group_id} is forgotten, and its offsets {kept} are not")
+        if isinstance(event, events.DeleteGroups) and group_id in event.request.groups_names:
+            return
+        if not isinstance(event, events.Tick):
+            raise Violation(f"group {group_id} is forgotten after {type(event).__name__}")
+
+    def _is_the_group(self, group_id: str, value: GroupMetadataValue) -> None:
+        """A record tells the group as it stands, with what its leader planned or planned before."""
+        if group_id not in self.latest.groups and not value.members and not value.generation:
+            return  # it is there, and nothing more
+        group = self.shell.shard._groups[group_id]
+        said = (value.generation, value.leader, value.protocol, [each.member_id for each in value.members])
+        if said != (group.generation, group.leader_id, group.protocol_name, [*group.members]):
+            raise Violation(f"group {group_id}: {said} is written of it")
+        former = self.latest.groups.get(group_id)
+        event, plan = self._event, {}
+        if isinstance(event, events.Sync):
+            plan = {each.member_id: bytes(each.assignment) for each in event.request.assignments}
+            plan = {each.group_instance_id or each.member_id: plan.get(each.member_id, b"") for each in value.members}
+        elif former is not None:
+            plan = {each.group_instance_id or each.member_id: bytes(each.assignment) for each in former.members}
+        for each in value.members:
+            share = plan.get(each.group_instance_id or each.member_id)
+            if share != bytes(each.assignment):
+                raise Violation(f"group {group_id}: {each.member_id} is to have {each.assignment!r}, not {share!r}")
+
+    # What is told
+
+    def replied(self, asked: Asked, response: Response) -> None:
+        match asked.event, response:
+            case events.CommitOffsets(_, request), OffsetCommitResponse():
+                for topic, results in zip(request.topics, response.topics, strict=True):
+                    for each, result in zip(topic.partitions, results.partitions, strict=True):
+                        place = (request.group_id, topic.name, each.partition_index)
+                        stored = (place, each.committed_leader_epoch, each.committed_metadata)
+                        if result.error_code == ErrorCode.NONE and stored not in self._ever.get(
+                            each.committed_offset, ()
+                        ):
+                            raise Violation(f"{stored} is acknowledged at {each.committed_offset}, and not committed")
+            case events.DeleteGroups(), DeleteGroupsResponse():
+                for done in response.results:
+                    is_done = self.committed_log.buried.get(done.group_id, -1) > asked.log_end_offset
+                    if done.error_code == ErrorCode.NONE and not is_done:
+                        raise Violation(f"group {done.group_id} is said to be deleted, and is not")
+            case events.DeleteOffsets(_, request), OffsetDeleteResponse(error_code=ErrorCode.NONE):
+                for left in response.topics:
+                    for gone in left.partitions:
+                        found = self.committed_log.offsets.get((request.group_id, left.name, gone.partition_index))
+                        is_there = found is not None and found[1] <= asked.log_end_offset
+                        if gone.error_code == ErrorCode.NONE and is_there:
+                            raise Violation(f"{request.group_id} of {left.name} is said to be deleted, and is there")
+            case events.FetchStableOffsets(), OffsetFetchResponseGroup(error_code=ErrorCode.NONE):
+                self._is_committed(response)
+                self._is_decided(asked)
+
+    def _is_decided(self, asked: Asked) -> None:
+        young_ms = self.shell.now_ms - self.shell.config.offsets_commit_timeout_ms
+        for stored in self.shell.log:
+            is_open = self.shell.committed_end_offset < stored.end_offset <= asked.log_end_offset
+            if is_open and self._appended_ms[stored.end_offset] > young_ms:
+                raise Violation(f"a stable read is answered, and what ends at {stored.end_offset} is not decided")
+
+    def settled(self, event: events.Event) -> None:
+        for group_id, group in self.shell.shard._groups.items():
+            self._learn_topics(group_id, group)
+            if self._states.get(group_id) is not group.state:
+                self._states[group_id] = group.state
+                if group.state is EMPTY:
+                    self._empty_since[group_id] = self.shell.wall_ms
+        if isinstance(event, events.TopicsDeleted) and not self.shell.manners.refuses:
+            left = [place for place in self.latest.offsets if place[1] in event.topics]
+            if left:
+                raise Violation(f"the topic is no more, and {left} are there")
+        if isinstance(event, events.Loaded):
+            return  # what of it is committed comes next
+        self._looked_at += 1
+        self.look(self.group_ids[self._looked_at % len(self.group_ids)])
+
+    def _learn_topics(self, group_id: str, group: Group) -> None:
+        """As a generation begins: a static member that comes back with others changes nothing, as in Apache Kafka."""
+        generation, _ = self._topics.get(group_id, (-1, None))
+        if generation != group.generation:
+            said = [
+                topics_of(each.metadata_of(group.protocol_name))
+                for each in group.members.values()
+                if group.protocol_name
+            ]
+            self._topics[group_id] = group.generation, {topic for topics in said for topic in topics}
+
+    def look(self, group_id: str) -> None:
+        """What readers of a group see now."""
+        shard = self.shell.shard
+        self._is_committed(shard.offsets(OffsetFetchRequestGroup(group_id=group_id, topics=None)))
+        is_shown = shard.describe(group_id, 6).error_code == ErrorCode.NONE
+        if is_shown and group_id not in self.committed_log.known:
+            raise Violation(f"group {group_id} is shown, and nothing of it is committed")
+
+    def _is_committed(self, response: OffsetFetchResponseGroup) -> None:
+        told = {
+            (response.group_id, topic.name, each.partition_index): (
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.metadata,
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+        stored = {
+            place: (value.offset, value.leader_epoch, value.metadata)
+            for place, (value, _) in self.committed_log.offsets.items()
+            if place[0] == response.group_id
+        }
+        if told != stored:
+            raise Violation(f"group {response.group_id} reads {told}, committed is {stored}")

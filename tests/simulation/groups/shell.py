@@ -1,0 +1,223 @@
+"""A shard of the group coordinator without a broker around it: its log, its clocks, the one who takes it over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, NamedTuple, Protocol
+
+from coordinator import events
+from coordinator.effects import Effects, Response, Waiter
+from coordinator.group_config import GroupConfig
+from coordinator.group_shard import GroupShard
+from coordinator.log_reading import LogReader
+from coordinator.records import Change, change_of
+from protocol.errors import ErrorCode
+from protocol.record_builder import Record, build_batch
+
+WALL_MS: Final = 1_700_000_000_000
+REFUSALS: Final = (
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+TICKS_MAX: Final = 1_000
+"""At one moment."""
+
+
+class Violation(AssertionError):
+    """A rule of groups does not hold."""
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request, and what it was told."""
+
+    event: events.Event | None = None
+    owner: object = None
+    """Whoever reads the answer."""
+    came_ms: int = 0
+    log_end_offset: int = 0
+    """When it came."""
+    replies: int = 0
+
+
+class Stored(NamedTuple):
+    """A batch of the log."""
+
+    base_offset: int
+    end_offset: int
+    data: bytes
+    changes: tuple[Change, ...]
+
+
+class Watcher(Protocol):
+    """Whoever looks at each step."""
+
+    def stepped(self, event: events.Event, effects: Effects) -> None:
+        """Before anything of it is in the log or told."""
+
+    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None: ...
+
+    def committed(self, stored: Stored) -> None: ...
+
+    def replied(self, asked: Asked, response: Response) -> None: ...
+
+    def settled(self, event: events.Event) -> None:
+        """A step is over, with all that follows from it."""
+
+    def unloaded(self) -> None:
+        """Nobody waits for this coordinator any more."""
+
+    def loaded(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Manners:
+    """How the log behaves at present."""
+
+    refuses: float = 0.0
+    """How likely an append is refused."""
+    commits: float = 1.0
+    """How likely what was appended is committed at once."""
+
+
+@dataclass(slots=True)
+class Shell:
+    random: Random
+    config: GroupConfig
+    watcher: Watcher
+    answer: Callable[[Asked, Response], None]
+    """Sends it."""
+    now_ms: int = 0
+    wall_skew_ms: int = 0
+    manners: Manners = field(default_factory=Manners)
+    log: list[Stored] = field(default_factory=list)
+    committed_end_offset: int = 0
+    life: int = 0
+    shard: GroupShard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shard = GroupShard(self.config)
+
+    @property
+    def end_offset(self) -> int:
+        return self.log[-1].end_offset if self.log else 0
+
+    @property
+    def wall_ms(self) -> int:
+        return WALL_MS + self.now_ms + self.wall_skew_ms
+
+    # Requests
+
+    def ask(self, owner: object, version: int, make: Callable[[Waiter], events.Event]) -> Asked:
+        asked = Asked(owner=owner, came_ms=self.now_ms, log_end_offset=self.end_offset)
+        asked.event = make(Waiter(asked, version))
+        self.step(asked.event)
+        return asked
+
+    def step(self, event: events.Event) -> None:
+        """As the broker's shell does: what a step writes is appended, and reported before anything else happens."""
+        effects = self._stepped(event)
+        cause = event
+        while effects.records:
+            answer = self._append(effects.records)
+            self._reply(effects)
+            effects = self._stepped(answer)
+        self._reply(effects)
+        self.watcher.settled(cause)
+        if self.end_offset > self.committed_end_offset and self.random.random() < self.manners.commits:
+            self.commit()
+
+    def _stepped(self, event: events.Event) -> Effects:
+        effects = self.shard.step(event, self.now_ms, self.wall_ms)
+        self.watcher.stepped(event, effects)
+        return effects
+
+    def _append(self, records: list[Record]) -> events.Appended | events.AppendRefused:
+        if self.random.random() < self.manners.refuses:
+            return events.AppendRefused(self.random.choice(REFUSALS))
+        base_offset = self.end_offset
+        end_offset = base_offset + len(records)
+        changes = tuple(change for change in map(change_of, records) if change is not None)
+        data = build_batch(records, base_offset=base_offset, base_sequence=0)
+        self.log.append(Stored(base_offset, end_offset, data, changes))
+        self.watcher.appended(changes, end_offset)
+        return events.Appended(end_offset)
+
+    def _reply(self, effects: Effects) -> None:
+        for token, response in effects.replies:
+            assert isinstance(token, Asked)
+            token.replies += 1
+            self.watcher.replied(token, response)
+            self.answer(token, response)
+
+    # The log
+
+    def commit(self, end_offset: int | None = None) -> None:
+        """Up to here, as whole batches; the end where nothing is said."""
+        end_offset = self.end_offset if end_offset is None else end_offset
+        for stored in self.log:
+            if self.committed_end_offset < stored.end_offset <= end_offset:
+                self.watcher.committed(stored)
+        self.committed_end_offset = max(self.committed_end_offset, end_offset)
+        self.step(events.Committed(self.committed_end_offset))
+
+    def boundary(self) -> int:
+        """The end of some batch that may be cut away or committed, or of what is committed."""
+        uncommitted = [each.end_offset for each in self.log if each.end_offset > self.committed_end_offset]
+        return self.random.choice([self.committed_end_offset, *uncommitted])
+
+    # Time
+
+    def wait(self, ms: int) -> None:
+        """Deadlines come up on the way, each at its time."""
+        end_ms, ticks = self.now_ms + ms, 0
+        while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            ticks = 0 if deadline_ms > self.now_ms else ticks + 1
+            if ticks > TICKS_MAX:
+                raise Violation("a deadline is due again and again")
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.step(events.Tick())
+        self.now_ms = end_ms
+
+    def freeze(self, ms: int) -> None:
+        """The process stands still: its deadlines come late, and all at once."""
+        self.now_ms += ms
+
+    # Who coordinates
+
+    def take_over(self, *, is_told: bool) -> None:
+        """Another node leads the partition: it has all that is committed and perhaps more, and reads it first."""
+        if is_told:
+            effects = self._stepped(events.Unloaded())
+            assert not effects.records, "nothing is written by one who was replaced"
+            self._reply(effects)
+            self.watcher.unloaded()
+        end_offset = self.boundary()
+        self.log = [stored for stored in self.log if stored.end_offset <= end_offset]
+        self.life += 1
+        self.shard = GroupShard(self.config, self._told_committed())
+        self._load()
+        for stored in self.log:
+            if stored.end_offset > self.committed_end_offset:
+                self.watcher.committed(stored)
+        self.committed_end_offset = self.end_offset
+        self.watcher.loaded()
+        self.step(events.Loaded())
+        self.step(events.Committed(self.committed_end_offset))
+
+    def _told_committed(self) -> int:
+        """A new leader's high watermark lags."""
+        return self.random.choice([0, self.committed_end_offset, self.random.randint(0, self.committed_end_offset)])
+
+    def _load(self) -> None:
+        """Some batches at a time."""
+        reader, rest = LogReader(0), self.log
+        while rest:
+            count = self.random.choice((1, 3, len(rest)))
+            piece, rest = rest[:count], rest[count:]
+            for change, end_offset in reader.read(b"".join(stored.data for stored in piece)):
+                self.shard.replay(change, end_offset)

@@ -1,0 +1,285 @@
+"""Random members of a few groups under one coordinator, which is taken over again and again; then all is quiet.
+
+A seed draws how the log behaves, how often answers are lost and requests come twice or late, who is static, how long
+offsets are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import Final
+
+from coordinator import events
+from coordinator.effects import Effects, Response
+from coordinator.group_config import MINUTE_MS, GroupConfig
+from coordinator.group_state import EMPTY
+from coordinator.records import Change
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from tests.simulation.groups.client import TOPICS, Client, Sent, commit_request
+from tests.simulation.groups.log_rules import LogRules
+from tests.simulation.groups.member_rules import MemberRules
+from tests.simulation.groups.shell import Asked, Manners, Shell, Stored, Violation
+
+STEPS: Final = 500
+GROUPS: Final = ("g", "h")
+SIMPLE: Final = "simple"
+"""Of a consumer without a group."""
+LATE_MAX: Final = 8
+QUIET_WAITS: Final = 6
+LONG_MINUTES: Final = 10_080
+
+
+class Swarm:
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(f"{seed}/groups")
+        config = GroupConfig(
+            max_session_timeout_ms=30_000,
+            max_size=random.choice((2, 3, 0x7FFFFFFF, 0x7FFFFFFF)),
+            initial_rebalance_delay_ms=random.choice((0, 3_000)),
+            offsets_retention_minutes=random.choice((1, 1, LONG_MINUTES)),
+            offsets_retention_check_interval_ms=random.choice((5_000, 30_000)),
+        )
+        self.log_rules = LogRules((*GROUPS, SIMPLE))
+        self.member_rules = MemberRules(self.log_rules)
+        self._watchers = (self.log_rules, self.member_rules)
+        self.shell = Shell(random, config, self, self.answer)
+        self.log_rules.shell = self.member_rules.shell = self.shell
+        self.asked: list[Asked] = []
+        self._manners = Manners(random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)))
+        self._loses = random.choice((0.0, 0.05, 0.2))
+        self._repeats = random.choice((0.0, 0.05, 0.2))
+        offsets = count(1)
+        self.clients = [
+            Client(
+                f"c{i}",
+                random.choice((*GROUPS, GROUPS[0])),
+                random,
+                offsets,
+                f"s{i}" if random.random() < 0.4 else None,
+            )
+            for i in range(random.randint(2, 5))
+        ]
+        self._offsets = offsets
+        self._late: list[Sent] = []
+        self._awaited: dict[Client, int] = {}
+        """The number of what a client asked last."""
+        self._asked_count = 0
+        self._paused_until: dict[Client, int] = {}
+        self._held_until_ms = 0
+        steps: list[tuple[Callable[[], None], float]] = [
+            (self.act, 100),
+            (self.wait_a_little, 40),
+            (self.wait_long, random.choice((0, 2, 6))),
+            (self.commit_log, 20),
+            (self.commit_simply, 4),
+            (self.read, 6),
+            (self.pause, random.choice((0, 2, 5))),
+            (self.restart, random.choice((0, 2, 5))),
+            (self.leave, random.choice((0, 1, 3))),
+            (self.deliver_late, 10 if self._repeats else 0),
+            (self.take_over, random.choice((0, 1, 4))),
+            (self.freeze, random.choice((0, 0, 1))),
+            (self.hold, random.choice((0, 1))),
+            (self.delete, random.choice((0, 0, 2))),
+        ]
+        self._steps = [step for step, _ in steps]
+        self._weights = [weight for _, weight in steps]
+        self.last = ""
+
+    # The story
+
+    def run(self) -> None:
+        self.shell.manners = Manners()
+        self.loaded()
+        self.shell.step(events.Loaded())
+        self.shell.manners = self._manners
+        for step in self.random.choices(self._steps, self._weights, k=STEPS):
+            self.last = step.__name__
+            try:
+                step()
+            except Violation as violation:
+                raise Violation(f"after {self.last} at {self.shell.now_ms} ms: {violation}") from None
+        self.last = "end"
+        self.end()
+
+    def end(self) -> None:
+        """Everybody is gone; what time takes is taken, all else is there."""
+        shell = self.shell
+        shell.manners = Manners()
+        shell.commit()
+        shell.take_over(is_told=True)
+        self.look()
+        offsets = self.log_rules.committed_log.offsets
+        kept = {place for place, (value, _) in offsets.items() if value.expire_ms is None}
+        for _ in range(QUIET_WAITS):
+            shell.wait(10 * MINUTE_MS)
+            self.member_rules.look()
+        self.look()
+        self._is_answered()
+        states = {group_id: group.state for group_id, group in shell.shard._groups.items()}
+        if any(state is not EMPTY for state in states.values()):
+            raise Violation(f"nobody is there, and groups are {states}")
+        left = {*offsets}
+        if shell.config.offsets_retention_minutes < LONG_MINUTES and (left or states):
+            raise Violation(f"long after the last was there are {states} and offsets {left}")
+        if shell.config.offsets_retention_minutes == LONG_MINUTES and kept - left:
+            raise Violation(f"offsets {kept - left} are gone within hours")
+
+    def _is_answered(self) -> None:
+        """All who asked this coordinator."""
+        unanswered = [each.event for each in self.asked if not each.replies]
+        if unanswered:
+            raise Violation(f"never answered: {unanswered[:3]}")
+        self.asked.clear()
+
+    def look(self) -> None:
+        for group_id in (*GROUPS, SIMPLE):
+            self.log_rules.look(group_id)
+
+    # Watching
+
+    def stepped(self, event: events.Event, effects: Effects) -> None:
+        for each in self._watchers:
+            each.stepped(event, effects)
+
+    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
+        for each in self._watchers:
+            each.appended(changes, end_offset)
+
+    def committed(self, stored: Stored) -> None:
+        for each in self._watchers:
+            each.committed(stored)
+
+    def replied(self, asked: Asked, response: Response) -> None:
+        for each in self._watchers:
+            each.replied(asked, response)
+
+    def settled(self, event: events.Event) -> None:
+        for each in self._watchers:
+            each.settled(event)
+
+    def unloaded(self) -> None:
+        self._is_answered()
+
+    def loaded(self) -> None:
+        for each in self._watchers:
+            each.loaded()
+
+    # Clients
+
+    def act(self) -> None:
+        client = self.random.choice(self.clients)
+        if self._paused_until.get(client, 0) > self.shell.now_ms:
+            return
+        if client.is_waiting and self.random.random() < 0.95:
+            return  # else it has lost its patience
+        self._send(self.random.choice(client.requests())(), client)
+
+    def _send(self, sent: Sent, client: Client | None) -> None:
+        """It may get lost, come twice, or come again much later."""
+        number = self._asked_count = self._asked_count + 1
+        if client is not None:
+            client.is_waiting = True
+            self._awaited[client] = number
+        if self.random.random() < self._repeats:
+            self._late = [*self._late[1 - LATE_MAX :], sent]
+        if self.random.random() < self._repeats:
+            self._ask(sent, None)
+        if self.random.random() >= self._loses / 2:
+            self._ask(sent, (client, number))
+
+    def _ask(self, sent: Sent, owner: object) -> None:
+        make, version = sent
+        self.asked.append(self.shell.ask(owner, version, make))
+
+    def answer(self, asked: Asked, response: Response) -> None:
+        if not isinstance(asked.owner, tuple):
+            return
+        client, number = asked.owner
+        if client is not None and self._awaited.get(client) == number and self.random.random() >= self._loses:
+            client.hear(response)
+
+    def deliver_late(self) -> None:
+        if self._late:
+            self._ask(self._late.pop(self.random.randrange(len(self._late))), None)
+
+    def commit_simply(self) -> None:
+        """A consumer without a group; or somebody who takes a group for that."""
+        group_id = self.random.choice((SIMPLE, SIMPLE, *GROUPS))
+        self._send(commit_request(self.random, self._offsets, group_id, -1, "", None), None)
+
+    def read(self) -> None:
+        request = OffsetFetchRequestGroup(group_id=self.random.choice((*GROUPS, SIMPLE)), topics=None)
+        self._send((lambda waiter: events.FetchStableOffsets(waiter, request), 9), None)
+
+    def pause(self) -> None:
+        self._paused_until[self.random.choice(self.clients)] = self.shell.now_ms + self.random.randint(1, 60_000)
+
+    def restart(self) -> None:
+        client = self.random.choice(self.clients)
+        if self.random.random() < 0.7:
+            client.forget()
+        else:
+            client.change()
+
+    def leave(self) -> None:
+        client = self.random.choice(self.clients)
+        if client.member_id:
+            self._send(client.leave(), client)
+
+    def delete(self) -> None:
+        group_id, topic = self.random.choice((*GROUPS, SIMPLE)), self.random.choice(TOPICS)
+        partitions = [OffsetDeleteRequestPartition(partition_index=each) for each in range(2)]
+        named = [OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
+        offsets = OffsetDeleteRequest(group_id=group_id, topics=named)
+        groups = DeleteGroupsRequest(groups_names=[group_id])
+        match self.random.randrange(3):
+            case 0:
+                self._send((lambda waiter: events.DeleteOffsets(waiter, offsets), 0), None)
+            case 1:
+                self._send((lambda waiter: events.DeleteGroups(waiter, groups), 2), None)
+            case _:
+                self.shell.step(events.TopicsDeleted(frozenset({topic})))
+
+    # The log, time, who coordinates
+
+    def commit_log(self) -> None:
+        if self.shell.now_ms >= self._held_until_ms:
+            self.shell.manners = self._manners
+            self.shell.commit(self.shell.boundary())
+
+    def hold(self) -> None:
+        """Nothing is committed for longer than anybody waits for that."""
+        self._held_until_ms = self.shell.now_ms + 7_000
+        self.shell.manners = Manners(self._manners.refuses, 0.0)
+
+    def wait_a_little(self) -> None:
+        self._wait(self.random.choice((1, 100, 1_000, 3_000)))
+
+    def wait_long(self) -> None:
+        self._wait(self.random.randint(5_000, 80_000))
+
+    def _wait(self, ms: int) -> None:
+        self.shell.wait(ms)
+        self.member_rules.look()
+
+    def freeze(self) -> None:
+        self.shell.freeze(self.random.randint(1, 40_000))
+        self.member_rules.thawed()
+
+    def take_over(self) -> None:
+        is_told = self.random.random() < 0.5
+        self.shell.freeze(self.random.choice((0, 0, 2_000)))
+        self.shell.wall_skew_ms = self.random.randint(-2_000, 2_000)
+        if not is_told:
+            self.asked.clear()
+        self.shell.take_over(is_told=is_told)
+        self._held_until_ms = 0
