@@ -19,8 +19,8 @@ from tests.simulation.cluster import regressions, scenarios
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
-from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.groups.swarm import Swarm as Groups
+from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
 
