@@ -418,9 +418,9 @@ class Nemesis:
 
     # What an administrator does meanwhile
 
-    def _ask_soon(self, *requests: tuple[object, int]) -> None:
+    def _ask_soon(self, *requests: tuple[object, int], of: ClusterNode | None = None) -> None:
         """Of any node that is up, one after the other; what comes of it the cluster shows."""
-        node = self._any()
+        node = of or self._any()
         if node is None:
             return
 
@@ -475,6 +475,7 @@ class Nemesis:
         if leader is None or leader.broker is None or not self._plan.names_voters:
             return
         voters = leader.broker.quorum._history.voters
+        asked = None if leader.broker.config.is_broker else leader  # a broker passes it on, a controller does not
         outside = [each for each in self._cluster.nodes if each not in voters.by_id]
         if outside and (len(voters.by_id) < 3 or self._random.random() < 0.5):
             voter = voter_of(self._random.choice(outside))
@@ -486,13 +487,13 @@ class Nemesis:
                 voter_directory_id=voter.directory_id,
                 listeners=listeners,
             )
-            self._ask_soon((add, 1))
+            self._ask_soon((add, 1), of=asked)
         elif len(voters.by_id) > 2:
             voter = self._random.choice(list(voters.by_id.values()))
             remove = RemoveRaftVoterRequest(
                 cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id
             )
-            self._ask_soon((remove, 0))
+            self._ask_soon((remove, 0), of=asked)
 
 
 def epoch_of(node: ClusterNode) -> int:

@@ -21,6 +21,7 @@ from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
 from tests.simulation.groups.swarm import Swarm as Groups
 from tests.simulation.metadata.swarm import Swarm as Metadata
+from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
 
@@ -159,7 +160,7 @@ REPLICAS: Final = "replicas"
 METADATA: Final = "metadata"
 GROUPS: Final = "groups"
 ONE_NODE: Final = "one-node"
-SCRIPTS: Final = (*scenarios.ALL, *regressions.ALL)
+SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL)
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (

@@ -74,9 +74,9 @@ class Swarm:
         random = Random(f"{seed}/metadata")
         faults = tuple(random.sample(FAULTS, random.randint(2, 6)))
         names_voters = random.random() < 0.5
-        nodes = random.choice((3, 3, 4, 5)) if names_voters else random.choice((3, 3, 3, 5))
+        nodes = random.choice((3, 4, 4, 5)) if names_voters else random.choice((3, 3, 3, 5))
         if names_voters and nodes > VOTERS:
-            faults = (*faults, Fault.CHANGE_VOTERS)
+            faults = (*faults, *[Fault.CHANGE_VOTERS] * len(faults))
         self.plan = Plan.drawn(random)
         self.plan = plan_of(self.plan, nodes, faults, names_voters=names_voters)
         properties: dict[str, Any] = {

@@ -106,6 +106,9 @@ class Host:
         entries = enumerate(log.entries, log.start_offset)
         return found + [(offset, entry.description) for offset, entry in entries if entry.description is not None]
 
+    def described_by_log(self) -> QuorumDescription:
+        return QuorumHistory(self.static_voters, self._described()).description
+
     def crash(self) -> None:
         """A power cut: of what was not synced some may have reached the disk."""
         if self.is_up:
@@ -182,6 +185,7 @@ class Host:
             case Truncate(end_offset):
                 self.log.truncate(end_offset)
                 self.feed(Truncated(end_offset))
+                world.invariants.described(self)
             case Send():
                 world.network.send(self, effect)
             case Reply(token, response):
@@ -259,6 +263,7 @@ class Host:
         self.log.load_snapshot(snapshot_id, snapshot)
         self.world.invariants.loaded(self, snapshot)
         self.feed(SnapshotLoaded(snapshot_id, known))
+        self.world.invariants.described(self)
 
     def take_snapshot(self) -> None:
         log = self.log

@@ -75,10 +75,23 @@ class Invariants:
         assert known[0] << 32 | epoch >= last, "the epoch of a running node goes back"
         self._epochs[host.node_id] = known[0] << 32 | epoch
         assert host.election.epoch <= epoch, "quorum-state is ahead of the node"
+        assert host.log.last_epoch <= epoch, (
+            f"node {host.node_id} is in epoch {epoch}, its log in {host.log.last_epoch}"
+        )
+        member = host.raft.member
+        is_removed = not member.is_voter and member.history.last_offset < member.high_watermark
+        assert not (host.raft.is_leader and is_removed), f"node {host.node_id} leads, and its removal is committed"
+
+    def described(self, host: Host) -> None:
+        """A node takes for the quorum what its own log says of it, also when that was cut or replaced."""
+        said = host.described_by_log()
+        assert host.raft.quorum == said, f"node {host.node_id} knows {host.raft.quorum}, and its log says {said}"
 
     def appended(self, host: Host, base_offset: int, entries: Sequence[Entry]) -> None:
         """I4: records of one offset and epoch are the same, and so is everything before them."""
         before = host.log.last_epoch
+        if host.is_leading:
+            self._changes_voters(host, entries)
         for entry in entries:
             if entry.description is not None and entry.description.voters is not None:
                 self.voters |= {voter.key for voter in entry.description.voters.by_id.values()}
@@ -87,6 +100,18 @@ class Invariants:
             assert written == (entry.value, before), f"node {host.node_id} has another record at {offset}"
             assert entry.epoch >= before, "epochs in a log go up"
             before = entry.epoch
+
+    def _changes_voters(self, host: Host, entries: Sequence[Entry]) -> None:
+        """The last change is committed, and something of this term: else two majorities may have nobody in common."""
+        before, history = host.raft.quorum, host.raft.member.history
+        for entry in entries:
+            said = entry.description
+            if said is not None and said.voters is not None and said.voters.by_id.keys() != before.voters.by_id.keys():  # type: ignore[union-attr]
+                assert history.last_offset < host.high_watermark, "a change of the voters before the last is committed"
+                newest = host.log.at(host.high_watermark - 1)
+                assert newest.epoch == host.raft.epoch, (
+                    "a change of the voters before anything of this term is committed"
+                )
 
     def committed(self, host: Host, high_watermark: int) -> None:
         """I4, I8: what was committed anywhere is everywhere the same, for ever."""
@@ -137,6 +162,7 @@ class Invariants:
         leader = world.leader
         assert leader is not None, world.states()
         for host in world.hosts.values():
+            self.described(host)
             start_offset = max(host.log.start_offset, leader.log.start_offset)
             for offset in range(start_offset, min(host.high_watermark, leader.log.end_offset)):
                 assert host.log.at(offset) == leader.log.at(offset)
