@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs as replacing
 from protocol.messages import incremental_alter_configs as incremental
-from protocol.records.metadata import ClearElrRecord, ConfigRecord
+from protocol.records.metadata import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 
 Resource = TypeVar("Resource", incremental.AlterConfigsResource, replacing.AlterConfigsResource)
 NewValues = dict[str, str | None]
@@ -117,8 +117,24 @@ def records_of(
         for name, value in changed.items()
     ]
     if view.has_eligible_replicas and MIN_IN_SYNC in changed:
-        records.append(ClearElrRecord(topic_name=key.name))
+        records += [ClearElrRecord(topic_name=key.name), *still_eligible(view, key.name)]
     return records
+
+
+def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecord]:
+    """Of the partitions whose in-sync set is empty, keep who may be elected: nothing is committed there meanwhile, so
+    they have all that is.
+
+    DIVERGES: Apache Kafka forgets them, and then only an unclean election, which may lose records, ends the outage.
+    """
+    for topic, partition_id, partition in view.partitions(view.by_broker.leaderless):
+        if topic_name in ("", topic.name) and not partition.isr:
+            yield PartitionChangeRecord(
+                partition_id=partition_id,
+                topic_id=topic.id,
+                eligible_leader_replicas=list(partition.eligible_leader_replicas),
+                last_known_elr=list(partition.last_known_elr),
+            )
 
 
 def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> Refusal | None:

@@ -513,3 +513,5 @@ def durable_batches(disk: SimulatedDisk, log: Log) -> Iterator[tuple[str, int, i
             for position, header in iterate_batches(bytes(disk.peek_durable(path))):
                 if header.next_offset <= recovery_point:
                     yield path, position, header.size
+                if header.next_offset >= recovery_point:
+                    break  # what lies beyond was not synced, and may be anything
