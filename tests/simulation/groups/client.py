@@ -76,7 +76,7 @@ class Client:
         if not self.is_joined:
             return [self.join]
         if not self.is_synced:
-            return [self.sync, self.sync, self.heartbeat]
+            return [*[self.sync] * 6, self.heartbeat, self.commit]
         return [*[self.heartbeat] * 4, *[self.commit] * 4, self.sync, self.join]
 
     def join(self) -> Sent:

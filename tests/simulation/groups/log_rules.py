@@ -240,12 +240,18 @@ class LogRules:
                 for left in response.topics:
                     for gone in left.partitions:
                         found = self.committed_log.offsets.get((request.group_id, left.name, gone.partition_index))
-                        is_there = found is not None and found[1] <= asked.log_end_offset
+                        is_there = found is not None and found[1] <= asked.log_end_offset and not self._is_late()
                         if gone.error_code == ErrorCode.NONE and is_there:
                             raise Violation(f"{request.group_id} of {left.name} is said to be deleted, and is there")
             case events.FetchStableOffsets(), OffsetFetchResponseGroup(error_code=ErrorCode.NONE):
                 self._is_committed(response)
                 self._is_decided(asked)
+
+    def _is_late(self) -> bool:
+        """Something waits for its commit for longer than anybody waits for that: the next is told without it."""
+        old_ms = self.shell.now_ms - self.shell.config.offsets_commit_timeout_ms
+        is_open = [each for each in self.shell.log if each.end_offset > self.shell.committed_end_offset]
+        return any(self._appended_ms[each.end_offset] <= old_ms for each in is_open)
 
     def _is_decided(self, asked: Asked) -> None:
         young_ms = self.shell.now_ms - self.shell.config.offsets_commit_timeout_ms

@@ -166,6 +166,10 @@ class MemberRules:
             raise Violation(f"{member_id} joins {response.generation_id}, where it is no member")
         if response.protocol_name not in [each.name for each in request.protocols]:
             raise Violation(f"{member_id} does not know protocol {response.protocol_name}")
+        if group.state is STABLE and not request.member_id:
+            record = self._log_rules.committed_log.groups.get(request.group_id)
+            if record is None or member_id not in [each.member_id for each in record.members]:
+                raise Violation(f"{member_id} is told its id, and it is not stored: {record}")
         leader = self._places.get((request.group_id, response.leader), response.leader)
         place = self._places[request.group_id, member_id]
         burials = self._burials.get(request.group_id, 0)
@@ -258,6 +262,12 @@ class MemberRules:
             is_entitled = member is not None and group is not None and group.generation == generation
             instance = request.group_instance_id
             is_entitled = is_entitled and (instance is None or (member is not None and member.instance == instance))
+        here = group.members.items() if group is not None else ()
+        owner = next(
+            (each for each, seen in here if seen.instance and seen.instance == request.group_instance_id), None
+        )
+        if generation >= 0 and owner not in (None, request.member_id) and code != ErrorCode.FENCED_INSTANCE_ID:
+            raise Violation(f"{request.member_id} hears {ErrorCode(code).name}, and {owner} has its place")
         if is_taken != is_entitled:
             name = ErrorCode(code).name
             raise Violation(f"{type(event).__name__} of {request.member_id} in {generation} hears {name}: {group}")
@@ -266,12 +276,12 @@ class MemberRules:
         if is_made and is_stored:
             raise Violation(f"{request.member_id} commits while generation {generation} is made")
         key = (request.group_id, request.member_id)
-        if is_taken and isinstance(event, events.Sync):
+        if is_taken and isinstance(event, events.Sync) and code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             self._synced.add(key)
         if is_taken and generation >= 0:
             self._heard_ms[key] = self.shell.now_ms
-            is_stable = group is not None and group.state is STABLE
-            if not isinstance(event, events.Sync) or is_stable:
+            state = group.state if group is not None else EMPTY
+            if isinstance(event, events.Heartbeat) or state is STABLE or (state is PREPARING and code == 0):
                 self._granted_ms[key] = self.shell.now_ms
 
     def _hear(self, event: events.Event | None) -> None:
@@ -306,10 +316,16 @@ class MemberRules:
                 raise Violation(f"{type(event).__name__} takes group {group_id} from {state} to {after.state}")
             self._since[group_id], self._stuck_ms[group_id] = (now_ms, after.patience_ms), now_ms
             self._parked_ms.pop(group_id, None)
+        if state is PREPARING and after.state is not PREPARING and not is_new_generation:
+            raise Violation(f"group {group_id} goes from {state} to {after.state} in one generation")
+        leader_id = self.shell.shard._groups[group_id].leader_id or ""
+        if after.state in (COMPLETING, STABLE) and leader_id not in after.members:
+            raise Violation(f"group {group_id} is led by {leader_id}, who is no member")
         if is_new_generation:
             joiner = event.request.member_id if isinstance(event, events.Join) else ""
             for member_id, seen in former.items():
-                is_absent = seen.instance is None and not seen.is_waiting and member_id != joiner
+                is_absent = not seen.is_waiting and member_id != joiner
+                is_absent = is_absent and (seen.instance is None or member_id == leader_id)
                 if is_absent and member_id in after.members:
                     raise Violation(f"{member_id} is in generation {after.generation} of {group_id}, and did not join")
             self._began[group_id] = self._since[group_id]
