@@ -40,6 +40,7 @@ class MetadataLogs:
         for node in moved:
             self._compare(node)
             self._compare_voters(node)
+            self._check_vouched(node)
         for node in moved:
             if node.broker.quorum.active_controller is not None:
                 self._check_majority(node, seen)
@@ -62,6 +63,15 @@ class MetadataLogs:
         known, first = self._described.setdefault(end_offset, (description, node.id))
         if end_offset and known != description:
             raise Violation(f"at {end_offset} of the metadata node {node.id} knows {description}, node {first} {known}")
+
+    def _check_vouched(self, node: Node) -> None:
+        """What the node counts as durable, and so vouches for, is."""
+        flushed_end_offset = node.broker.quorum._raft.member.flushed_end_offset
+        for batch in reversed(self._contents[node.id, node.life].batches):
+            if batch.last_offset < flushed_end_offset:
+                if not self._is_durable(node, batch):
+                    raise Violation(f"node {node.id} counts its metadata as durable up to {flushed_end_offset}")
+                return
 
     def _check_majority(self, leader: Node, seen: Observation) -> None:
         """One that is down may have it: nobody can say."""
@@ -89,8 +99,8 @@ class MetadataLogs:
                 yield batch
 
     def _is_durable(self, node: Node, batch: StoredBatch) -> bool:
-        log = node.broker.quorum._log.log
-        if batch.last_offset < log.log_start_offset:
+        log, snapshot = node.broker.quorum._log.log, node.broker.quorum._log.latest_snapshot
+        if batch.last_offset < (log.log_start_offset if snapshot is None else snapshot.end_offset):
             return True  # in a snapshot
         for each in reversed(self._contents[node.id, node.life].batches):
             if each.identity == batch.identity:

@@ -268,7 +268,19 @@ def test_metadata_that_no_majority_has_on_disk_is_flagged(monkeypatch: pytest.Mo
         MetadataLogs().check(seen)
         for node in seen.nodes[1:]:
             monkeypatch.setattr(node.disk, "peek_durable", lambda path: b"")
-        with pytest.raises(Violation, match="not durable"):
+        with pytest.raises(Violation, match="durable"):
+            MetadataLogs().check(seen)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_metadata_that_counts_as_durable_too_early_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        seen = (await healthy(cluster)).look()
+        assert seen is not None
+        monkeypatch.setattr(seen.nodes[0].disk, "peek_durable", lambda path: b"")
+        with pytest.raises(Violation, match="counts its metadata as durable"):
             MetadataLogs().check(seen)
 
     with Cluster(1) as cluster:
