@@ -96,7 +96,10 @@ class Story:
         channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1")
         quorum = Quorum(environment, node, properties, Settings(node), channels)
         quorum.subscribe(self.published)
-        await quorum.open()
+        try:
+            await quorum.open()
+        except OSError as refusal:
+            environment.halt(f"{refusal}")  # as `moldau serve` does: it says why, and ends
         await quorum.join()
         assert quorum.leader_id == 1
         assert not self.epochs or quorum.leader_epoch > self.epochs[-1], "each term is an epoch of its own"

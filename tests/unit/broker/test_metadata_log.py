@@ -77,3 +77,15 @@ def test_one_that_a_leaders_overtook_is_given_up(disk: SimulatedDisk) -> None:
     metadata_log.log.close(1000, clean=False)
     again = opened(disk)
     assert (again.start_offset, again.end_offset, again.latest_snapshot) == (42, 43, leaders)
+
+
+def test_what_a_start_finds_is_durable_once_it_is_open(disk: SimulatedDisk) -> None:
+    """The process before was killed in the middle of a sync: the next one vouches for the whole log with its first
+    fetch, and then the power goes."""
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    disk.end_process()
+    assert opened(disk).end_offset == 5
+    disk.crash()
+    assert opened(disk).end_offset == 5
