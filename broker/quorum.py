@@ -221,7 +221,7 @@ class Quorum:
 
     async def join(self) -> None:
         """Take part; returns once everything that was committed before is seen here. Raises `UnusableMetadata` where
-        it asks for what this node cannot do."""
+        it asks for what this node cannot do, and OSError where this node was to lead and its disk has no room."""
         self._caught_up = asyncio.get_running_loop().create_future()
         self._feed(events.Started())
         await self._catch_up(self._caught_up)
@@ -266,6 +266,7 @@ class Quorum:
             if not caught_up.done():
                 leader = f"node {self.leader_id} leads" if self.leader_id >= 0 else "nobody leads yet"
                 log.info("waiting for the metadata quorum: %s, epoch %d", leader, self.leader_epoch)
+        caught_up.result()  # or what made it impossible: without the metadata no partition would be this broker's
 
     # Raft
 

@@ -120,7 +120,7 @@ METADATA_MUTANTS: Final = (
         56,
         "who was eligible stays so when fewer must be in sync",
         "kraft/controller/config_control.py",
-        "        records.append(ClearElrRecord(topic_name=key.name))\n",
+        "        records += [ClearElrRecord(topic_name=key.name), *still_eligible(view, key.name)]\n",
         "        pass\n",
         Hunt.SCENARIOS,
     ),

@@ -17,7 +17,7 @@ def test_it_applies_and_is_still_python(mutant: Mutant) -> None:
     ast.parse(text.replace(mutant.old, mutant.new))
 
 
-def test_the_numbers_rise() -> None:
+def test_a_number_is_one_bug() -> None:
     numbers = [mutant.number for mutant in MUTANTS]
-    assert numbers == sorted({*numbers})
+    assert len(numbers) == len({*numbers})
     assert numbers[:22] == list(range(1, 23)), "the list that the simulator was asked to kill"

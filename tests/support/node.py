@@ -166,7 +166,12 @@ class Node:
             )
         self._stop = asyncio.Event()
         self.broker = Broker(config, environment, asyncio.get_running_loop())
-        await self.broker.start()
+        try:
+            await self.broker.start()
+        except OSError:
+            if not self.host.may_halt:
+                raise
+            return  # as `moldau serve` does: it says why, and ends
         await self._stop.wait()
         await self.broker.stop()
 

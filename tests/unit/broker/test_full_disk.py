@@ -242,6 +242,28 @@ def test_a_stop_on_a_full_disk_loses_nothing(is_clean: bool) -> None:
     serve_and(story)
 
 
+@pytest.mark.parametrize("room", range(0, 400, 40))
+def test_a_start_without_room_ends_and_sets_nothing_aside(room: int) -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        await client.produce("t", batch("a"))
+        node.stop()
+        while node.host.is_up:
+            await asyncio.sleep(0.1)
+        fill(node, room)
+        node.boot()
+        await asyncio.sleep(10)
+        if node.host.is_up:
+            node.host.kill()
+        make_room(node)
+        node.boot()
+        client = await node.connect()
+        assert (await client.fetch("t")).high_watermark == 1
+
+    serve_and(story, may_halt=True)
+
+
 def test_a_disk_has_room_again_when_it_says_so_and_refuses_no_more() -> None:
     disk = SimulatedDisk()
     space = DiskSpace(disk)
