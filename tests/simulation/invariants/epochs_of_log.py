@@ -33,7 +33,7 @@ class EpochsOfLog:
             offset = max(batch.base_offset, log.log_start_offset)
             while slot + 1 < len(entries) and entries[slot + 1].start_offset <= offset:
                 slot += 1
-            if may_trim and slot < 0 and entries:
+            if may_trim and slot < 0:
                 continue  # deleted too: a crash took back where the log begins, and not what was noted of its epochs
             known = entries[slot].epoch if slot >= 0 else None
             if known != batch.leader_epoch:
