@@ -61,6 +61,7 @@ class Outcome:
 
 
 def run_one(run: Run, kinds: Mapping[str, Runner] = KINDS, lines: list[str] | None = None) -> Outcome:
+    logged = logging.root.manager.disable
     gc.disable()
     logging.disable(logging.CRITICAL)
     outcome = Outcome(run)
@@ -75,6 +76,8 @@ def run_one(run: Run, kinds: Mapping[str, Runner] = KINDS, lines: list[str] | No
         outcome.report.problems = [f"{type(error).__name__}: {error}", traceback.format_exc()]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        logging.disable(logged)
+        gc.enable()
     gc.collect()
     return outcome
 
