@@ -9,7 +9,8 @@ ALIVE_NS = 1_500_000_000
 
 
 class DeadAreFenced:
-    """The session counts anew with each controller. One that commits nothing, as it is alone, or its disk full, decides
+    """The session counts anew with each controller, and where a late request of a broker that is gone, or of the next
+    one on its way, has unfenced it. A controller that commits nothing, as it is alone, or its disk full, decides
     nothing; nor does one that was not looked at for long."""
 
     def __init__(self) -> None:
@@ -25,8 +26,8 @@ class DeadAreFenced:
         here = {node.id for node in seen.nodes}
         self._gone_since = {
             broker_id: self._gone_since.get(broker_id, now_ns)
-            for broker_id in seen.image.cluster.brokers
-            if broker_id not in here
+            for broker_id, broker in seen.image.cluster.brokers.items()
+            if broker_id not in here and not broker.fenced
         }
         leading = [node for node in seen.nodes if node.broker.quorum.active_controller is not None]
         newest = max(leading, key=lambda node: node.broker.quorum.leader_epoch, default=None)

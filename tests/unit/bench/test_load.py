@@ -48,6 +48,7 @@ class Peer:
         try:
             while True:
                 accepted, _ = self._listener.accept()
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._serve, args=(accepted,), daemon=True).start()
         except OSError:
             return
