@@ -61,6 +61,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, now_ms: int) -> None:
         log.active = log.segments[0]
         log.end_offset = log.log_start_offset = offset
         log.epochs.clear()
+        log.epochs.write()  # else the next start takes the last of the old epochs for that in which this log begins
         for snapshot_offset in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot_offset)
         settle(log, now_ms)

@@ -85,6 +85,13 @@ def test_a_log_begins_anew_at_an_offset(log: Log) -> None:
     ]
 
 
+def test_a_log_that_began_anew_is_of_no_epoch_of_before_at_the_next_start(log: Log) -> None:
+    log.flush(NOW_MS)
+    log.truncate_fully_and_start_at(1000, NOW_MS)
+    killed = Log.open(LocalFiles(), log.directory, SMALL, recovery_point=1000, log_start_offset=1000, now_ms=NOW_MS)
+    assert (killed.end_offset, killed.epochs.entries) == (1000, [])
+
+
 def test_a_flush_under_way_does_not_vouch_for_what_replaced_its_bytes(log: Log) -> None:
     work = log.pending_flush()
     assert work is not None
