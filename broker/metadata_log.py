@@ -115,7 +115,7 @@ class MetadataLog:
         if log.end_offset < newest.end_offset:
             log.truncate_fully_and_start_at(newest.end_offset, now_ms)
         log.assign_topic_id(TOPIC_ID)
-        _make_durable(log, now_ms)
+        log.flush(now_ms)  # the process before this one may have been killed in the midst of a sync: this one vouches
         metadata_log = cls(fs, log, snapshots)
         metadata_log._replay_log(reading)
         return Loaded(metadata_log, reading.replay, reading.descriptions, metadata_log._election())
@@ -325,14 +325,6 @@ class MetadataLog:
     def _size(self) -> int:
         sizes = (self._fs.file_size(f"{self.directory}/{snapshot.file_name}") for snapshot in self._snapshots)
         return self.log.size + sum(sizes)
-
-
-def _make_durable(log: Log, now_ms: int) -> None:
-    """The process before this one may have been killed before it had synced: this one vouches for all that it finds."""
-    work = log.pending_flush()
-    if work is not None:
-        work.run()
-        log.flushed(work, now_ms)
 
 
 def read_snapshot_file(fs: FileSystem, path: str) -> SnapshotContent:
