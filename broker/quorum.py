@@ -157,8 +157,12 @@ class Quorum:
         return self._snapshots.last_ms
 
     def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
-        """Answer here what the leader answers; False where this node does not lead. `given_up`: its term ended."""
-        if self._active is None:
+        """Answer here what the leader answers; False where this node does not lead. `given_up`: its term ended.
+
+        A term may end with what it commits last, the leader's own removal: whoever asks on seeing that committed asks a
+        node that leads no more, though its controller has not been told yet.
+        """
+        if self._active is None or not self._raft.is_leader:
             return False
         if isinstance(request, get_args(events.QuorumRequest)):
             version = spec_of(type(request)).versions.last

@@ -90,8 +90,7 @@ def change_of(
     elif not set(partition.replicas) <= set(target.replicas):
         record.leader = partition.leader  # a new epoch, so that nobody counts a replica that is gone
     if elected.leader in target.eligible:
-        eligible = [replica for replica in target.eligible if replica != elected.leader]
-        target = target._replace(isr=[elected.leader], eligible=eligible)
+        target = led_by_eligible(target, elected.leader, terms)
     isr = [elected.leader] if elected.is_unclean else target.isr
     if tuple(isr) != partition.isr and (isr or terms.has_eligible_replicas):
         record.isr = isr
@@ -132,16 +131,29 @@ def with_reassignment_ended(target: Target) -> Target:
 
 def with_eligible(partition: Partition, target: Target, wanted: Wanted, terms: Terms) -> Target:
     """Who left the in-sync set while it was too small has all that was committed: nothing is, while it is too small."""
-    if len(target.isr) >= min(terms.min_in_sync, len(target.replicas)):
+    if has_enough_in_sync(target, terms):
         return target._replace(eligible=[], last_known=[])
     candidates = list(dict.fromkeys([*partition.eligible_leader_replicas, *partition.isr]))
     outside = [replica for replica in candidates if replica not in target.isr and replica in target.replicas]
     return target._replace(eligible=[replica for replica in outside if replica not in wanted.lost])
 
 
+def led_by_eligible(target: Target, leader: int, terms: Terms) -> Target:
+    """Where the leader alone is enough, it commits from now on what the others that were eligible do not have."""
+    target = target._replace(isr=[leader])
+    eligible = [replica for replica in target.eligible if replica != leader]
+    return target._replace(eligible=[] if has_enough_in_sync(target, terms) else eligible)
+
+
+def has_enough_in_sync(target: Target, terms: Terms) -> bool:
+    """Whether records are committed."""
+    return len(target.isr) >= min(terms.min_in_sync, len(target.replicas))
+
+
 def elect(partition: Partition, target: Target, election: Election, terms: Terms) -> Elected:
+    """Somebody who is in sync; who is eligible all the same, only where nobody is."""
     may_lead = terms.may_lead
-    safe = {*target.isr, *target.eligible} if terms.has_eligible_replicas else target.isr
+    safe = target.eligible if terms.has_eligible_replicas and not target.isr else target.isr
     first = target.replicas[0] if election is Election.PREFERRED else partition.leader
     for replica in (first, partition.leader, *target.replicas):
         if replica in safe and may_lead(replica):

@@ -72,7 +72,12 @@ def reassign(
 
 
 def begun(view: View, partition: Partition, target: Sequence[int], *, may_change_factor: bool) -> Wanted | Refusal:
-    """A target in place of another that is not reached yet counts from all replicas that there are now."""
+    """A target in place of another that is not reached yet counts from all replicas that there are now: what was being
+    added and is not wanted any more is removed, what was being removed and is wanted again stays.
+
+    DIVERGES: in Apache Kafka what the first target adds or removes stands where the second one itself adds or removes
+    nothing, so that a replica is added and removed and the move never ends, or one that is wanted again goes.
+    """
     refusal = refusal_of_assignment(view.image, target)
     if refusal is not None:
         return refusal
@@ -81,8 +86,9 @@ def begun(view: View, partition: Partition, target: Sequence[int], *, may_change
         message = f"The replication factor is changed from {factor} to {len(target)}"
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     removing = [replica for replica in partition.replicas if replica not in target]
-    adding = [replica for replica in target if replica not in partition.replicas]
-    return Wanted(replicas=[*target, *removing], removing=removing or None, adding=adding or None)
+    added = [*partition.adding_replicas, *(each for each in target if each not in partition.replicas)]
+    adding = [replica for replica in target if replica in added]
+    return Wanted(replicas=[*target, *removing], removing=removing, adding=adding)
 
 
 def cancelled(view: View, topic: Topic, index: int, partition: Partition) -> Wanted | Refusal:

@@ -173,6 +173,9 @@ class Producer:
         self._former_id: tuple[int, int] | None = None
         self._sequence = 0
         self._unacknowledged: deque[Batch] = deque()
+        self._is_known = False
+        """A leader has taken something of this incarnation. Of whom it knows nothing it takes any batch as the first,
+        also the one after one that it refused."""
 
     async def work(self) -> None:
         """Until it is asked to end and everything is acknowledged."""
@@ -206,6 +209,7 @@ class Producer:
         assert self._id is not None
         self._incarnation += 1
         self._sequence = 0
+        self._is_known = False
         owner = self._issued.setdefault(self._id, f"{self.name}.{self._incarnation}")
         if owner != f"{self.name}.{self._incarnation}":
             self._complaints.append(f"producer id {self._id} was given to {owner} and to {self.name}")
@@ -215,7 +219,8 @@ class Producer:
         in_flight: deque[Batch] = deque()
         unsent = deque(self._unacknowledged)
         while True:
-            while len(in_flight) < self._in_flight_max and (batch := self._next(unsent)) is not None:
+            in_flight_max = self._in_flight_max if self._is_known else 1
+            while len(in_flight) < in_flight_max and (batch := self._next(unsent)) is not None:
                 in_flight.append(batch)
                 request = produce_request(self.key[0], batch.data, partition=self.key[1])
                 request.timeout_ms = self._timeout_ms
@@ -262,6 +267,7 @@ class Producer:
     def _take(self, batch: Batch, error: ErrorCode, base_offset: int, client: Client) -> None:
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._unacknowledged.remove(batch)
+            self._is_known = True
             self.acknowledged_count += len(batch.sends)
             for i, sent in enumerate(batch.sends):
                 sent.acknowledge(base_offset + i if base_offset >= 0 else -1)

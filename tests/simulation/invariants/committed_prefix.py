@@ -1,4 +1,4 @@
-"""I4, I5: below its high watermark every replica holds exactly what was committed."""
+"""I4, I5: below its high watermark every replica holds exactly what was committed, and was not deleted since."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class CommittedPrefix:
             if batch.last_offset >= end_offset:
                 return
             known = committed.batches.get(batch.base_offset)
-            if not committed.may_be(batch):
+            is_deleted = batch.last_offset < replica.partition.log.log_start_offset
+            if not is_deleted and not committed.may_be(batch):
                 held = known.identity if known is not None else "nothing that begins there"
                 raise Violation(f"{replica} holds {batch.identity} below its high watermark; committed is {held}")
             content.verified += 1
