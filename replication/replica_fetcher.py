@@ -281,18 +281,18 @@ class ReplicaFetcher:
         records = data.records or b""
         assert isinstance(records, bytes | memoryview), "a reply that was received lies in memory"
         result = partition.append_fetched(records, data.high_watermark, data.log_start_offset, wall_ms)
-        if result.error is not ErrorCode.NONE:
-            followed.failure_count = DOUBLINGS_MAX  # it does not pass by itself
-            self._delay(followed, now_ms)
+        is_taken = result.error is ErrorCode.NONE
+        followed.failure_count = 0 if is_taken else DOUBLINGS_MAX  # it does not pass by itself
+        if not is_taken:
             complaint = f"{partition.topic}-{partition.index}: cannot take the leader's batches: {result}"
             effects.append(Complain(complaint))
-            return
-        followed.failure_count = 0
-        if records and self._quota.is_throttled(partition.topic, partition.index):
+        elif records and self._quota.is_throttled(partition.topic, partition.index):
             self._quota.record(len(records), now_ms)
-        if partition.awaits_flush:
+        if partition.awaits_flush:  # what was taken before what was refused as well: the next fetch vouches for it
             self._enter(followed, State.FLUSHING)
             effects.append(Flush(partition, partition.leader_epoch))
+        elif not is_taken:
+            self._delay(followed, now_ms)
 
     def _delay(self, followed: Followed, now_ms: int) -> None:
         self._enter(followed, State.DELAYED)

@@ -147,8 +147,12 @@ def test_a_replica_that_finds_its_damage_at_the_start_is_fetched_again(is_clean:
         follower.boot()
         await cluster.settled()
         if is_clean:
+            assert follower.broker is not None
+            damaged = follower.broker.replicas.get("t", 0)
+            assert damaged is not None
             client = await cluster.connect(follower.id)
             assert await read_on(client, 0, []) == 0, "what is damaged is told"
+            assert not follower.broker.fetchers.leaders_of(damaged), "nothing more is fetched for it"
         await cluster.until(lambda: is_whole(cluster), "the replica is in sync again", 60)
         assert follower.broker is not None and follower.broker.damaged.repaired_count == 1
         assert await read_all(cluster) == list(range(VALUES))

@@ -59,6 +59,19 @@ def test_deleted_is_what_no_living_replica_has(seed: int) -> None:
         cluster.live(story)
 
 
+def test_a_follower_deletes_nothing_by_itself() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster)
+        for node_id in cluster.nodes:
+            if node_id != leader:
+                assert await delete(cluster, node_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        await asyncio.sleep(1)
+        assert starts(cluster) == [0, 0, 0]
+
+    with Cluster(3) as cluster:
+        cluster.live(story)
+
+
 def test_a_follower_that_does_not_follow_lets_the_time_run_out() -> None:
     async def story(cluster: Cluster) -> None:
         leader = await written(cluster)

@@ -1,32 +1,36 @@
-"""Requests that end in an exception of ours: the connection closes, clients come again, and nobody would notice.
-
-Of a compiled connection nothing is heard: it does not look its methods up.
-"""
+"""What ends in an exception of ours and is logged: the connection closes or a task ends, clients come again, and nobody
+would notice."""
 
 from __future__ import annotations
 
-import sys
+import logging
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from broker.connection import Connection
+LOGGER = logging.getLogger("moldau")
+
+
+class _Complaining(logging.Handler):
+    def __init__(self, complaints: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._complaints = complaints
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return
+        frames = traceback.extract_tb(error.__traceback__)
+        where = f" in {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
+        self._complaints.append(f"{record.getMessage()}: {type(error).__name__}: {error}{where}")
 
 
 @contextmanager
 def failed_handlers(complaints: list[str]) -> Iterator[None]:
-    """Each of them is a complaint."""
-    close = Connection._failed
-
-    def noted(connection: Connection) -> None:
-        error = sys.exception()
-        place = traceback.extract_tb(error.__traceback__)[-1] if error is not None else None
-        where = f" in {place.filename.rpartition('/')[2]}:{place.lineno}" if place is not None else ""
-        complaints.append(f"a handler failed: {type(error).__name__}: {error}{where}")
-        close(connection)
-
-    Connection._failed = noted  # type: ignore[assignment, method-assign]
+    """Each of them is a complaint, where errors are logged at all."""
+    handler = _Complaining(complaints)
+    LOGGER.addHandler(handler)
     try:
         yield
     finally:
-        Connection._failed = close  # type: ignore[method-assign]
+        LOGGER.removeHandler(handler)

@@ -21,6 +21,7 @@ import signal
 import time
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -60,10 +61,26 @@ class Outcome:
     report: Report = field(default_factory=Report)
 
 
+@contextmanager
+def errors_alone_are_logged() -> Iterator[None]:
+    """And told to nobody but those who listen."""
+    before, silence = logging.root.manager.disable, logging.NullHandler()
+    logging.disable(logging.WARNING)
+    logging.root.addHandler(silence)
+    try:
+        yield
+    finally:
+        logging.root.removeHandler(silence)
+        logging.disable(before)
+
+
 def run_one(run: Run, kinds: Mapping[str, Runner] = KINDS, lines: list[str] | None = None) -> Outcome:
-    logged = logging.root.manager.disable
+    with errors_alone_are_logged():
+        return _run_one(run, kinds, lines)
+
+
+def _run_one(run: Run, kinds: Mapping[str, Runner], lines: list[str] | None) -> Outcome:
     gc.disable()
-    logging.disable(logging.CRITICAL)
     outcome = Outcome(run)
     signal.signal(signal.SIGPROF, _give_up)
     limit_s = LONG_S_MAX if run.kind in (SWARM, HARSH, *LONG_STORIES) else SHORT_S_MAX
@@ -76,7 +93,6 @@ def run_one(run: Run, kinds: Mapping[str, Runner] = KINDS, lines: list[str] | No
         outcome.report.problems = [f"{type(error).__name__}: {error}", traceback.format_exc()]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        logging.disable(logged)
         gc.enable()
     gc.collect()
     return outcome

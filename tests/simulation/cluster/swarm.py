@@ -30,8 +30,10 @@ from tests.support.failed_handlers import failed_handlers
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
 from tests.support.node import Client
+from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
+from tests.support.whole_starts import whole_starts
 
 TOPIC: Final = "numbers"
 LIMIT_S: Final = 400.0
@@ -292,6 +294,16 @@ class Swarm:
             for _, _, assigned in image.topics.partitions()
         )
 
+    def is_counted_on(self, disk: SimulatedDisk, topic: str, index: int) -> bool:
+        """Whether the newest metadata that anybody has lets the replica on this disk lead, or waits for it."""
+        (node_id,) = [node.id for node in self.cluster.nodes.values() if node.host.disk is disk]
+        assigned = self._newest_image().topics.partition(topic, index)
+        return assigned is not None and node_id in (
+            *assigned.isr,
+            *assigned.eligible_leader_replicas,
+            *assigned.last_known_elr,
+        )
+
     def _newest_image(self) -> MetadataImage:
         brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
         return max((broker.image for broker in brokers), key=lambda each: each.provenance.end_offset)
@@ -366,7 +378,8 @@ def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None,
     async def main(_: Cluster) -> None:
         await swarm.live(story)
 
-    with swarm.cluster, failed_handlers(swarm.run.complaints):
+    complaints = swarm.run.complaints
+    with swarm.cluster, failed_handlers(complaints), whole_starts(complaints, swarm.is_counted_on):
         try:
             swarm.cluster.live(main, limit_s=LIMIT_S)
         finally:

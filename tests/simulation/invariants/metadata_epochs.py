@@ -20,8 +20,10 @@ class MetadataEpochs:
         self._glances: dict[tuple[int, int], object] = {}
 
     def check(self, seen: Observation) -> None:
-        """Whenever an epoch has come or gone."""
+        """Whenever an epoch has come or gone; what a node says that is losing its log does not count."""
         for node in seen.nodes:
+            if node.is_losing_metadata:
+                continue
             metadata_log = node.broker.quorum._log
             log, place = metadata_log.log, (node.id, node.life)
             glance = (log.epochs.entries, log.log_start_offset, metadata_log.last_epoch)

@@ -66,6 +66,7 @@ class Host:
         self.node_id = node_id
         self.directory_id = directory_of(node_id)
         """Of the disk that it has now."""
+        self.former_disks: dict[bytes, ReplicatedLog] = {}
         self.log = ReplicatedLog()
         self.election = Election()
         """As quorum-state holds it."""
@@ -128,6 +129,7 @@ class Host:
     def replace_disk(self) -> None:
         """As `lose_disk`, and the new disk says so: what was promised under the name of the old one binds no more, and
         the node is no voter."""
+        self.former_disks[self.directory_id] = self.log
         self.lose_disk()
         self.directory_id = b"replaced" + self.directory_id[8:]
         self.initial = None

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from kraft.raft.election import Election
 from kraft.raft.events import SentRequest, SentResponse
-from kraft.raft.voters import ReplicaKey
+from kraft.raft.voters import ReplicaKey, Voters
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.vote import VoteRequest, VoteResponse
-from tests.simulation.raft.replicated_log import Entry, Snapshot
+from tests.simulation.raft.replicated_log import Entry, ReplicatedLog, Snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.raft.host import Host
@@ -68,7 +69,15 @@ class Invariants:
                 voted_id = host.election.voted_id
                 assert voted_id == ballot.replica_id, f"node {host.node_id} grants a vote that is not durable"
 
+        if isinstance(response, FetchResponse) and isinstance(request, FetchRequest) and response.responses:
+            (asked,), (data,) = request.topics[0].partitions, response.responses[0].partitions
+            is_refused = response.error_code != ErrorCode.NONE or data.error_code != ErrorCode.NONE
+            assert is_refused or asked.current_leader_epoch == host.raft.epoch, (
+                f"node {host.node_id} answers a fetch of epoch {asked.current_leader_epoch} in {host.raft.epoch}"
+            )
+
     def stepped(self, host: Host) -> None:
+        """I7: a node vouches for what its disk has."""
         epoch = host.raft.epoch
         known = (host.incarnation, epoch)
         last = self._epochs.get(host.node_id, 0)
@@ -79,6 +88,9 @@ class Invariants:
             f"node {host.node_id} is in epoch {epoch}, its log in {host.log.last_epoch}"
         )
         member = host.raft.member
+        assert member.flushed_end_offset <= host.log.durable_end_offset, (
+            f"node {host.node_id} counts {member.flushed_end_offset} as durable: {host.log.durable_end_offset}"
+        )
         is_removed = not member.is_voter and member.history.last_offset < member.high_watermark
         assert not (host.raft.is_leader and is_removed), f"node {host.node_id} leads, and its removal is committed"
 
@@ -133,17 +145,24 @@ class Invariants:
         assert list(snapshot.entries) == self.committed_entries[: len(snapshot.entries)], "a snapshot of another log"
 
     def _is_on_majority(self, host: Host, high_watermark: int) -> None:
-        """I7: what was committed survives the crash of a minority."""
+        """I7: what was committed survives the crash of a minority. What a disk that is gone had fetched may still be on
+        its way to the leader."""
         voters = host.raft.quorum.voters
         assert voters is not None
         holders = [
             voter_id
             for voter_id in voters.ids
-            if voters.has(ReplicaKey(voter_id, host.world.hosts[voter_id].directory_id))
-            and (log := host.world.hosts[voter_id].log).durable_end_offset >= high_watermark
+            for log in self._logs_of(host.world.hosts[voter_id], voters)
+            if log.durable_end_offset >= high_watermark
             and (high_watermark <= log.start_offset or log.at(high_watermark - 1) == self.committed_entries[-1])
         ]
         assert len(holders) >= voters.majority, f"{high_watermark} is committed on {holders} of {voters.ids}"
+
+    @staticmethod
+    def _logs_of(host: Host, voters: Voters) -> list[ReplicatedLog]:
+        """Of the disk that votes: one at the most."""
+        disks = {**host.former_disks, host.directory_id: host.log}
+        return [log for directory_id, log in disks.items() if voters.has(ReplicaKey(host.node_id, directory_id))][-1:]
 
     def promised(self, request: object, response: SentResponse) -> None:
         """An administrator is told of a change of the voters once it is committed: no next leader takes it back."""

@@ -35,6 +35,8 @@ class Host(LeaderSide):
         self.disk = SimulatedDisk(f"{seed}/{node_id}")
         self.life = 0
         self.power_cuts = 0
+        self.fetch_size = 400
+        """What a follower asks for at once."""
         self.is_up = False
         self._controller = controller
         self._config = config
@@ -116,7 +118,9 @@ class Host(LeaderSide):
             if other != leader_id:
                 fetcher.unfollow(self.partition)
         if leader_id != NOBODY:
-            fetcher = self.fetchers.setdefault(leader_id, ReplicaFetcher(self.node_id, FetcherSettings(max_bytes=400)))
+            fetcher = self.fetchers.setdefault(
+                leader_id, ReplicaFetcher(self.node_id, FetcherSettings(max_bytes=self.fetch_size))
+            )
             self._plan(fetcher, fetcher.follow(self.partition))
 
     # Leading

@@ -1,9 +1,10 @@
 """Three replicas of one partition, step by step in an order that a seed draws: no network and no loop, so that a second
 holds thousands of steps.
 
-Requests arrive late, twice removed from their senders, or never; leaders change; processes are killed, stopped and lose
-their power, which takes what was not synced where a topic promises the disk, or where the others have everything. After
-every step the invariants are looked at; at the end everything heals, and all replicas must hold the same.
+Requests arrive late, twice removed from their senders, or never; bits flip on the way; leaders change; disks refuse;
+processes are killed, stopped and lose their power, which takes what was not synced where a topic promises the disk, or
+where the others have everything. After every step the invariants are looked at; at the end everything heals, and all
+replicas must hold the same.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ ROUNDS_MAX: Final = 400
 IN_FLIGHT_MAX: Final = 5
 SECTOR_SIZE: Final = 512
 """Of a disk: a loss of power leaves some of those that were not synced, and no others."""
+CRC_BEGINS: Final = 17
+"""In a batch; what follows it is covered."""
 INVARIANTS: Final = (
     CommittedPrefix,
     ConfirmedSet,
@@ -106,7 +109,7 @@ class Producer:
     def next_batch(self, random: Random, now_ms: int) -> int:
         values = [f"{self.id}/{self.count + i}" for i in range(random.randint(1, 3))]
         self.count += len(values)
-        padding = bytes(random.choice((0, 0, 0, SECTOR_SIZE)))
+        padding = b"." * random.choice((0, 0, SECTOR_SIZE, 3 * SECTOR_SIZE))  # no zeros: those a lost sector is full of
         sequence, self.sequence = self.sequence, self.sequence + len(values)
         self._sequences.append(sequence)
         self.unacknowledged[sequence] = build_batch(
@@ -129,15 +132,21 @@ class Swarm:
         self.trims = random.random() < 0.3
         self.sync_ends = random.choice((1.0, 0.3, 0.05))
         """How likely a sync under way has ended when it is asked for."""
+        self.faults = Random(f"{seed}/faults")
+        self.damages = self.faults.choice((0.0, 0.0, 0.05, 0.3))
+        """How likely a bit of what a follower is sent flips."""
         config = LogConfig(
             min_insync_replicas=2,
             flush_messages=1 if self.flushes else INT64_MAX,
-            segment_bytes=random.choice((2000, 5000, 1 << 20)),
+            segment_bytes=random.choice((6000, 15000, 1 << 20)),
             index_interval_bytes=random.choice((0, 200, 4096)),
             retention_ms=-1,
+            retention_bytes=self.faults.choice((-1, 1000, 8000)) if self.trims else -1,
         )
         self.controller = Controller(NODE_IDS)
         self.hosts = {each: Host(each, f"{seed}", self.controller, config) for each in NODE_IDS}
+        for host in self.hosts.values():
+            host.fetch_size = self.faults.choice((400, 8000))
         self.now_ms = 1_000_000
         self.producers = [Producer(each) for each in range(1, 3)]
         self.acknowledged: dict[int, str] = {}
@@ -165,7 +174,7 @@ class Swarm:
             (self.checkpoint, 12),
             (self.elect, random.choice((0, 2, 15))),
             (self.kill, random.choice((0, 1, 4))),
-            (self.cut_power, random.choice((0, 1, 4))),
+            (self.cut_power, random.choice((0, 2, 12))),
             (self.stop, random.choice((0, 1, 3))),
             (self.boot, 20),
             (self.lose_fetch, random.choice((0, 2, 6))),
@@ -189,7 +198,7 @@ class Swarm:
         self.heal()
 
     def heal(self) -> None:
-        self.last, self.sync_ends = "heal", 1.0
+        self.last, self.sync_ends, self.damages = "heal", 1.0, 0.0
         for _ in range(ROUNDS_MAX):
             for host in self.hosts.values():
                 if not host.is_up:
@@ -394,8 +403,18 @@ class Swarm:
         fetch = self._fetches.pop(self.random.randrange(len(self._fetches)))
         leader = self.hosts[fetch.leader_id]
         response = leader.answer(fetch.request) if leader.is_up else None
+        if response is not None and self.faults.random() < self.damages:
+            self._damage(response)
         if self._waiting.get((fetch.follower.node_id, fetch.life, fetch.leader_id)) is fetch.request:
             self._answers.append((fetch.follower, fetch.life, fetch.fetcher, response))
+
+    def _damage(self, response: FetchResponse) -> None:
+        """One bit, of what its checksum covers."""
+        for data in (data for topic in response.responses for data in topic.partitions if data.records):
+            records = bytearray(cast("bytes", data.records))
+            position, header = self.faults.choice([*iterate_batches(bytes(records))])
+            records[position + self.faults.randrange(CRC_BEGINS, header.size)] ^= 1 << self.faults.randrange(8)
+            data.records = bytes(records)
 
     def answer(self) -> None:
         if not self._answers:
@@ -484,6 +503,16 @@ class Swarm:
     def checkpoint(self) -> None:
         for host in self._shuffled()[:1]:
             host.checkpoint(with_high_watermarks=True)
+            host.retain()
+            self._check_start(host)
+
+    @staticmethod
+    def _check_start(host: Host) -> None:
+        """Retention takes what is committed alone."""
+        partition = host.partition
+        if partition.log.log_start_offset > partition.high_watermark:
+            begin = partition.log.log_start_offset
+            raise Violation(f"node {host.node_id} begins at {begin}, {partition.high_watermark} is committed")
 
     def kill(self) -> None:
         for host in self._shuffled()[:1]:

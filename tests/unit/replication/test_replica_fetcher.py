@@ -193,6 +193,25 @@ def test_what_flush_messages_asks_for_is_flushed_before_the_next_fetch_counts_it
     assert ours.high_watermark == 1
 
 
+def test_what_was_taken_before_a_batch_that_was_refused_is_flushed_before_the_next_fetch_counts_it() -> None:
+    damaged = bytearray(batch("b"))
+    damaged[:8] = (1).to_bytes(8, "big")
+    damaged[-1] ^= 1
+    theirs = replica(flush_messages=1)
+    follower = FollowerSide(theirs)
+    follower.request()
+    effects = follower.machine.answered(answer_of(high_watermark=2, records=batch("a") + bytes(damaged)), 0, 0)
+    assert [type(effect) for effect in effects] == [Complain, Flush]
+    assert (theirs.log.end_offset, theirs.log.synced_end_offset) == (1, 0)
+    follower.now_ms = 100_000
+    assert follower.request() is None, "the leader would take its offset for what is durable here"
+    theirs.log.flush(0)
+    follower.machine.flushed(theirs, theirs.leader_epoch)
+    request = follower.request()
+    assert request is not None
+    assert request.topics[0].partitions[0].fetch_offset == 1
+
+
 def test_while_it_flushes_it_asks_for_other_partitions_only() -> None:
     leader = LeaderSide(first := replica(0), replica(1))
     first.append(batch("a"), 1, 0, 9)
