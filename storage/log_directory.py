@@ -417,7 +417,8 @@ class LogDirectory:
         call `checkpointed`. Without high watermarks theirs stays as it is."""
         points = {key: log.recovery_point for key, log in self.logs.items()}
         points |= {key: kept.recovery_point for key, kept in self.damaged.items()}
-        files = {RECOVERY_POINTS: points, LOG_STARTS: self._hidden_starts()}
+        # Starts first: what lies before them need not be there, though it was flushed.
+        files = {LOG_STARTS: self._hidden_starts(), RECOVERY_POINTS: points}
         if high_watermarks is not None:
             damaged = {key: kept.high_watermark for key, kept in self.damaged.items()}
             files[HIGH_WATERMARKS] = {**high_watermarks, **damaged}

@@ -215,7 +215,12 @@ def recover(
     )
     epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the batches
     tail = TailRecovery(
-        request.recovery_point, producers, epochs, request.report, asks_disk=request.config.promises_disk
+        request.recovery_point,
+        producers,
+        epochs,
+        request.report,
+        log_start_offset=request.log_start_offset,
+        asks_disk=request.config.promises_disk,
     )
     is_compacted = request.config.is_compacted
     gaps_end_offset = max(request.recovery_point, request.cleaned_end_offset) if is_compacted else 0

@@ -109,9 +109,11 @@ class TailRecovery:
         epochs: LeaderEpochs,
         report: Report,
         *,
+        log_start_offset: int,
         asks_disk: bool,
     ) -> None:
         self.asks_disk = asks_disk
+        self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
         self.producers = producers
         self.epochs = epochs
@@ -147,7 +149,7 @@ class TailRecovery:
                     self._take(segment, header, position, pieces.data[inside : inside + size])
                     position += size
         except DamagedBatch as damage:
-            if self.next_offset < self.recovery_point:
+            if self._is_durable_from_here:
                 raise CorruptLog(
                     f"{segment.path('.log')}: {damage}, offset {self.next_offset},"
                     f" but all before offset {self.recovery_point} was flushed"
@@ -199,10 +201,16 @@ class TailRecovery:
         """
         if self.next_offset == next_base_offset or self.next_offset < next_base_offset <= gaps_end_offset:
             return True
-        if self.next_offset < min(self.recovery_point, next_base_offset) and not gaps_end_offset:
+        if self.next_offset < next_base_offset and self._is_durable_from_here and not gaps_end_offset:
             missing = f"offsets {self.next_offset} to {next_base_offset - 1} are missing"
             raise CorruptLog(f"{missing}, but all before offset {self.recovery_point} was flushed")
         return False
+
+    @property
+    def _is_durable_from_here(self) -> bool:
+        """Whether something that is not deleted was flushed at or past the next offset. A log that lost everything goes
+        on at its start, in a segment that begins before it."""
+        return max(self.next_offset, self.log_start_offset) < self.recovery_point
 
     def _start_position(self, segment: Segment) -> int:
         """Where checking begins: the last batch that the index knows to lie below the recovery point, or the start."""

@@ -625,4 +625,37 @@ MUTANTS: Final = (
         "        if False:\n",
         Hunt.GROUPS,
     ),
+    Mutant(
+        96,
+        "a follower takes a batch whose checksum is wrong",
+        "storage/log_follow.py",
+        "if not crc_is_valid(view, position, header) or header.last_offset_delta < 0:",
+        "if header.last_offset_delta < 0:",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        97,
+        "what a follower took before a batch that it refused is not flushed",
+        "replication/replica_fetcher.py",
+        "        if partition.awaits_flush:  # what",
+        "        if is_taken and partition.awaits_flush:  # what",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        98,
+        "retention takes what is not committed",
+        "storage/retention.py",
+        "    replicated_count = sum(start <= high_watermark for start in starts)\n",
+        "    replicated_count = len(starts)\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        99,
+        "recovery believes a batch whose checksum is wrong",
+        "storage/recovery.py",
+        "    if not crc_is_valid(pieces.data, inside, header):\n"
+        '        raise DamagedBatch(position, "checksum mismatch")\n',
+        "",
+        Hunt.SCENARIOS,
+    ),
 )

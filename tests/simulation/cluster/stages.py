@@ -175,6 +175,7 @@ STORIES: Final = tuple(
         "forwarding",
         "disk_stall",
         "first_fetches",
+        "removed_leader",
     )
 )
 LONG_STORIES: Final = tuple(f"tests/simulation/{name}.py" for name in ("raft/test_scenarios", "test_metadata_quorum"))

@@ -170,6 +170,28 @@ def test_a_gap_between_segments_is_kept_where_compaction_may_have_made_it(
         assert log.end_offset == missing and read_all(log) == values(missing)
 
 
+@pytest.mark.parametrize("left", [b"", bytes(100)], ids=["nothing", "zeros"])
+def test_what_is_missing_before_the_start_of_the_log_is_no_damage(directory: Path, left: bytes) -> None:
+    """A log that had lost everything went on at its start, in its first segment; a loss of power took that too."""
+    start = 3  # in the first segment
+    logs(directory)[0].write_bytes(left)
+
+    def opened(recovery_point: int) -> Log:
+        return Log.open(
+            LocalFiles(),
+            str(directory),
+            SMALL,
+            recovery_point=recovery_point,
+            log_start_offset=start,
+            now_ms=NOW_MS,
+        )
+
+    with pytest.raises(CorruptLog, match="was flushed"):
+        opened(start + 1)
+    log = opened(start)
+    assert (log.log_start_offset, log.end_offset) == (start, start) and not read_all(log)
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "zeros", "garbage"])
 @pytest.mark.parametrize("clean", [True, False])
