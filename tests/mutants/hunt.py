@@ -35,6 +35,8 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
         match mutant.hunt:
             case Hunt.RAFT:
                 yield Run(stages.QUORUM, seed)
+            case Hunt.CONTROLLER:
+                yield Run(stages.CONTROLLER, seed)
             case Hunt.GROUPS:
                 yield Run(stages.GROUPS, seed)
             case Hunt.SWARM:

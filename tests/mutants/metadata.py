@@ -167,8 +167,7 @@ METADATA_MUTANTS: Final = (
         "kraft/controller/partition_change.py",
         "safe = target.eligible if terms.has_eligible_replicas and not target.isr else target.isr",
         "safe = {*target.isr, *target.eligible}",
-        faults=(Fault.REASSIGN, Fault.STOP, Fault.KILL),
-        shape=(("nodes", 4), ("has_eligible_replicas", True)),
+        Hunt.CONTROLLER,
     ),
     Mutant(
         101,
@@ -176,8 +175,7 @@ METADATA_MUTANTS: Final = (
         "kraft/controller/reassignment.py",
         "removing=removing, adding=adding)",
         "removing=removing or None, adding=adding or None)",
-        faults=(Fault.REASSIGN, Fault.SLOW_LINK, Fault.PAUSE),
-        shape=(("nodes", 4),),
+        Hunt.CONTROLLER,
     ),
     Mutant(
         102,
@@ -185,7 +183,6 @@ METADATA_MUTANTS: Final = (
         "kraft/controller/partition_change.py",
         "eligible=[] if has_enough_in_sync(target, terms) else eligible)",
         "eligible=eligible)",
-        faults=(Fault.POWER_CUT, Fault.KILL_ALL, Fault.ISOLATE),
-        shape=(("has_eligible_replicas", True), ("churns_topics", True)),
+        Hunt.CONTROLLER,
     ),
 )

@@ -15,6 +15,8 @@ class Hunt(Enum):
     """Seeds of the pure quorum."""
     SWARM = "swarm"
     """Seeds of whole clusters."""
+    CONTROLLER = "controller"
+    """Seeds of the controller alone."""
     GROUPS = "groups"
     """Seeds of a coordinator of groups alone."""
     SCENARIOS = "scenarios"

@@ -19,6 +19,7 @@ from tests.simulation.cluster import regressions, scenarios
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
+from tests.simulation.controller.swarm import Swarm as ControllerAlone
 from tests.simulation.groups.swarm import Swarm as Groups
 from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft import stories
@@ -114,6 +115,13 @@ def of_metadata(seed: int, lines: Lines) -> Report:
     return Report(problems=metadata.complaints, told=f"{metadata.plan.faults}\nstruck: {metadata.nemesis.struck}")
 
 
+def of_controller(seed: int, lines: Lines) -> Report:
+    """The controller alone, and what replicas hold."""
+    swarm = ControllerAlone(seed)
+    swarm.run()
+    return Report(told=f"{swarm.offset} records in the log of term {swarm.epoch}")
+
+
 def of_groups(seed: int, lines: Lines) -> Report:
     """A coordinator of groups alone, and its members."""
     groups = Groups(seed)
@@ -158,6 +166,7 @@ HARSH: Final = "harsh"
 QUORUM: Final = "quorum"
 REPLICAS: Final = "replicas"
 METADATA: Final = "metadata"
+CONTROLLER: Final = "controller"
 GROUPS: Final = "groups"
 ONE_NODE: Final = "one-node"
 SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL)
@@ -187,6 +196,7 @@ KINDS: Final[dict[str, Runner]] = {
     QUORUM: of_quorum,
     REPLICAS: of_replicas,
     METADATA: of_metadata,
+    CONTROLLER: of_controller,
     GROUPS: of_groups,
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
@@ -198,11 +208,13 @@ EAGER: Final = tuple(family.name for family in FAMILIES)
 OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage((QUORUM,), 16, at_once=8),
+    Stage((CONTROLLER,), 16, at_once=8),
     Stage((GROUPS,), 24, at_once=24),
     Stage((REPLICAS,), 24, at_once=12),
     Stage((ONE_NODE,), 16, at_once=8),
     Stage((METADATA,), 10, at_once=5),
     Stage(EAGER),
+    Stage((CONTROLLER,), 24, at_once=8),
     Stage((GROUPS,), 60, at_once=30),
     Stage((QUORUM, REPLICAS), 44, at_once=22),
     Stage((METADATA,), 10, at_once=5),
@@ -231,7 +243,7 @@ def opening(first: int, stages: Sequence[Stage] = OPENING) -> Iterator[list[Run]
 
 def is_drawn(kind: str) -> bool:
     """Whether another number makes another run."""
-    return kind in (SWARM, HARSH, QUORUM, GROUPS, REPLICAS, METADATA, ONE_NODE, *EAGER)
+    return kind in (SWARM, HARSH, QUORUM, CONTROLLER, GROUPS, REPLICAS, METADATA, ONE_NODE, *EAGER)
 
 
 def swarm(first: int, harsh_every: int = 0) -> Iterator[list[Run]]:

@@ -48,10 +48,12 @@ class ControllerState:
             raise Violation(f"{name} changed without a new partition epoch: {before}, {after}")
         if after.partition_epoch == before.partition_epoch + 1:
             full = {*before.replicas} - {*before.adding_replicas}
-            joined = {*after.replicas} - {*after.adding_replicas} - full
+            joined = {*after.replicas} - {*after.adding_replicas, *after.removing_replicas} - full
             if not joined <= {*after.isr}:
                 raise Violation(f"{name}: a reassignment ended with {joined} not in sync: {before}, {after}")
             candidates = {*before.isr, *before.eligible_leader_replicas, *last_known(before, after), *joined}
+            if before.removing_replicas and not after.removing_replicas:
+                candidates |= {*after.isr}  # the last one that the move waited for is in sync from here on
             if after.leader not in (NO_LEADER, before.leader) and after.leader not in candidates:
                 raise Violation(f"{name}: {after.leader} leads and was not in sync: {before}, {after}")
             if after.leader_epoch > before.leader_epoch and not set(after.isr) <= candidates:
