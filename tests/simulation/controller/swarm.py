@@ -80,6 +80,9 @@ class Data:
     """The set that its leader asked for, as long as it does not know whether it has it."""
     proposed_in: int = -1
     """The partition epoch of that."""
+    asked: tuple[altering.AlterPartitionRequest, Callable[[Any], None]] | None = None
+    """For that set; it is asked again where the answer is lost."""
+    is_answer_lost: bool = False
 
 
 class Swarm:
@@ -98,7 +101,9 @@ class Swarm:
         self.uncommitted: list[Entry] = []
         self.controller = Controller(self.committed.fork(), self.settings, 0)
         self.data: dict[Key, Data] = {}
-        self.late: list[object] = []
+        self.on_their_way: list[tuple[altering.AlterPartitionRequest, Callable[[Any], None]]] = []
+        self.late: dict[str, list[object]] = {}
+        """What was sent lately, by its kind."""
         self.moments = ControllerState()
         self.last = "the start"
         steps: list[tuple[Callable[[], None], int]] = [
@@ -108,6 +113,7 @@ class Swarm:
             (self.fetch, 80),
             (self.grow, 60),
             (self.shrink, 15),
+            (self.arrive, 80),
             (self.boot, 20),
             (self.pass_time, 20),
             (self.create, 6),
@@ -154,7 +160,9 @@ class Swarm:
                 for node in self.nodes.values():
                     self._fetch(key, node)
                 self._grow(key)
-                self.commit_all()
+            while self.on_their_way:
+                self.arrive()
+            self.commit_all()
             self._pass(2000)
             self.look()
             if not self._unhealed() and all(map(self._stays, self.nodes.values())):
@@ -281,7 +289,7 @@ class Swarm:
         for node in self.nodes.values():
             node.is_asking = False
         for data in self.data.values():
-            data.proposed = set()
+            data.is_answer_lost = data.asked not in self.on_their_way
         self.offset = self.committed.image.provenance.end_offset
         self.epoch += 1
         self.controller = Controller(self.committed.fork(), self.settings, self.now_ms)
@@ -422,13 +430,23 @@ class Swarm:
             self._carry_out(decision)
 
     def _remember(self, request: object) -> None:
-        self.late.append(request)
-        del self.late[:-30]
+        sent = self.late.setdefault(type(request).__name__, [])
+        sent.append(request)
+        del sent[:-20]
 
     def repeat(self) -> None:
-        """A request that was sent long ago arrives once more; nobody waits for its answer."""
+        """A request that was sent long ago arrives once more; nobody waits for its answer. One for an in-sync set only
+        where that has changed since: else its leader would ask for it still."""
         if self.late:
-            self._ask(self.random.choice(self.late))
+            request = self.random.choice(self.late[self.random.choice([*self.late])])
+            if not isinstance(request, altering.AlterPartitionRequest) or self._is_over(request):
+                self._ask(request)
+
+    def _is_over(self, request: altering.AlterPartitionRequest) -> bool:
+        (topic,) = request.topics
+        (wish,) = topic.partitions
+        known = self.committed.image.topics.by_id.get(topic.topic_id)
+        return known is None or known.partitions[wish.partition_index].partition_epoch > wish.partition_epoch
 
     # Leaders and followers
 
@@ -479,11 +497,13 @@ class Swarm:
 
     def _grow(self, key: Key) -> None:
         """The leader wants in sync who has everything; now and then somebody whom the controller must refuse."""
-        led = self._leader(key)
-        if led is None or self.data[key].proposed:
+        led, data = self._leader(key), self.data[key]
+        if led is None or data.proposed:
+            if led is not None and data.is_answer_lost and data.asked is not None:
+                data.is_answer_lost = False
+                self.on_their_way.append(data.asked)
             return
         _, assigned = led
-        data = self.data[key]
         others = [each for each in assigned.replicas if each not in assigned.isr]
         brokers = self.committed.image.cluster.brokers
         ready = [
@@ -536,7 +556,13 @@ class Swarm:
                 now.proposed = set()
 
         self._remember(request)
-        self._ask(request, told)
+        data.asked, data.is_answer_lost = (request, told), False
+        self.on_their_way.append(data.asked)
+
+    def arrive(self) -> None:
+        """In any order: what a request speaks of may be over."""
+        if self.on_their_way:
+            self._ask(*self.on_their_way.pop(self.random.randrange(len(self.on_their_way))))
 
     # Administrators
 
