@@ -117,6 +117,8 @@ class MetadataLog:
         log.assign_topic_id(TOPIC_ID)
         log.flush(now_ms)  # the process before this one may have been killed in the midst of a sync: this one vouches
         metadata_log = cls(fs, log, snapshots)
+        for path in metadata_log._forget_before(log.log_start_offset):
+            fs.unlink(path)
         metadata_log._replay_log(reading)
         return Loaded(metadata_log, reading.replay, reading.descriptions, metadata_log._election())
 
@@ -256,10 +258,19 @@ class MetadataLog:
         """Drop everything from this offset on. Raises OSError."""
         self.log.truncate_to(end_offset, now_ms)
 
-    def start_at(self, snapshot: SnapshotId, now_ms: int) -> None:
-        """A snapshot that is durable takes the place of everything that the log holds. Raises OSError."""
+    def start_at(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
+        """A snapshot that is durable takes the place of everything that the log holds, and of all earlier ones: their
+        paths are to be unlinked off the loop. Raises OSError."""
         self.log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
-        self._snapshots.append(snapshot)
+        if snapshot not in self._snapshots:
+            self._snapshots.append(snapshot)
+        return self._forget_before(snapshot.end_offset)
+
+    def _forget_before(self, offset: int) -> list[str]:
+        """The log begins with the earliest snapshot: whoever stands at its start is asked for the epoch of that one."""
+        given_up = [each for each in self._taken() if each.end_offset < offset]
+        self._snapshots = [each for each in self._snapshots if each not in given_up]
+        return [f"{self.directory}/{each.file_name}" for each in given_up]
 
     # Writing
 

@@ -556,8 +556,12 @@ class Quorum:
             await asyncio.sleep(REFUSED_RETRY_S)
             self._feed(events.SnapshotRefused(snapshot_id))
             return
-        self._log.start_at(snapshot_id, environment.wall_ms())
+        paths = self._log.start_at(snapshot_id, environment.wall_ms())
         self._committed.replaced(loaded.replay)
         log.info("took metadata snapshot %s from the leader", snapshot_id.file_name)
         self._feed(events.SnapshotLoaded(snapshot_id, loaded.quorum))
         self._flusher.when_durable([self._log.log], self._flushed)
+        try:
+            await environment.offload(lambda: unlink_all(environment.fs, paths))
+        except OSError as error:
+            log.error("cannot remove an earlier metadata snapshot: %s", error)

@@ -95,6 +95,11 @@ class LeaderEpochs:
             self.entries = [EpochStart(self.entries[slot - 1].epoch, start_offset), *self.entries[slot:]]
             self._changed()
 
+    def precede(self, earlier: list[EpochStart]) -> None:
+        """Epochs that began before those that are known."""
+        self.entries = [*earlier, *(entry for entry in self.entries if entry.epoch > earlier[-1].epoch)]
+        self._changed()
+
     def clear(self) -> None:
         self.entries = []
         self._changed()

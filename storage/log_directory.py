@@ -455,8 +455,9 @@ class LogDirectory:
             for log in self.logs.values():
                 log.close(now_ms, clean=True, syncs_parent=False)
             self.checkpoint(high_watermarks).run()
-            write_clean_shutdown(self.fs, self.path, broker_epoch)
-            is_clean = True
+            is_clean = not self.damaged  # nothing was written out for those: the next start is to look at them
+            if is_clean:
+                write_clean_shutdown(self.fs, self.path, broker_epoch)
         except OSError:
             is_clean = False
             for log in self.logs.values():

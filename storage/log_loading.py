@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from protocol.primitives import MalformedMessage
 from storage.files import FileSystem
-from storage.leader_epochs import LeaderEpochs
+from storage.leader_epochs import UNDEFINED_EPOCH, EpochStart, LeaderEpochs
 from storage.log_config import INT64_MAX, LogConfig
 from storage.log_paths import (
     LOG_SUFFIX,
@@ -85,6 +85,10 @@ def load_log(request: LogRequest) -> LoadedLog:
     snapshots.remove_after(end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
+    try:
+        complete_epochs(epochs, segments, log_start_offset, end_offset)
+    except MalformedMessage as error:
+        raise CorruptLog(f"{directory}: {error}, before what is known of leader epochs") from error
     for segment in segments:
         segment.release()
     topic_id = load_topic_id(request)
@@ -142,6 +146,30 @@ def load_epochs(request: LogRequest, segments: list[Segment]) -> LeaderEpochs:
                 if header.partition_leader_epoch > epochs.latest_epoch:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
     return epochs
+
+
+def complete_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start_offset: int, end_offset: int) -> None:
+    """A crash may take back where the log begins, and not what was noted of its epochs: those before the first that is
+    known are read from the batches. A follower of such an epoch would be told that its log agrees. Raises
+    `MalformedMessage`.
+
+    DIVERGES: Apache Kafka knows the epochs of its checkpoint alone.
+    """
+    known_from = epochs.entries[0].start_offset if epochs.entries else end_offset
+    if known_from <= log_start_offset:
+        return
+    earlier: list[EpochStart] = []
+    for segment in segments:
+        if segment.base_offset >= known_from:
+            break
+        for _, header in segment.headers():
+            if header.base_offset >= known_from:
+                break
+            is_new = header.partition_leader_epoch > (earlier[-1].epoch if earlier else UNDEFINED_EPOCH)
+            if is_new and header.next_offset > log_start_offset:
+                earlier.append(EpochStart(header.partition_leader_epoch, max(header.base_offset, log_start_offset)))
+    if earlier:
+        epochs.precede(earlier)
 
 
 def load_topic_id(request: LogRequest) -> bytes | None:

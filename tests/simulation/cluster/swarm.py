@@ -97,7 +97,7 @@ class Swarm:
             **properties,
         )
         self.nemesis = Nemesis(self.cluster, plan, Random(f"{seed}/nemesis"))
-        self.observer = Observer(self.cluster, flushes=plan.flushes, is_brief=True, may_trim=plan.trims)
+        self.observer = Observer(self.cluster, flushes=plan.flushes, is_brief=True)
         self.invariants: list[Invariant] = [make() for make in ALL]
         self.keys: list[Key] = [(TOPIC, index) for index in range(plan.partitions)]
         self.producers: list[Producer] = []

@@ -21,10 +21,10 @@ class EpochsOfLog:
             if known != entries or count > len(batches) or (count and batches[count - 1] is not last):
                 count = 0
             self._looked[place] = entries, len(batches), newest
-            self._compare(replica, count, may_trim=seen.may_trim)
+            self._compare(replica, count)
 
     @staticmethod
-    def _compare(replica: Replica, count: int, *, may_trim: bool) -> None:
+    def _compare(replica: Replica, count: int) -> None:
         log = replica.partition.log
         entries, slot = log.epochs.entries, -1
         for batch in replica.content.batches[count:]:
@@ -33,8 +33,6 @@ class EpochsOfLog:
             offset = max(batch.base_offset, log.log_start_offset)
             while slot + 1 < len(entries) and entries[slot + 1].start_offset <= offset:
                 slot += 1
-            if may_trim and slot < 0:
-                continue  # deleted too: a crash took back where the log begins, and not what was noted of its epochs
             known = entries[slot].epoch if slot >= 0 else None
             if known != batch.leader_epoch:
                 raise Violation(f"{replica}: {batch.identity} is of epoch {known} by its leader epochs {entries}")

@@ -174,8 +174,6 @@ class Observation:
     committed: dict[PartitionKey, Committed]
     flushes: bool
     """Whether every topic is flushed before an acknowledgement."""
-    may_trim: bool = False
-    """Whether records are deleted at the beginning of logs."""
 
     def all_replicas(self) -> Iterator[tuple[PartitionKey, Replica]]:
         for key, replicas in self.replicas.items():
@@ -194,11 +192,10 @@ class Observer:
     `FULL_EVERY`th look: most looks see one partition move, and would read them all.
     """
 
-    def __init__(self, cluster: Cluster, *, flushes: bool, is_brief: bool = False, may_trim: bool = False) -> None:
+    def __init__(self, cluster: Cluster, *, flushes: bool, is_brief: bool = False) -> None:
         self._cluster = cluster
         self._flushes = flushes
         self._is_brief = is_brief
-        self._may_trim = may_trim
         self._count = 0
         self._glances: dict[tuple[int, int, PartitionKey], object] = {}
         self._contents: dict[tuple[int, int, PartitionKey], LogContent] = {}
@@ -252,7 +249,6 @@ class Observer:
             self._image,
             self._committed,
             self._flushes,
-            self._may_trim,
         )
         for key, replica in observation.all_replicas():
             if replica.partition.leadership is not None and replica.partition.log.failure is None:

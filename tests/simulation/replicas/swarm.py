@@ -281,7 +281,6 @@ class Swarm:
         seen = Observation(
             0, [], {KEY: replicas}, cast("Any", SimpleNamespace(topics=topics)), self._committed, self.flushes
         )
-        seen.may_trim = self.trims
         try:
             for replica in replicas:
                 if replica.partition.leadership is not None:

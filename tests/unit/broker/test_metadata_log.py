@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from broker.metadata_log import DIRECTORY, MetadataLog, unlink_all
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.raft.control_records import QuorumDescription
+from kraft.raft.fetch_service import place_in_log
 from kraft.snapshot.names import SnapshotId, snapshots_in
 from protocol.records.metadata import NoOpRecord
 from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 
-class KeepsNothing:
-    """As little of the past as there can be."""
+class Retention(NamedTuple):
+    retention_bytes: int
+    retention_ms: int
 
-    retention_bytes = 0
-    retention_ms = -1
+
+KEEPS_NOTHING = Retention(retention_bytes=0, retention_ms=-1)
+"""As little of the past as there can be."""
 
 
 def opened(disk: SimulatedDisk) -> MetadataLog:
@@ -32,7 +37,7 @@ def written(metadata_log: MetadataLog, end_offset: int) -> SnapshotId:
 
 def took(disk: SimulatedDisk, metadata_log: MetadataLog, snapshot: SnapshotId) -> list[SnapshotId]:
     """What is there once a snapshot was taken."""
-    unlink_all(disk, metadata_log.took(snapshot, KeepsNothing(), 1000))
+    unlink_all(disk, metadata_log.took(snapshot, KEEPS_NOTHING, 1000))
     return snapshots_in(disk.list_directory(f"/data/{DIRECTORY}"))
 
 
@@ -77,6 +82,22 @@ def test_one_that_a_leaders_overtook_is_given_up(disk: SimulatedDisk) -> None:
     metadata_log.log.close(1000, clean=False)
     again = opened(disk)
     assert (again.start_offset, again.end_offset, again.latest_snapshot) == (42, 43, leaders)
+
+
+def test_a_snapshot_that_takes_the_place_of_the_log_is_the_earliest(disk: SimulatedDisk) -> None:
+    """Else whoever holds it, and nothing after it, is sent the same again for ever."""
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    own, leaders = written(metadata_log, 4), written(metadata_log, 42)
+    metadata_log.took(own, Retention(retention_bytes=-1, retention_ms=-1), 1000)
+    paths = metadata_log.start_at(leaders, 1000)
+    assert paths == [f"/data/{DIRECTORY}/{own.file_name}"] and metadata_log.earliest_snapshot == leaders
+    assert metadata_log.start_at(leaders, 1000) == [] and place_in_log(metadata_log, 42, leaders.epoch) is None
+    metadata_log.log.close(1000, clean=False)
+    again = opened(disk)  # killed before it was unlinked
+    assert again.earliest_snapshot == leaders and place_in_log(again, 42, leaders.epoch) is None
+    assert snapshots_in(disk.list_directory(f"/data/{DIRECTORY}")) == [leaders]
 
 
 def test_what_a_start_finds_is_durable_once_it_is_open(disk: SimulatedDisk) -> None:

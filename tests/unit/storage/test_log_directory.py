@@ -11,7 +11,7 @@ from storage.last_life import LAST_LIFE
 from storage.local_files import LocalFiles
 from storage.log_directory import LogDirectory
 from tests.support.simulation.disk import SimulatedDisk
-from tests.unit.storage.stories import NOW_MS, SMALL, append, read_all
+from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
 TOPIC_ID = bytes(range(1, 17))
 UNIQUE = "0123456789abcdef0123456789abcdef"
@@ -78,6 +78,22 @@ def test_a_clean_shutdown_counts_once(tmp_path: Path) -> None:
     fs = LocalFiles()
     first = LogDirectory.open(fs, str(tmp_path), ignore)
     assert first.was_clean and not fs.exists(f"{tmp_path}/.kafka_cleanshutdown"), "a crash from now on is a crash"
+
+
+def test_a_stop_is_not_clean_where_a_log_is_damaged(tmp_path: Path) -> None:
+    """Of that one nothing was written out; the next start would have believed its checkpoint of leader epochs."""
+    directory = LogDirectory.open(LocalFiles(), str(tmp_path), ignore)
+    log = directory.create("orders", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, "sound")
+    log.epochs.assign(5, log.end_offset)
+    log.append_as_leader(batch("of another epoch"), 5, NOW_MS)
+    directory.fence(log, 0)
+    assert not directory.close(NOW_MS, 77)
+    again = LogDirectory.open(LocalFiles(), str(tmp_path), ignore)
+    assert not again.was_clean
+    load_all(again)
+    assert [entry.epoch for entry in again.logs["orders", 0].epochs.entries][-1] == 5
+    again.close(NOW_MS, 78)
 
 
 def test_a_killed_process_lost_nothing_unless_the_machine_or_the_disk_failed() -> None:

@@ -192,6 +192,26 @@ def test_what_is_missing_before_the_start_of_the_log_is_no_damage(directory: Pat
     assert (log.log_start_offset, log.end_offset) == (start, start) and not read_all(log)
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_epochs_before_the_first_that_is_known_are_read_from_the_batches(directory: Path, is_clean: bool) -> None:
+    """The log had begun at offset 33, and a crash took that back."""
+    for text, start in (("0\n2\n3 33\n4 40\n", 0), ("0\n2\n3 33\n4 40\n", 12), ("0\n0\n", 0), (None, 0)):
+        checkpoint = directory / "leader-epoch-checkpoint"
+        checkpoint.unlink() if text is None else checkpoint.write_text(text)
+        log = Log.open(
+            LocalFiles(),
+            str(directory),
+            SMALL,
+            recovery_point=COUNT,
+            log_start_offset=start,
+            clean_shutdown=is_clean,
+            now_ms=NOW_MS,
+        )
+        assert log.epochs.entries == [(each, max(each * 10, start)) for each in range(start // 10, 5)]
+        assert log.end_offset_for_epoch(2) == (2, 30)
+        log.close(NOW_MS, clean=False)
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "zeros", "garbage"])
 @pytest.mark.parametrize("clean", [True, False])
