@@ -185,4 +185,21 @@ METADATA_MUTANTS: Final = (
         "eligible=eligible)",
         Hunt.CONTROLLER,
     ),
+    Mutant(
+        103,
+        "an earlier snapshot outlives the one that takes the place of the log",
+        "broker/metadata_log.py",
+        "        return self._forget_before(snapshot.end_offset)\n",
+        "        return []\n",
+        faults=(Fault.KILL, Fault.ISOLATE, Fault.KILL_CONTROLLER),
+        shape=(("small_snapshots", True), ("churns_topics", True)),
+    ),
+    Mutant(
+        104,
+        "epochs that are missing at the beginning of a log are not read from its batches",
+        "storage/log_loading.py",
+        "    if known_from <= log_start_offset:\n",
+        "    if True:\n",
+        Hunt.SCENARIOS,
+    ),
 )

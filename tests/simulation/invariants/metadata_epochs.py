@@ -1,5 +1,5 @@
 """I9: what a metadata log answers of its epochs is what its batches say, for those it has, those between, and later
-ones: followers cut their logs by that, and candidates are judged by it.
+ones: followers cut their logs by that, and candidates are judged by it. No snapshot is older than its beginning.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class MetadataEpochs:
         last = batches[-1].leader_epoch if batches else snapshot.epoch if snapshot is not None else 0
         if log.last_epoch != last:
             raise Violation(f"node {node.id} says that its metadata ends in epoch {log.last_epoch}; it is {last}")
+        if log.earliest_snapshot is not None and log.earliest_snapshot.end_offset < log.start_offset:
+            raise Violation(
+                f"node {node.id} has {log.earliest_snapshot}, and its metadata begins at {log.start_offset}"
+            )
         # Of the epochs before the earliest snapshot nobody asks: whoever lacks these records is sent to the snapshot.
         earliest = log.earliest_snapshot
         for epoch in range(0 if earliest is None else earliest.epoch, last + LATER + 1):
