@@ -2,6 +2,7 @@
 
     sound ──a bad batch, at the start or in a read──▶ fenced ──the controller counts on it no more, another leads──▶
     repairing ──the bad segments are set aside, what is before them is served again──▶ following, from there on
+    following ──it has what is committed──▶ assigned to its directory again: from now on it may be in sync
 
 Fenced: this broker answers KAFKA_STORAGE_ERROR for the one partition, touches none of its files, and assigns it to the
 directory that Kafka calls LOST (AssignReplicasToDirs). The controller then takes leadership away and the replica out of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.replica")
 
 RETRY_MS: Final = 5000
+CAUGHT_UP_MS: Final = 100
 
 
 class State(Enum):
@@ -162,6 +164,19 @@ class DamagedReplicas:
                 repaired.log.end_offset,
             )
         self._broker.follower.take_repaired(damaged.topic, damaged.topic_id, damaged.index, repaired.log)
+        self._tell_when_caught_up((damaged.topic_id, damaged.index), repaired.log)
+
+    def _tell_when_caught_up(self, key: tuple[bytes, int], repaired: Log) -> None:
+        """Its leader remembers how far this replica was, and would have it in sync at once: the controller lets none in
+        that is LOST, and hears where this one is once it has what is committed."""
+        broker = self._broker
+        partition, topic = broker.replicas.find(key), broker.image.topics.by_id.get(key[0])
+        if partition is None or partition.log is not repaired or topic is None:
+            return
+        if partition.has_fetched and not partition.lag:
+            broker.follower.say_where(partition, topic.partitions[key[1]])
+        else:
+            broker.loop.call_later(CAUGHT_UP_MS / 1000, self._tell_when_caught_up, key, repaired)
 
     # Leaving
 

@@ -154,7 +154,8 @@ class MetadataFollower:
         self._add(partition, broker.image.topics.by_id[new.topic_id].partitions[new.partition])
 
     def take_repaired(self, topic: str, topic_id: bytes, index: int, repaired: Log) -> None:
-        """Serve a partition again whose log was damaged, as far as it goes."""
+        """Serve a partition again whose log was damaged, as far as it goes. The controller hears of it later: see
+        `DamagedReplicas`."""
         broker = self._broker
         try:
             repaired.assign_topic_id(topic_id)
@@ -165,15 +166,18 @@ class MetadataFollower:
             broker.replicas.add_offline(topic, topic_id, index)
             return
         partition = Partition(topic, topic_id, index, repaired, broker.logs.high_watermark(repaired))
-        self._add(partition, broker.image.topics.by_id[topic_id].partitions[index])
+        self._serve(partition, broker.image.topics.by_id[topic_id].partitions[index])
 
     def _add(self, partition: Partition, assigned: topics.Partition) -> None:
+        self.say_where(partition, assigned)
+        self._serve(partition, assigned)
+
+    def _serve(self, partition: Partition, assigned: topics.Partition) -> None:
         partition.is_internal = self._broker.is_internal(partition.topic)
         self._broker.replicas.add(partition)
-        self._say_where(partition, assigned)
         self._assume(partition, assigned)
 
-    def _say_where(self, partition: Partition, assigned: topics.Partition) -> None:
+    def say_where(self, partition: Partition, assigned: topics.Partition) -> None:
         """Let the controller know the log directory, where it does not."""
         logs = self._broker.logs
         directory_id = logs.directory_id(logs.directory_of(partition.log))

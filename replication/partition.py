@@ -45,6 +45,7 @@ class Partition:
         "_waiters",
         "bytes_in",
         "bytes_out",
+        "has_fetched",
         "high_watermark",
         "index",
         "is_internal",
@@ -79,6 +80,8 @@ class Partition:
         self.high_watermark = high_watermark
         self.lag = 0
         """Of a follower: offsets up to the leader's high watermark that it did not have after its last fetch."""
+        self.has_fetched = False
+        """Of a follower: an answer of its leader was taken."""
         self.bytes_in = 0
         """Appended for clients since this object was made."""
         self.bytes_out = 0
@@ -268,6 +271,7 @@ class Partition:
         result = self.log.append_as_follower(records, self.leader_epoch, now_ms)
         self.lag = max(0, high_watermark - self.log.end_offset)
         if result.error is NONE:
+            self.has_fetched = True
             self.follow_high_watermark(high_watermark)
             if log_start_offset > self.log.log_start_offset:
                 self.log.advance_log_start(min(log_start_offset, self.log.end_offset), self.log.end_offset)

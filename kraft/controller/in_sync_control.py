@@ -13,6 +13,7 @@ from kraft.controller.decision import Decision
 from kraft.controller.leadership import election_of, terms_of
 from kraft.controller.partition_change import RECOVERED, RECOVERING, Wanted, change_of
 from kraft.controller.view import View
+from kraft.image.cluster import LOST_DIRECTORY
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, Partition, Topic
 from protocol.errors import ErrorCode
@@ -115,15 +116,20 @@ def refusal_of(
         return ErrorCode.INVALID_REQUEST
     if data.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
         return ErrorCode.INVALID_REQUEST
-    if not all(is_eligible(image, each) for each in members):
+    if not all(is_eligible(image, partition, each) for each in members):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def is_eligible(image: MetadataImage, member: BrokerState) -> bool:
-    """Alive, and the incarnation that fetched: what another one had may be gone with it (KIP-903)."""
+def is_eligible(image: MetadataImage, partition: Partition, member: BrokerState) -> bool:
+    """Alive, and the incarnation that fetched: what another one had may be gone with it (KIP-903). Nor one whose log is
+    LOST: it may be fetched anew by the same incarnation, and its leader remember how far it was.
+
+    DIVERGES: Apache Kafka does not ask for the last: there no broker has such a log again before it is restarted.
+    """
     broker = image.cluster.brokers.get(member.broker_id)
-    return broker is not None and broker.is_active and member.broker_epoch in (ANY_EPOCH, broker.epoch)
+    is_known = broker is not None and broker.is_active and member.broker_epoch in (ANY_EPOCH, broker.epoch)
+    return is_known and partition.directory_of(member.broker_id) != LOST_DIRECTORY
 
 
 def refused(data: PartitionData, error: ErrorCode) -> PartitionResult:

@@ -162,6 +162,28 @@ def test_a_replica_that_finds_its_damage_at_the_start_is_fetched_again(is_clean:
         cluster.live(story)
 
 
+def test_a_repaired_replica_that_has_nothing_yet_is_not_in_sync() -> None:
+    """Its leader knows from before that it had everything, and the process is the same."""
+
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster)
+        follower = next(node for node in cluster.nodes.values() if node is not leader)
+        assert follower.broker is not None
+        follower.broker.fetchers.end()
+        follower.host.disk.flip_bit(log_path(follower), 65)
+        client = await cluster.connect(follower.id)
+        assert await read_on(client, 0, []) == 0, "what is damaged is told"
+        repaired = follower.broker.damaged
+        await cluster.until(lambda: repaired.repaired_count == 1, "it is repaired")
+        await asyncio.sleep(3)
+        for node in cluster.nodes.values():
+            assigned = node.broker.image.topics.partition("t", 0) if node.broker is not None else None
+            assert assigned is not None and follower.id not in assigned.isr
+
+    with Cluster(6, replica_lag_time_max_ms=2000) as cluster:
+        cluster.live(story)
+
+
 def test_only_what_lies_behind_the_damage_is_fetched_again() -> None:
     async def story(cluster: Cluster) -> None:
         leader = await written(cluster, segment_bytes=500)
