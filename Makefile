@@ -45,9 +45,9 @@ unit: $(VENV)/.installed-tests compiled
 	$(BIN)/python -m pytest tests/unit tests/transcripts
 
 check: $(VENV)/.installed-tests compiled ## format, lint, types, import contracts, tidiness, unit tests without real processes; under 60 s
-	@$(MAKE) --no-print-directory -j2 --output-sync=target static quick-unit
+	@$(MAKE) --no-print-directory -j2 --output-sync=target quick-unit quick-unit-rest static
 
-.PHONY: static quick-unit
+.PHONY: static quick-unit quick-unit-rest
 
 static:
 	$(BIN)/ruff format --check .
@@ -56,7 +56,10 @@ static:
 	$(BIN)/lint-imports
 
 quick-unit:
-	$(BIN)/python -m pytest -m "not processes" tests/unit tests/transcripts
+	$(BIN)/python -m pytest -m "not processes" tests/unit/broker tests/unit/protocol tests/transcripts
+
+quick-unit-rest:
+	$(BIN)/python -m pytest -m "not processes" tests/unit --ignore tests/unit/broker --ignore tests/unit/protocol
 
 conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka's tools, on one node and on three; needs Java, Maven, Node, Go
 	$(BIN)/python -m tests.conformance --broker both
