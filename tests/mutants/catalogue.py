@@ -432,16 +432,6 @@ MUTANTS: Final = (
         faults=LEADERSHIP_MOVES,
     ),
     Mutant(
-        68,
-        "leader epochs are never written down",
-        "storage/log.py",
-        "checkpoint = (self.epochs.path, self.epochs.encode()) if self.epochs.is_dirty else None",
-        "checkpoint = None",
-        faults=POWER,
-        flushes=True,
-        shape=(("small_segments", True),),
-    ),
-    Mutant(
         69,
         "a new segment is not in its directory",
         "storage/log.py",

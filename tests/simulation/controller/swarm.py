@@ -245,7 +245,15 @@ class Swarm:
                 known = steps.get((topic.id, index))
                 if known is not None:
                     ControllerState._check_step(f"{topic.name}-{index}", known, after)
+                    self._check_election(f"{topic.name}-{index}", known, after)
         self.uncommitted.append(Entry(decision.records, provenance, tell))
+
+    def _check_election(self, name: str, before: Assigned, after: Assigned) -> None:
+        """Of who is eligible somebody is elected where nobody in sync can be."""
+        cluster = self.controller.image.cluster
+        left_out = {*before.isr} & {*after.replicas} - {*after.isr, *after.eligible_leader_replicas}
+        if after.leader in before.eligible_leader_replicas and any(map(cluster.is_active, left_out)):
+            raise Violation(f"{name}: {after.leader} is elected, and {left_out} were in sync: {before}, {after}")
 
     def _ask(self, request: object, told: Callable[[Any], None] | None = None) -> None:
         self._carry_out(self.controller.step(request, self.now_ms), told)
