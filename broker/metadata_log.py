@@ -117,8 +117,7 @@ class MetadataLog:
         log.assign_topic_id(TOPIC_ID)
         log.flush(now_ms)  # the process before this one may have been killed in the midst of a sync: this one vouches
         metadata_log = cls(fs, log, snapshots)
-        for path in metadata_log._forget_before(log.log_start_offset):
-            fs.unlink(path)
+        unlink_all(fs, metadata_log._forget_before(log.log_start_offset))
         metadata_log._replay_log(reading)
         return Loaded(metadata_log, reading.replay, reading.descriptions, metadata_log._election())
 

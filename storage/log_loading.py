@@ -135,16 +135,9 @@ def load_epochs(request: LogRequest, segments: list[Segment]) -> LeaderEpochs:
         return LeaderEpochs.load(request.fs, request.directory)
     except CorruptCheckpoint as error:
         request.report(f"{error}: leader epochs are read from the batches")
-    epochs = LeaderEpochs(request.fs, request.directory, [])
-    epochs.note_not_written()
     trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
-    for segment in segments:
-        if segment.base_offset < trusted_end_offset:
-            for _, header in segment.headers():
-                if header.base_offset >= trusted_end_offset:
-                    break
-                if header.partition_leader_epoch > epochs.latest_epoch:
-                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+    epochs = LeaderEpochs(request.fs, request.directory, epochs_of_batches(segments, 0, trusted_end_offset))
+    epochs.note_not_written()
     return epochs
 
 
@@ -158,18 +151,24 @@ def complete_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start_off
     known_from = epochs.entries[0].start_offset if epochs.entries else end_offset
     if known_from <= log_start_offset:
         return
-    earlier: list[EpochStart] = []
-    for segment in segments:
-        if segment.base_offset >= known_from:
-            break
-        for _, header in segment.headers():
-            if header.base_offset >= known_from:
-                break
-            is_new = header.partition_leader_epoch > (earlier[-1].epoch if earlier else UNDEFINED_EPOCH)
-            if is_new and header.next_offset > log_start_offset:
-                earlier.append(EpochStart(header.partition_leader_epoch, max(header.base_offset, log_start_offset)))
+    earlier = epochs_of_batches(segments, log_start_offset, known_from)
     if earlier:
         epochs.precede(earlier)
+
+
+def epochs_of_batches(segments: list[Segment], start_offset: int, end_offset: int) -> list[EpochStart]:
+    """Of those that begin before an offset, and end after another. Raises `MalformedMessage`."""
+    found: list[EpochStart] = []
+    for segment in segments:
+        if segment.base_offset >= end_offset:
+            break
+        for _, header in segment.headers():
+            if header.base_offset >= end_offset:
+                break
+            is_new = header.partition_leader_epoch > (found[-1].epoch if found else UNDEFINED_EPOCH)
+            if is_new and header.next_offset > start_offset:
+                found.append(EpochStart(header.partition_leader_epoch, max(header.base_offset, start_offset)))
+    return found
 
 
 def load_topic_id(request: LogRequest) -> bytes | None:

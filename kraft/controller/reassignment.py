@@ -86,8 +86,8 @@ def begun(view: View, partition: Partition, target: Sequence[int], *, may_change
         message = f"The replication factor is changed from {factor} to {len(target)}"
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     removing = [replica for replica in partition.replicas if replica not in target]
-    added = [*partition.adding_replicas, *(each for each in target if each not in partition.replicas)]
-    adding = [replica for replica in target if replica in added]
+    present = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
+    adding = [replica for replica in target if replica not in present]
     return Wanted(replicas=[*target, *removing], removing=removing, adding=adding)
 
 

@@ -225,7 +225,7 @@ OPENING: Final = (
     Stage(LONG_STORIES),
     Stage(EAGER),
 )
-"""About two minutes of machine time."""
+"""Before the swarm."""
 
 
 def opening(first: int, stages: Sequence[Stage] = OPENING) -> Iterator[list[Run]]:

@@ -36,6 +36,7 @@ from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.invariants.sound_image import SoundImage, min_in_sync
 from tests.support.controller_scribe import SETTINGS
+from tests.support.drawn_steps import Weighted, drawn_steps
 
 STEPS: Final = 1500
 ROUNDS_MAX: Final = 60
@@ -104,9 +105,8 @@ class Swarm:
         self.on_their_way: list[tuple[altering.AlterPartitionRequest, Callable[[Any], None]]] = []
         self.late: dict[str, list[object]] = {}
         """What was sent lately, by its kind."""
-        self.moments = ControllerState()
         self.last = "the start"
-        steps: list[tuple[Callable[[], None], int]] = [
+        self._steps: Weighted = [
             (self.beat, 60),
             (self.commit, 120),
             (self.write, 60),
@@ -128,8 +128,6 @@ class Swarm:
             (self.fail_over, random.choice((0, 1, 4))),
             (self.repeat, random.choice((0, 4))),
         ]
-        self._steps = [step for step, _ in steps]
-        self._weights = [weight for _, weight in steps]
 
     def _new_id(self) -> bytes:
         self.ids += 1
@@ -141,7 +139,7 @@ class Swarm:
         self._activate()
         for node in self.nodes.values():
             self._boot(node)
-        for step in self.random.choices(self._steps, self._weights, k=STEPS):
+        for step in drawn_steps(self.random, self._steps, STEPS):
             self.last = step.__name__
             step()
             self.look()

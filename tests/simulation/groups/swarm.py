@@ -6,7 +6,6 @@ offsets are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Final
@@ -27,6 +26,7 @@ from tests.simulation.groups.client import TOPICS, Client, Sent, commit_request
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.member_rules import MemberRules
 from tests.simulation.groups.shell import Asked, Manners, Shell, Stored, Violation
+from tests.support.drawn_steps import Weighted, drawn_steps
 
 STEPS: Final = 500
 GROUPS: Final = ("g", "h")
@@ -74,7 +74,7 @@ class Swarm:
         self._asked_count = 0
         self._paused_until: dict[Client, int] = {}
         self._held_until_ms = 0
-        steps: list[tuple[Callable[[], None], float]] = [
+        self._steps: Weighted = [
             (self.act, 100),
             (self.wait_a_little, 40),
             (self.wait_long, random.choice((0, 2, 6))),
@@ -90,8 +90,6 @@ class Swarm:
             (self.hold, random.choice((0, 1))),
             (self.delete, random.choice((0, 0, 2))),
         ]
-        self._steps = [step for step, _ in steps]
-        self._weights = [weight for _, weight in steps]
         self.last = ""
 
     # The story
@@ -101,7 +99,7 @@ class Swarm:
         self.loaded()
         self.shell.step(events.Loaded())
         self.shell.manners = self._manners
-        for step in self.random.choices(self._steps, self._weights, k=STEPS):
+        for step in drawn_steps(self.random, self._steps, STEPS):
             self.last = step.__name__
             try:
                 step()

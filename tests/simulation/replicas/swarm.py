@@ -43,6 +43,7 @@ from tests.simulation.invariants.producer_state import ProducerState
 from tests.simulation.invariants.sound_log import SoundLog
 from tests.simulation.replicas.controller import NOBODY, Controller
 from tests.simulation.replicas.host import Host
+from tests.support.drawn_steps import Weighted, drawn_steps
 from tests.support.replica_pair import TOPIC_ID
 
 NODE_IDS: Final = (1, 2, 3)
@@ -158,7 +159,7 @@ class Swarm:
         self._contents: dict[tuple[int, int], LogContent] = {}
         self._glances: dict[tuple[int, int], object] = {}
         self._invariants: list[Invariant] = [make() for make in INVARIANTS]
-        steps: list[tuple[Callable[[], None], int]] = [
+        self._steps: Weighted = [
             (self.produce, 100),
             (self.ask, 200),
             (self.deliver, 200),
@@ -180,8 +181,6 @@ class Swarm:
             (self.lose_fetch, random.choice((0, 2, 6))),
             (self.trim, 4 if self.trims else 0),
         ]
-        self._steps = [step for step, _ in steps]
-        self._weights = [weight for _, weight in steps]
         self.last = ""
 
     # The story
@@ -191,7 +190,7 @@ class Swarm:
             host.boot(self.now_ms)
         for host in self.hosts.values():
             self.controller.unfenced(host.node_id)
-        for step in self.random.choices(self._steps, self._weights, k=STEPS):
+        for step in drawn_steps(self.random, self._steps, STEPS):
             self.last = step.__name__
             step()
             self.look()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +29,17 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "t-0"
 
 
-def recover(directory: Path, recovery_point: int = 0, config: LogConfig = SMALL) -> tuple[Log, list[str]]:
+def recover(directory: Path, recovery_point: int = 0, config: LogConfig = SMALL, **known: Any) -> tuple[Log, list[str]]:
+    """`known`: what the checkpoints say besides, as `Log.open` takes it."""
     reports: list[str] = []
     log = Log.open(
-        LocalFiles(), str(directory), config, recovery_point=recovery_point, now_ms=NOW_MS, report=reports.append
+        LocalFiles(),
+        str(directory),
+        config,
+        recovery_point=recovery_point,
+        now_ms=NOW_MS,
+        report=reports.append,
+        **known,
     )
     return log, reports
 
@@ -156,14 +164,7 @@ def test_a_gap_between_segments_is_kept_where_compaction_may_have_made_it(
     *_, path, last = logs(directory)
     path.write_bytes(path.read_bytes()[:-BATCH_SIZE])
     missing = int(last.stem) - 1
-    log = Log.open(
-        LocalFiles(),
-        str(directory),
-        config,
-        recovery_point=recovery_point,
-        cleaned_end_offset=cleaned_end_offset,
-        now_ms=NOW_MS,
-    )
+    log, _ = recover(directory, recovery_point, config, cleaned_end_offset=cleaned_end_offset)
     if recovery_point or cleaned_end_offset:
         assert log.end_offset == COUNT and read_all(log).keys() == values(COUNT).keys() - {missing}
     else:
@@ -175,20 +176,9 @@ def test_what_is_missing_before_the_start_of_the_log_is_no_damage(directory: Pat
     """A log that had lost everything went on at its start, in its first segment; a loss of power took that too."""
     start = 3  # in the first segment
     logs(directory)[0].write_bytes(left)
-
-    def opened(recovery_point: int) -> Log:
-        return Log.open(
-            LocalFiles(),
-            str(directory),
-            SMALL,
-            recovery_point=recovery_point,
-            log_start_offset=start,
-            now_ms=NOW_MS,
-        )
-
     with pytest.raises(CorruptLog, match="was flushed"):
-        opened(start + 1)
-    log = opened(start)
+        recover(directory, start + 1, log_start_offset=start)
+    log, _ = recover(directory, start, log_start_offset=start)
     assert (log.log_start_offset, log.end_offset) == (start, start) and not read_all(log)
 
 
@@ -198,15 +188,7 @@ def test_epochs_before_the_first_that_is_known_are_read_from_the_batches(directo
     for text, start in (("0\n2\n3 33\n4 40\n", 0), ("0\n2\n3 33\n4 40\n", 12), ("0\n0\n", 0), (None, 0)):
         checkpoint = directory / "leader-epoch-checkpoint"
         checkpoint.unlink() if text is None else checkpoint.write_text(text)
-        log = Log.open(
-            LocalFiles(),
-            str(directory),
-            SMALL,
-            recovery_point=COUNT,
-            log_start_offset=start,
-            clean_shutdown=is_clean,
-            now_ms=NOW_MS,
-        )
+        log, _ = recover(directory, COUNT, log_start_offset=start, clean_shutdown=is_clean)
         assert log.epochs.entries == [(each, max(each * 10, start)) for each in range(start // 10, 5)]
         assert log.end_offset_for_epoch(2) == (2, 30)
         log.close(NOW_MS, clean=False)

@@ -1,0 +1,14 @@
+"""What happens next in a story that a seed draws: steps, some more often than others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+Step = Callable[[], None]
+Weighted = Sequence[tuple[Step, float]]
+"""Steps, and how often each comes against the others."""
+
+
+def drawn_steps(random: Random, weighted: Weighted, count: int) -> list[Step]:
+    return random.choices([step for step, _ in weighted], [weight for _, weight in weighted], k=count)
