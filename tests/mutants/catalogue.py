@@ -648,4 +648,12 @@ MUTANTS: Final = (
         "",
         Hunt.SCENARIOS,
     ),
+    Mutant(
+        105,
+        "a disk that refused something is said to have lost nothing",
+        "storage/log_directory.py",
+        "        forget_life(self.fs, self.path)\n",
+        "",
+        faults=(Fault.DISK_ERROR,),
+    ),
 )

@@ -1,12 +1,14 @@
-"""What a start makes of a log: nothing that was durable is cut away, and nothing that is sound is called damaged; and
-what is repaired is a replica that nobody counts on."""
+"""What a start makes of a log: nothing that was durable is cut away, and nothing that is sound is called damaged; what
+is repaired is a replica that nobody counts on; and whoever was refused by a disk does not say that it lost nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
+from storage.files import FileSystem
 from storage.log import Log
 from storage.log_directory import LogDirectory, Repaired
 from storage.log_paths import partition_directory_name
@@ -20,7 +22,18 @@ CountedOn = Callable[[SimulatedDisk, str, int], bool]
 @contextmanager
 def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[None]:
     """What is wrong is a complaint."""
-    load, repair = LogDirectory.load, LogDirectory.repair
+    opened, load, repair, fail = LogDirectory.__init__, LogDirectory.load, LogDirectory.repair, LogDirectory.fail
+    refused: set[tuple[object, str]] = set()
+
+    def watched_open(self: LogDirectory, fs: FileSystem, path: str, *args: Any) -> None:
+        opened(self, fs, path, *args)
+        if (fs, path) in refused and self.kept_epoch is not None:
+            complaints.append(f"a disk refused something, and {path} says that it lost nothing in {self.kept_epoch}")
+        refused.discard((fs, path))
+
+    def watched_fail(self: LogDirectory, error: OSError) -> None:
+        refused.add((self.fs, self.path))
+        fail(self, error)
 
     def watched_load(self: LogDirectory, topic: str, partition: int, *args: Any) -> Log:
         disk, point = self.fs, self._recovery_points.get((topic, partition), 0)
@@ -42,8 +55,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
             complaints.append(f"{topic}-{partition} is repaired and counted on")
         return repair(self, topic, partition, *args)
 
-    LogDirectory.load, LogDirectory.repair = watched_load, watched_repair  # type: ignore[assignment, method-assign]
-    try:
+    with patch.multiple(
+        LogDirectory, __init__=watched_open, load=watched_load, repair=watched_repair, fail=watched_fail
+    ):
         yield
-    finally:
-        LogDirectory.load, LogDirectory.repair = load, repair  # type: ignore[method-assign]
