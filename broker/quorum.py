@@ -102,6 +102,8 @@ class Quorum:
         self._caught_up: asyncio.Future[None] | None = None
         self._stopped: asyncio.Future[None] | None = None
         self._is_stopping = False
+        self._is_over = False
+        """Nothing that still comes changes anything: the logs are about to be closed."""
         self.on_shortage: Callable[[OSError], None] = lambda error: None
         """Told when the disk of the metadata log has no room."""
         self._active: ActiveController | None = None
@@ -238,6 +240,7 @@ class Quorum:
         self._stopped = asyncio.get_running_loop().create_future()
         self._feed(events.Stop(STOP_PATIENCE_MS))
         await asyncio.wait([self._stopped], timeout=STOP_PATIENCE_MS / 1000)
+        self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
         now_ms = self._environment.wall_ms()
@@ -276,6 +279,8 @@ class Quorum:
 
     def _feed(self, event: events.Event) -> None:
         """What an effect brings about at once, as the new end of the log, is fed while others are still to be done."""
+        if self._is_over:
+            return
         environment = self._environment
         for effect in self._raft.step(event, environment.monotonic_ms(), environment.wall_ms()):
             self._perform(effect)

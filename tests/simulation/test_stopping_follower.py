@@ -1,4 +1,5 @@
-"""A follower that stops takes nothing more from its leader: its logs are about to be closed."""
+"""A follower that stops takes nothing more from its leader, of partitions or of metadata: its logs are about to be
+closed."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 
 import pytest
 
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support.cluster import Cluster
 from tests.support.node import batch, produce_request
 
@@ -38,4 +40,27 @@ def test_a_follower_that_stops_takes_nothing_more(seed: int) -> None:
         writing.cancel()
 
     with Cluster(seed) as cluster:
+        cluster.live(story)
+
+
+def test_what_the_quorum_says_to_one_that_has_stopped_is_not_heard() -> None:
+    """Also where it is still to close its other logs."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        leader = cluster.leader_of_quorum()
+        assert leader is not None and leader.broker is not None
+        follower = next(node for node in cluster.nodes.values() if node is not leader)
+        assert follower.broker is not None
+        quorum = follower.broker.quorum
+        await quorum.stop()
+        end_offset = quorum.log_end_offset
+        client = await cluster.connect(leader.id)
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=2)
+        answer = await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+        assert not answer.topics[0].error_code
+        await asyncio.sleep(1)
+        assert quorum.log_end_offset == end_offset < leader.broker.quorum.log_end_offset
+
+    with Cluster(1) as cluster:
         cluster.live(story)
