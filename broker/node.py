@@ -305,12 +305,13 @@ class Broker:
         self.groups.close()
         if self.metrics is not None:
             self.metrics.stop()
+        await self.partition_work.finish()
         await self.flusher.finish()
         await self.tasks.stop()
-        self.partition_work.finish()
         self.environment.fs.open_files.unbound()
         await self.quorum.stop()
-        await self.flusher.finish()  # of what the last metadata brought
+        await self.partition_work.finish()  # of what the last metadata brought
+        await self.flusher.finish()
         await self.logs.close(self.role.epoch, self.log_jobs.high_watermarks())
 
     async def _start_metrics(self) -> Metrics | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -68,12 +69,16 @@ class PartitionWork:
         else:
             done()
 
-    def finish(self) -> None:
-        """The node stops: what was deleted must not be found again. What was not made will be, at the next start."""
-        while self._jobs:
-            job = self._jobs.popleft()
-            if isinstance(job, Delete):
-                self._broker.logs.delete(job.log)
+    async def finish(self) -> None:
+        """The node stops: what was deleted must not be found again, and no thread may be at work on logs that are about
+        to be closed. What was not made will be, at the next start."""
+        deleted = [job.log for job in self._jobs if isinstance(job, Delete)]
+        self._jobs.clear()
+        for each in deleted:
+            self._broker.logs.delete(each)
+        ended = self._broker.loop.create_future()
+        self.when_done(partial(ended.set_result, None))
+        await ended
 
     async def _run(self) -> None:
         while self._jobs:
