@@ -31,12 +31,7 @@ class Tasks:
         """Run a coroutine. An exception that leaves it is a bug of ours, and the broker stops rather than guess."""
         task = asyncio.get_running_loop().create_task(self._supervise(work, name or repr(work)))
         self._tasks[task] = None
-
-        def ended(task: asyncio.Task[None]) -> None:
-            del self._tasks[task]
-            work.close()  # it may have been cancelled before it began
-
-        task.add_done_callback(ended)
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def every(self, job: Job) -> asyncio.Task[None]:

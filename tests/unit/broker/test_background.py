@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 
 from broker.background import Job, Tasks
@@ -52,17 +51,6 @@ def test_a_job_runs_at_its_times_and_survives_a_disk_error() -> None:
 
     assert live(story) == []
     assert runs == [1, 6, 11]
-
-
-def test_what_is_stopped_before_it_began_is_closed() -> None:
-    work = asyncio.sleep(1)
-
-    async def story(tasks: Tasks, failures: list[str]) -> None:
-        tasks.spawn(work, "sleep")
-        await tasks.stop()
-
-    assert live(story) == []
-    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
 def test_a_job_with_a_bug_stops_the_broker() -> None:
