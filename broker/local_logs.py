@@ -306,11 +306,10 @@ class LocalLogs:
             self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.run))
             try:
                 await asyncio.shield(self._writing)
+                directory.checkpointed(work)
             except OSError as error:
                 is_written = False
                 directory.refused(error)
-            else:
-                directory.checkpointed(work)
         return is_written
 
     async def close(self, broker_epoch: int, high_watermarks: HighWatermarks) -> None:

@@ -26,6 +26,7 @@ from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_paths import (
     DELETE_SUFFIX,
+    LOG_SUFFIX,
     STRAY_SUFFIX,
     PartitionDirectory,
     parse_partition_directory,
@@ -50,18 +51,34 @@ from storage.text_checkpoint import CorruptCheckpoint
 LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
 """Its directory lies among the others and belongs to the quorum."""
+NEW = ".moldau-new"
+"""In the directory of a log that took the place of another one: what the checkpoints say may be of that one."""
+
+New = set[str]
+"""Of such a log: the checkpoints that may still speak of the other one."""
 
 
 class CheckpointWork:
     """Checkpoint files to be written: the blocking half, for a thread."""
 
-    __slots__ = ("_directory", "_fs", "files")
+    __slots__ = ("_directory", "_fs", "checked", "files", "new")
 
-    def __init__(self, fs: FileSystem, directory: str, files: dict[str, Offsets]) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        files: dict[str, Offsets],
+        checked: set[str],
+        new: dict[TopicPartition, New],
+    ) -> None:
         self._fs = fs
         self._directory = directory
         self.files = files
         """By name, what they will hold. Encoded in the thread: with a thousand partitions that takes milliseconds."""
+        self.checked = checked
+        """Files that will be right: these, and those that are."""
+        self.new = new
+        """Logs of which nothing wrong will be said in those any more."""
 
     def __bool__(self) -> bool:
         return bool(self.files)
@@ -109,7 +126,9 @@ class LogDirectory:
         "_last_life",
         "_lock",
         "_log_starts",
+        "_new",
         "_recovery_points",
+        "_told",
         "clean_broker_epoch",
         "damaged",
         "failure",
@@ -140,6 +159,9 @@ class LogDirectory:
         """Told of each refusal that may pass."""
         self._checkpointed: dict[str, Offsets] = {}
         """What this process has written, by file."""
+        self._told: dict[str, set[TopicPartition]] = {}
+        """Of whom the files may speak: as they were read or last written, and as they are being written."""
+        self._new: dict[TopicPartition, New] = {}
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS, report)
         self._log_starts = self._read_checkpoint(LOG_STARTS, report)
         self._cleaned_ends = self._read_checkpoint(CLEANER_POINTS, report)
@@ -237,9 +259,11 @@ class LogDirectory:
         Raises `CorruptLog` and OSError.
         """
         key = (topic, partition)
+        path = f"{self.path}/{partition_directory_name(topic, partition)}"
+        self._begin_anew(key, path)
         log = Log.open(
             self.fs,
-            f"{self.path}/{partition_directory_name(topic, partition)}",
+            path,
             config,
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
@@ -253,6 +277,23 @@ class LogDirectory:
             log.flush(now_ms)  # what a crash left to the page cache is read before anything else is written
         self.adopt(log)
         return log
+
+    def _begin_anew(self, key: TopicPartition, path: str) -> None:
+        """Forget what the checkpoints say, where that may be of a log that was here before this one.
+
+        Until they are written again a mark in the new log's directory says so. It is made before the log's files: what
+        a loss of power leaves of those has it. Raises OSError.
+        """
+        names = self.fs.list_directory(path) if self.fs.exists(path) else []
+        if NEW not in names:
+            is_told_of = any(key in told for told in self._told.values())
+            if not is_told_of or any(name.endswith(LOG_SUFFIX) for name in names):
+                return
+            self.fs.make_directories(path)
+            self.fs.open(f"{path}/{NEW}", create=True).close()
+        for known in (self._recovery_points, self._log_starts, self._cleaned_ends, self.high_watermarks):
+            known.pop(key, None)
+        self._new[key] = {name for name, told in self._told.items() if key in told}
 
     # Damage
 
@@ -324,6 +365,7 @@ class LogDirectory:
     def remove_damaged(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> str:
         """Rename the directory of a damaged log that nobody wants any more; its new path. Raises OSError."""
         del self.damaged[topic, partition]
+        self._new.pop((topic, partition), None)
         new = f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
         self.fs.rename(f"{self.path}/{partition_directory_name(topic, partition)}", new)
         return new
@@ -357,6 +399,7 @@ class LogDirectory:
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
         log = None
         try:
+            self._begin_anew((topic, partition), path)
             log = Log.open(self.fs, path, config, clean_shutdown=self.was_clean, now_ms=now_ms)
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
@@ -408,6 +451,7 @@ class LogDirectory:
     def let_go(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
         """Close a log; its path, and the one to which it has to be renamed."""
         log = self.logs.pop((topic, partition))
+        self._new.pop((topic, partition), None)
         log.on_failure = log.on_damage = None  # who still reads it finds its files gone: that is no fault of the disk
         log.close(0, clean=False)
         return log.directory, f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
@@ -422,12 +466,24 @@ class LogDirectory:
         if high_watermarks is not None:
             damaged = {key: kept.high_watermark for key, kept in self.damaged.items()}
             files[HIGH_WATERMARKS] = {**high_watermarks, **damaged}
+        if self._told[CLEANER_POINTS]:
+            files[CLEANER_POINTS] = dict(self._cleaned_ends)
         changed = {name: offsets for name, offsets in files.items() if self._checkpointed.get(name) != offsets}
-        return CheckpointWork(self.fs, self.path, changed)
+        for name, offsets in changed.items():
+            self._told[name] |= offsets.keys()
+        return CheckpointWork(self.fs, self.path, changed, {*files}, dict(self._new))
 
     def checkpointed(self, work: CheckpointWork) -> None:
-        """The work is done: what it wrote need not be written again."""
+        """The work is done: what it wrote need not be written again. Raises OSError."""
         self._checkpointed |= work.files
+        self._told |= {name: {*offsets} for name, offsets in work.files.items()}
+        for key, new in work.new.items():
+            new -= work.checked
+            if not new and self._new.get(key) is new:
+                del self._new[key]
+                mark = f"{self.path}/{partition_directory_name(*key)}/{NEW}"
+                if self.fs.exists(mark):
+                    self.fs.unlink(mark)
 
     def _hidden_starts(self) -> Offsets:
         """Only where the start of a log is not the start of its first segment."""
@@ -454,7 +510,9 @@ class LogDirectory:
                 raise self.failure
             for log in self.logs.values():
                 log.close(now_ms, clean=True, syncs_parent=False)
-            self.checkpoint(high_watermarks).run()
+            work = self.checkpoint(high_watermarks)
+            work.run()
+            self.checkpointed(work)
             is_clean = not self.damaged  # nothing was written out for those: the next start is to look at them
             if is_clean:
                 write_clean_shutdown(self.fs, self.path, broker_epoch)
@@ -469,7 +527,9 @@ class LogDirectory:
     def _read_checkpoint(self, name: str, report: Report) -> Offsets:
         """A damaged checkpoint is as none: recovery points of 0 make recovery longer, not wrong."""
         try:
-            return read_offsets(self.fs, self.path, name)
+            offsets = read_offsets(self.fs, self.path, name)
         except CorruptCheckpoint as error:
             report(f"{error}: not used")
-            return {}
+            offsets = {}
+        self._told[name] = {*offsets}
+        return offsets

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from storage.files import FileSystem
 from storage.log import Log
-from storage.log_directory import LogDirectory, Repaired
-from storage.log_paths import partition_directory_name
+from storage.log_directory import NEW, LogDirectory, Repaired
+from storage.log_paths import LOG_SUFFIX, partition_directory_name
 from storage.recovery import CorruptLog
 from tests.support.simulation.disk import SimulatedDisk
 
@@ -36,9 +36,12 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         fail(self, error)
 
     def watched_load(self: LogDirectory, topic: str, partition: int, *args: Any) -> Log:
-        disk, point = self.fs, self._recovery_points.get((topic, partition), 0)
+        disk = self.fs
         assert isinstance(disk, SimulatedDisk)
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
+        names = disk.list_directory(path)
+        is_new = NEW in names or not any(name.endswith(LOG_SUFFIX) for name in names)
+        point = 0 if is_new else self._recovery_points.get((topic, partition), 0)
         try:
             log = load(self, topic, partition, *args)
         except CorruptLog as error:

@@ -9,11 +9,12 @@ import pytest
 
 from storage.last_life import LAST_LIFE
 from storage.local_files import LocalFiles
-from storage.log_directory import LogDirectory
+from storage.log_directory import NEW, LogDirectory
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
 TOPIC_ID = bytes(range(1, 17))
+OTHER_ID = bytes(range(2, 18))
 UNIQUE = "0123456789abcdef0123456789abcdef"
 
 
@@ -132,6 +133,75 @@ def test_after_a_loss_of_power_a_log_is_committed_no_further_than_it_was_synced(
         later = LogDirectory.open(disk, "/data", ignore, boot_id)
         assert later.high_watermarks == {("orders", 0): 2, ("orders", 1): 0}
         disk.end_process()
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_a_log_in_the_place_of_another_is_not_taken_for_that_one(is_under_way: bool) -> None:
+    """Whose topic was deleted and made again, between two checkpoints."""
+    disk, key = SimulatedDisk("a seed"), ("orders", 0)
+    first = LogDirectory.open(disk, "/data", ignore, "monday")
+    former = first.create(*key, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(9):
+        append(former, str(number))
+    former.flush(NOW_MS)
+    former.advance_log_start(5, 9)
+    work = first.checkpoint({key: 9})
+    if not is_under_way:
+        work.run()
+        first.checkpointed(work)
+    first.delete(*key, UNIQUE)
+    log = first.create(*key, OTHER_ID, SMALL, NOW_MS)
+    if is_under_way:
+        work.run()
+        first.checkpointed(work)
+    for number in range(3):
+        append(log, str(number))
+    disk.end_process()
+
+    killed = LogDirectory.open(disk, "/data", ignore, "monday")
+    load_all(killed)
+    log = killed.logs[key]
+    assert (log.log_start_offset, log.recovery_point, log.end_offset) == (0, 0, 3)
+    assert killed.high_watermarks.get(key, 0) == 0
+    log.flush(NOW_MS)
+    for high_watermarks in None, {key: 2}:
+        assert NEW in disk.list_directory(log.directory)
+        work = killed.checkpoint(high_watermarks)
+        work.run()
+        killed.checkpointed(work)
+    assert NEW not in disk.list_directory(log.directory)
+    disk.end_process()
+
+    last = LogDirectory.open(disk, "/data", ignore, "monday")
+    load_all(last)
+    assert (last.logs[key].recovery_point, last.high_watermarks[key]) == (3, 2)
+
+
+def test_a_loss_of_power_leaves_a_new_log_new() -> None:
+    """Its end was written, and never synced: it is torn, not damaged."""
+    key = ("orders", 0)
+    for seed in range(40):
+        disk = SimulatedDisk(f"{seed}")
+        first = LogDirectory.open(disk, "/data", ignore, "monday")
+        former = first.create(*key, TOPIC_ID, SMALL, NOW_MS)
+        for number in range(9):
+            append(former, str(number))
+        former.flush(NOW_MS)
+        former.advance_log_start(5, 9)
+        work = first.checkpoint({key: 9})
+        work.run()
+        first.checkpointed(work)
+        first.delete(*key, UNIQUE)
+        log = first.create(*key, OTHER_ID, SMALL, NOW_MS)
+        append(log, "synced")
+        log.flush(NOW_MS)
+        append(log, "not synced")
+        disk.crash()
+        again = LogDirectory.open(disk, "/data", ignore, "tuesday")
+        load_all(again)
+        log = again.logs[key]
+        assert log.topic_id == OTHER_ID and log.end_offset in (1, 2)
+        assert (log.log_start_offset, log.recovery_point, again.high_watermarks.get(key, 0)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
