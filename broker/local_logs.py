@@ -320,6 +320,8 @@ class LocalLogs:
             await asyncio.wait([self._writing])  # both write the same files
             self._writing = None
         now_ms = self._environment.wall_ms()
+        if self.offline:
+            broker_epoch = -1  # what is there may have been lost
         for directory in self._opened:
             mine = _of_directory(directory, high_watermarks)
             is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, mine))
@@ -353,6 +355,8 @@ class LocalLogs:
         log.error("log directory %s is offline: %s", directory.path, directory.failure)
         self.directories.remove(directory)
         self.offline[directory.path] = str(directory.failure)
+        for each in self.directories:
+            each.forget_life()  # that one may not be able to, and all have to agree
         self._tell(directory)
 
     def _partitions(self) -> Iterator[Found]:

@@ -228,6 +228,11 @@ class LogDirectory:
         """Note the epoch for the process after this one. Raises OSError: it will know nothing then."""
         write_life(self.fs, self.path, Life(self._boot_id, broker_epoch))
 
+    def forget_life(self) -> None:
+        """The process after this one is not to say that nothing was lost. A disk that refuses this too, and works again
+        before the machine is restarted, would have it say so: unless it has other directories, which do not."""
+        forget_life(self.fs, self.path)
+
     # Loading
 
     def partitions(self, suffix: str = "") -> list[PartitionDirectory]:
@@ -377,7 +382,7 @@ class LogDirectory:
         if self.failure is not None:
             return
         self.failure = error
-        forget_life(self.fs, self.path)
+        self.forget_life()
         for log in self.logs.values():
             log.fail(error)
         if self.on_failure is not None:

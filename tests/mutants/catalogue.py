@@ -652,7 +652,7 @@ MUTANTS: Final = (
         105,
         "a disk that refused something is said to have lost nothing",
         "storage/log_directory.py",
-        "        forget_life(self.fs, self.path)\n",
+        "        self.forget_life()\n",
         "",
         faults=(Fault.DISK_ERROR,),
     ),

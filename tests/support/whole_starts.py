@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from storage.files import FileSystem
+from broker.config.config import Config
+from broker.environment import Environment
+from broker.local_logs import LocalLogs
 from storage.log import Log
 from storage.log_directory import NEW, LogDirectory, Repaired
 from storage.log_paths import LOG_SUFFIX, partition_directory_name
@@ -22,14 +24,16 @@ CountedOn = Callable[[SimulatedDisk, str, int], bool]
 @contextmanager
 def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[None]:
     """What is wrong is a complaint."""
-    opened, load, repair, fail = LogDirectory.__init__, LogDirectory.load, LogDirectory.repair, LogDirectory.fail
+    opened, load, repair, fail = LocalLogs.__init__, LogDirectory.load, LogDirectory.repair, LogDirectory.fail
     refused: set[tuple[object, str]] = set()
 
-    def watched_open(self: LogDirectory, fs: FileSystem, path: str, *args: Any) -> None:
-        opened(self, fs, path, *args)
-        if (fs, path) in refused and self.kept_epoch is not None:
-            complaints.append(f"a disk refused something, and {path} says that it lost nothing in {self.kept_epoch}")
-        refused.discard((fs, path))
+    def watched_open(self: LocalLogs, config: Config, environment: Environment, *args: Any) -> None:
+        opened(self, config, environment, *args)
+        served = {(environment.fs, directory.path) for directory in self.directories}
+        epoch = self.previous_broker_epoch
+        if refused & served and epoch >= 0:
+            complaints.append(f"a disk refused something, and its broker says that it lost nothing in {epoch}")
+        refused.difference_update(served)
 
     def watched_fail(self: LogDirectory, error: OSError) -> None:
         refused.add((self.fs, self.path))
@@ -58,7 +62,8 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
             complaints.append(f"{topic}-{partition} is repaired and counted on")
         return repair(self, topic, partition, *args)
 
-    with patch.multiple(
-        LogDirectory, __init__=watched_open, load=watched_load, repair=watched_repair, fail=watched_fail
+    with (
+        patch.multiple(LogDirectory, load=watched_load, repair=watched_repair, fail=watched_fail),
+        patch.object(LocalLogs, "__init__", watched_open),
     ):
         yield

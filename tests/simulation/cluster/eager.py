@@ -70,6 +70,11 @@ FAMILIES: Final = (
         (("small_segments", True),),
     ),
     Family(
+        "directories",
+        (Fault.LOSE_DIRECTORY, Fault.KILL, Fault.STOP, Fault.KILL_LEADER),
+        (("directories", 2),),
+    ),
+    Family(
         "rot",
         (Fault.BIT_ROT, Fault.KILL, Fault.STOP),
         (("small_segments", True), ("flushes", True)),

@@ -10,7 +10,7 @@ what a crash could tear, a start cuts. Kills, pauses and partitions need no such
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from storage.log import Log
 from storage.offset_checkpoint import RECOVERY_POINTS, decode_offsets
-from tests.simulation.cluster.plan import Fault, Plan
+from tests.simulation.cluster.plan import DIRECTORIES, Fault, Plan
 from tests.support.cluster import CLUSTER_ID, voter_of
 from tests.support.node import Closed
 from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
@@ -85,6 +85,7 @@ class Nemesis:
             Fault.FULL_DISK: self.full_disk,
             Fault.WALL_JUMP: self.wall_jump,
             Fault.BIT_ROT: self.bit_rot,
+            Fault.LOSE_DIRECTORY: self.lose_directory,
             Fault.MOVE_LEADERS: self.move_leaders,
             Fault.REASSIGN: self.reassign,
             Fault.CHANGE_VOTERS: self.change_voters,
@@ -115,6 +116,7 @@ class Nemesis:
             node.host.resume()
             node.host.disk.crash_at_step = None
             node.host.disk.faults = DiskFaults()
+            node.host.disk.mend_directories()
         await asyncio.sleep(1)
         for node in self._cluster.nodes.values():
             if node.is_up and self._is_impaired(node):
@@ -148,11 +150,18 @@ class Nemesis:
                     damaged.pop(node.id, None)
                 if self._is_impaired(node) and self._random.random() < 0.2:
                     node.host.disk.faults = DiskFaults()
+                    self._repair(node)
                     node.kill()
                 if node.is_up or node.id in self._rebooting:
                     down.pop(node.id, None)
                 elif down.setdefault(node.id, self._cluster.world.now_s) < self._cluster.world.now_s - 2:
+                    self._repair(node)
                     self._boot(node)
+
+    def _repair(self, node: ClusterNode) -> None:
+        """An operator looks after its disks, mostly."""
+        if self._plan.directories > 1 and self._random.random() < 0.7:
+            node.host.disk.mend_directories()
 
     # Whom
 
@@ -197,9 +206,12 @@ class Nemesis:
         images = [node.broker.image for node in self._up() if node.broker is not None]
         return max(images, key=lambda image: image.provenance.end_offset, default=None)
 
-    async def _until_not_counted_on(self, node: ClusterNode, epoch: int) -> None:
+    async def _until_not_counted_on(
+        self, node: ClusterNode, epoch: int, lost: Sequence[tuple[str, int]] | None = None
+    ) -> None:
         """Who lost what was not durable counts as in sync until the controller has heard of its end. Strikes wait so
-        long: were the others taken out first, none of them having lost anything, this one alone would be left."""
+        long: were the others taken out first, none of them having lost anything, this one alone would be left. A broker
+        that goes on may have lost these partitions alone, and may be eligible for them at best."""
         for _ in range(0 if self._plan.flushes else int(COUNTED_ON_S / 0.05)):
             await asyncio.sleep(0.05)
             image = self._newest_image()
@@ -210,6 +222,7 @@ class Nemesis:
                 or not any(
                     node.id in (*each.isr, *each.eligible_leader_replicas) for _, _, each in image.topics.partitions()
                 )
+                or (lost is not None and node.is_up and not any(_is_in_sync(image, node.id, *each) for each in lost))
             ):
                 return
 
@@ -380,6 +393,24 @@ class Nemesis:
         if node.host.life is not life or self._is_impaired(node):
             await self._until_not_counted_on(node, epoch)
 
+    async def lose_directory(self) -> None:
+        """One of several; it may come back with what it had at the next start."""
+        node = self._any()
+        if node is None or node.broker is None or not self._may_lose_cache(node):
+            return
+        disk, epoch, life = node.host.disk, epoch_of(node), node.host.life
+        path = self._random.choice((DIRECTORIES[0], *DIRECTORIES[1 : self._plan.directories] * 4))
+        kept = [(each.topic, each.index) for each in node.broker.replicas if each.log.directory.startswith(f"{path}/")]
+        disk.break_directory(path)
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+            if node.host.life is not life or self._is_impaired(node):
+                await self._until_not_counted_on(node, epoch, kept)
+                return
+            if not self._may_lose_cache(node):
+                break
+        disk.mend_directories()
+
     async def full_disk(self) -> None:
         node = self._any()
         if node is not None:
@@ -494,6 +525,11 @@ class Nemesis:
                 cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id
             )
             self._ask_soon((remove, 0), of=asked)
+
+
+def _is_in_sync(image: MetadataImage, node_id: int, topic: str, index: int) -> bool:
+    assigned = image.topics.partition(topic, index)
+    return assigned is not None and node_id in assigned.isr
 
 
 def epoch_of(node: ClusterNode) -> int:

@@ -39,13 +39,15 @@ class Fault(Enum):
     REASSIGN = "reassign a partition"
     CHANGE_VOTERS = "change the voters"
     BIT_ROT = "bit rot with good copies elsewhere"
+    LOSE_DIRECTORY = "a log directory fails"
 
 
-DRAWN_ALONE = (Fault.BIT_ROT,)
+DRAWN_ALONE = (Fault.BIT_ROT, Fault.LOSE_DIRECTORY)
 """Added to what is drawn of the others, whose draws it leaves as they are."""
 ALWAYS_SAFE = tuple(fault for fault in Fault if fault not in (Fault.POWER_CUT_ALL, *DRAWN_ALONE))
 VOTERS = 3
 """At first."""
+DIRECTORIES = ("/data", "/more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Plan:
     members: int = 0
     """Of a consumer group."""
     properties: tuple[tuple[str, str], ...] = ()
+    directories: int = 1
+    """Of each broker; the metadata is in the first."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -115,7 +119,10 @@ class Plan:
             members=random.choice((0, 0, 2, 3)),
         )
         rots = random.random() < 0.25 and Fault.REASSIGN not in faults  # a move could leave the rotten copy alone
-        return replace(plan, faults=(*faults, Fault.BIT_ROT)) if rots else plan
+        faults += (Fault.BIT_ROT,) * rots
+        if random.random() < 0.2:
+            return replace(plan, faults=(*faults, Fault.LOSE_DIRECTORY), directories=2)
+        return replace(plan, faults=faults)
 
     def broker_properties(self) -> dict[str, str]:
         """For every node."""
@@ -133,6 +140,8 @@ class Plan:
         if self.trims:
             given["log.retention.check.interval.ms"] = "1000"
             given["log.segment.delete.delay.ms"] = "200"
+        if self.directories > 1:
+            given["log.dirs"] = ",".join(DIRECTORIES[: self.directories])
         if self.flushes:
             given["log.flush.interval.messages"] = "1"
         return given | dict(self.properties)
@@ -149,7 +158,7 @@ def harsh(seed: int) -> Plan:
     plan, random = Plan.drawn(Random(f"{seed}/plan")), Random(f"{seed}/harsh")
     kinds = [each for each in Fault if each not in DRAWN_ALONE] if plan.flushes else list(ALWAYS_SAFE)
     others = [each for each in kinds if each not in plan.faults]
-    faults = [each for each in plan.faults if each not in DRAWN_ALONE] + random.sample(others, random.randint(2, 5))
+    faults = [each for each in plan.faults if each is not Fault.BIT_ROT] + random.sample(others, random.randint(2, 5))
     if random.random() < 0.7:  # a move could leave the rotten copy alone
         faults = [*(each for each in faults if each is not Fault.REASSIGN), Fault.BIT_ROT]
     moves = {Fault.REASSIGN, Fault.CHANGE_VOTERS} & {*faults}
