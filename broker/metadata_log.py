@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -153,8 +154,10 @@ class MetadataLog:
             yield decoded, Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
 
     def read(self, offset: int, size_max: int) -> bytes:
-        """Batches as they lie in the log, at least one where there is any."""
+        """Batches as they lie in the log, at least one where there is any. Raises OSError."""
         read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
+        if read is ErrorCode.KAFKA_STORAGE_ERROR:
+            raise OSError(errno.EMFILE, "no descriptor for a segment", self.directory)
         assert isinstance(read, LogRead), f"cannot read {self.directory} at {offset}"
         return b"" if read.slice is None else read.slice.file.pread(read.slice.size, read.slice.position)
 

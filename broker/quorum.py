@@ -47,6 +47,7 @@ from kraft.raft.election import Election, encode_election
 from kraft.raft.quorum_history import QuorumHistory
 from kraft.raft.raft import Raft
 from kraft.snapshot.names import SnapshotId
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.primitives import BytesLike, MalformedMessage
@@ -302,7 +303,7 @@ class Quorum:
             case events.Reply(Pending() as reply, response):
                 reply.complete(response)
             case events.ReplyRecords(Pending() as reply, response, offset, size_max):
-                response.responses[0].partitions[0].records = self._log.read(offset, size_max)
+                response.responses[0].partitions[0].records = self._read(offset, size_max)
                 reply.complete(response)
             case events.ReplySnapshot():
                 self._tasks.spawn(self._reply_snapshot(effect), "snapshot to a peer")
@@ -364,12 +365,26 @@ class Quorum:
     async def _reply_snapshot(self, effect: events.ReplySnapshot) -> None:
         reply = effect.token
         assert isinstance(reply, Pending)
-        read = self._files.read
-        data = await self._environment.offload(lambda: read(effect.snapshot_id, effect.size_max, effect.position))
-        effect.response.topics[0].partitions[0].unaligned_records = data
+        read, partition = self._files.read, effect.response.topics[0].partitions[0]
+        try:
+            partition.unaligned_records = await self._environment.offload(
+                lambda: read(effect.snapshot_id, effect.size_max, effect.position)
+            )
+        except OSError as error:  # perhaps it was given up meanwhile
+            log.warning("cannot read a metadata snapshot for a peer: %s", error)
+            partition.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
         reply.complete(effect.response)
 
     # The disk
+
+    def _read(self, offset: int, size_max: int) -> bytes:
+        """Nothing where descriptors lack: the peer asks again."""
+        try:
+            return self._log.read(offset, size_max)
+        except OSError as error:
+            self._log.log.fail_unless_passing(error)
+            log.warning("%s; a peer is sent no metadata", error)
+            return b""
 
     async def _save(self, election: Election) -> None:
         data = encode_election(election, self._history.kraft_version, self._history.voters.ids, self._config.node_id)
@@ -432,12 +447,15 @@ class Quorum:
         self._feed(events.Flushed(self._log.log.synced_end_offset))
 
     def _truncate(self, end_offset: int) -> None:
-        self._log.truncate(end_offset, self._environment.wall_ms())
+        try:
+            self._log.truncate(end_offset, self._environment.wall_ms())
+        except OSError as error:
+            self._disk_failed(error)
         self._committed.truncated(end_offset)
         self._feed(events.Truncated(end_offset))
 
     def _disk_failed(self, error: OSError) -> None:
-        """After a failed sync nobody knows what the disk holds: stop rather than guess."""
+        """Nobody knows what the disk holds: stop rather than guess."""
         self._environment.halt(f"the metadata log {self._log.directory} has failed: {error}")
 
     def _commit(self, high_watermark: int) -> None:

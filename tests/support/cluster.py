@@ -93,6 +93,22 @@ class ClusterNode:
 
     async def _serve(self, environment: SimulatedEnvironment) -> None:
         config = Config.load(self.properties)
+        self._stop = asyncio.Event()
+        try:
+            self._format(config, environment)
+            broker = self.broker = Broker(config, environment, asyncio.get_running_loop())
+            await broker.start()
+        except (OSError, RegistrationRefused, CorruptLog) as refusal:
+            if not self.host.may_halt:
+                raise
+            self.host.world.event("exit", type(refusal).__name__)  # as `moldau serve` does: it says why, and ends
+            return
+        await self._stop.wait()
+        await broker.stop()
+        self.broker = None
+
+    def _format(self, config: Config, environment: SimulatedEnvironment) -> None:
+        """Where that was not done."""
         if read_meta_properties(environment.fs, config.log_dirs[0]) is None:
             format_directories(
                 environment.fs,
@@ -105,19 +121,6 @@ class ClusterNode:
                 now_ms=environment.wall_ms(),
                 initial_voters=self.formatting.voters,
             )
-        self._stop = asyncio.Event()
-        broker = Broker(config, environment, asyncio.get_running_loop())
-        self.broker = broker
-        try:
-            await broker.start()
-        except (OSError, RegistrationRefused, CorruptLog) as refusal:
-            if not self.host.may_halt:
-                raise
-            self.host.world.event("exit", type(refusal).__name__)  # as `moldau serve` does: it says why, and ends
-            return
-        await self._stop.wait()
-        await broker.stop()
-        self.broker = None
 
 
 class Cluster:

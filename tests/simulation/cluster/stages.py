@@ -185,6 +185,7 @@ STORIES: Final = tuple(
         "disk_stall",
         "first_fetches",
         "removed_leader",
+        "unreadable_metadata",
     )
 )
 LONG_STORIES: Final = tuple(f"tests/simulation/{name}.py" for name in ("raft/test_scenarios", "test_metadata_quorum"))

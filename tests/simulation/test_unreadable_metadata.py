@@ -1,0 +1,61 @@
+"""A node whose disk refuses to read the metadata log, or a snapshot of it, that a peer asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+from tests.support.cluster import Cluster
+from tests.support.failed_handlers import failed_handlers
+
+
+def test_a_leader_that_cannot_read_what_it_leads_ends_and_another_leads() -> None:
+    complaints: list[str] = []
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        leader = cluster.leader_of_quorum()
+        assert leader is not None
+        leader.host.may_halt = True
+        leader.host.disk.faults.read_error = 1.0
+        await cluster.create("t", replication_factor=2)
+        assert leader.host.halted is not None and "has failed" in leader.host.halted
+        assert cluster.leader_of_quorum() is not leader
+
+    with Cluster(1) as cluster, failed_handlers(complaints):
+        cluster.live(story)
+    assert not complaints
+
+
+def test_a_snapshot_that_is_gone_is_not_found() -> None:
+    """It was given up between the question and the read: whoever asked begins anew, with a later one."""
+    complaints: list[str] = []
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        leader = cluster.leader_of_quorum()
+        assert leader is not None and leader.broker is not None
+        late = next(node for node in cluster.nodes.values() if node is not leader)
+        late.kill()
+        for number in range(30):
+            await cluster.create(f"t{number}", replication_factor=2)
+        await asyncio.sleep(5)
+        files = leader.broker.quorum._files
+        read, reads = files.read, 0
+
+        def gone(*args: object) -> bytes:
+            nonlocal reads
+            reads += 1
+            if reads == 1:
+                raise FileNotFoundError(errno.ENOENT, "unlinked meanwhile")
+            return read(*args)  # type: ignore[arg-type]
+
+        files.read = gone  # type: ignore[method-assign]
+        late.boot()
+        await cluster.until(lambda: late.broker is not None and not late.broker.not_ready(), "the late one")
+        assert reads > 1 and leader.is_up
+
+    small = {"metadata.log.max.record.bytes.between.snapshots": "600", "metadata.max.retention.bytes": "4000"}
+    with Cluster(1, **small) as cluster, failed_handlers(complaints):
+        cluster.live(story)
+    assert not complaints
