@@ -71,7 +71,7 @@ class InSyncChanges:
         if leadership is None or replica_id in leadership.in_sync.confirmed:
             return
         follower = leadership.followers[replica_id]
-        is_eligible = self._is_eligible(replica_id, follower.broker_epoch)
+        is_eligible = self._is_eligible(partition, replica_id, follower.broker_epoch)
         keeps_up = not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms)
         leadership.joins(replica_id, is_eligible and keeps_up)
         isr = leadership.set_with(replica_id, partition.high_watermark)
@@ -108,12 +108,21 @@ class InSyncChanges:
         for replica_id, follower in leadership.followers.items() if leadership is not None else ():
             if follower.is_joining and leadership is not None:
                 lags = follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms)
-                leadership.joins(replica_id, not lags and self._is_eligible(replica_id, follower.broker_epoch))
+                leadership.joins(
+                    replica_id, not lags and self._is_eligible(partition, replica_id, follower.broker_epoch)
+                )
                 partition.advance()
 
-    def _is_eligible(self, replica_id: int, broker_epoch: int) -> bool:
-        broker = self._broker.image.cluster.brokers.get(replica_id)
-        return broker is not None and broker.is_active and broker_epoch == broker.epoch
+    def _is_eligible(self, partition: Partition, replica_id: int, broker_epoch: int) -> bool:
+        """As the controller sees it."""
+        image = self._broker.image
+        broker, assigned = (
+            image.cluster.brokers.get(replica_id),
+            image.topics.partition(partition.topic, partition.index),
+        )
+        if broker is None or assigned is None or not broker.is_active or broker_epoch != broker.epoch:
+            return False
+        return broker.has_online(assigned.directory_of(replica_id))
 
     def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         partition.propose(isr)

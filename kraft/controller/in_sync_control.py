@@ -13,7 +13,6 @@ from kraft.controller.decision import Decision
 from kraft.controller.leadership import election_of, terms_of
 from kraft.controller.partition_change import RECOVERED, RECOVERING, Wanted, change_of
 from kraft.controller.view import View
-from kraft.image.cluster import LOST_DIRECTORY
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, Partition, Topic
 from protocol.errors import ErrorCode
@@ -123,13 +122,16 @@ def refusal_of(
 
 def is_eligible(image: MetadataImage, partition: Partition, member: BrokerState) -> bool:
     """Alive, and the incarnation that fetched: what another one had may be gone with it (KIP-903). Nor one whose log is
-    LOST: it may be fetched anew by the same incarnation, and its leader remember how far it was.
+    LOST, since the same incarnation may fetch it anew, or whose log directory is offline: the leader remembers how far
+    it was.
 
-    DIVERGES: Apache Kafka does not ask for the last: there no broker has such a log again before it is restarted.
+    DIVERGES: Apache Kafka does not ask for the last two: there no broker has such a log again before it is restarted,
+    and a leader lets in only who fetches.
     """
     broker = image.cluster.brokers.get(member.broker_id)
-    is_known = broker is not None and broker.is_active and member.broker_epoch in (ANY_EPOCH, broker.epoch)
-    return is_known and partition.directory_of(member.broker_id) != LOST_DIRECTORY
+    if broker is None or not broker.is_active or member.broker_epoch not in (ANY_EPOCH, broker.epoch):
+        return False
+    return broker.has_online(partition.directory_of(member.broker_id))
 
 
 def refused(data: PartitionData, error: ErrorCode) -> PartitionResult:

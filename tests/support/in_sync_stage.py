@@ -32,11 +32,22 @@ class Stage:
         self.partition.become_leader(1, 5, isr, replicas=(1, 2, 3), partition_epoch=7)
         self.asked: list[tuple[AlterPartitionRequest, Callable[[AlterPartitionResponse], None]]] = []
         self.later: list[Callable[[], None]] = []
-        self.brokers = {each: SimpleNamespace(is_active=True, epoch=9) for each in (1, 2, 3)}
+        self.brokers = {
+            each: SimpleNamespace(
+                is_active=True, epoch=9, has_online=lambda directory_id: directory_id not in self.lost
+            )
+            for each in (1, 2, 3)
+        }
+        self.lost: set[bytes] = set()
+        """Log directories that are offline: each broker has one."""
+        assigned = SimpleNamespace(directory_of=lambda replica: b"%d" % replica)
         broker = SimpleNamespace(
             config=SimpleNamespace(integer=lambda _: 30_000),
             environment=SimpleNamespace(monotonic_ms=lambda: 0),
-            image=SimpleNamespace(cluster=SimpleNamespace(brokers=self.brokers)),
+            image=SimpleNamespace(
+                cluster=SimpleNamespace(brokers=self.brokers),
+                topics=SimpleNamespace(partition=lambda topic, index: assigned),
+            ),
             loop=SimpleNamespace(call_later=lambda _, call: self.later.append(call)),
             quorum=SimpleNamespace(submit=lambda request, reply: self.asked.append((request, reply))),
             registration=SimpleNamespace(epoch=4),

@@ -50,6 +50,14 @@ def test_one_that_need_not_ask_again_joins_when_what_kept_it_out_is_over() -> No
     assert fenced.wishes() == [([1, 2, 3], 7)]
 
 
+def test_one_whose_directory_failed_is_not_let_in_by_what_is_remembered_of_it() -> None:
+    stage = Stage()
+    stage.lost.add(b"3")
+    stage.fetch(3, 0)
+    stage.changes.brokers_changed()
+    assert stage.asked == []
+
+
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_what_the_controller_did_not_do_is_forgotten(error: ErrorCode) -> None:
     stage = Stage()
