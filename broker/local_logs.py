@@ -132,6 +132,11 @@ class LocalLogs:
             with suppress(OSError):  # nothing is promised of it then
                 directory.serve_under(broker_epoch)
 
+    def forget_lives(self) -> None:
+        """A disk has failed: the process after this one is not to say that nothing was lost."""
+        for directory in self.directories:
+            directory.forget_life()
+
     def high_watermark(self, opened: Log) -> int:
         """Up to where the log was committed when it was last checkpointed, within what the log now holds."""
         known = self._of(opened).high_watermarks.get((opened.topic, opened.partition), 0)
@@ -355,8 +360,7 @@ class LocalLogs:
         log.error("log directory %s is offline: %s", directory.path, directory.failure)
         self.directories.remove(directory)
         self.offline[directory.path] = str(directory.failure)
-        for each in self.directories:
-            each.forget_life()  # that one may not be able to, and all have to agree
+        self.forget_lives()  # that one may not be able to, and all have to agree
         self._tell(directory)
 
     def _partitions(self) -> Iterator[Found]:

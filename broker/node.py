@@ -136,6 +136,7 @@ class Broker:
         properties = self.logs.properties[config.metadata_log_dir]
         self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
         self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
+        self.quorum.on_failure = self.logs.forget_lives
         self.partition_work = PartitionWork(self)
         self.follower = MetadataFollower(self)
         self.throttles = ReplicationThrottles(config)

@@ -107,6 +107,8 @@ class Quorum:
         """Nothing that still comes changes anything: the logs are about to be closed."""
         self.on_shortage: Callable[[OSError], None] = lambda error: None
         """Told when the disk of the metadata log has no room."""
+        self.on_failure: Callable[[], None] = lambda: None
+        """Told that the disk has failed, before this node halts."""
         self._active: ActiveController | None = None
         self._former_leader_id = -1
         self._former_leader_heard_ms: int | None = None
@@ -392,7 +394,7 @@ class Quorum:
         try:
             await self._environment.offload(lambda: save_election(fs, directory, data))
         except OSError as error:
-            self._environment.halt(f"cannot make quorum-state durable: {error}")
+            self._halt(f"cannot make quorum-state durable: {error}")
         self._feed(events.ElectionSaved(election))
 
     def _append(self, records: Sequence[object], metadata_version: int) -> Provenance:
@@ -455,8 +457,12 @@ class Quorum:
         self._feed(events.Truncated(end_offset))
 
     def _disk_failed(self, error: OSError) -> None:
+        self._halt(f"the metadata log {self._log.directory} has failed: {error}")
+
+    def _halt(self, reason: str) -> None:
         """Nobody knows what the disk holds: stop rather than guess."""
-        self._environment.halt(f"the metadata log {self._log.directory} has failed: {error}")
+        self.on_failure()
+        self._environment.halt(reason)
 
     def _commit(self, high_watermark: int) -> None:
         if not self._committed.commit(high_watermark, is_active=self._active is not None):
@@ -573,7 +579,7 @@ class Quorum:
             return
         except OSError as error:
             if error.errno not in PASSING:
-                environment.halt(f"cannot write a metadata snapshot: {error}")
+                self._halt(f"cannot write a metadata snapshot: {error}")
                 raise
             log.warning("%s; asking for snapshot %s again in %g s", error, snapshot_id.file_name, REFUSED_RETRY_S)
             await asyncio.sleep(REFUSED_RETRY_S)

@@ -656,4 +656,21 @@ MUTANTS: Final = (
         "",
         faults=(Fault.DISK_ERROR,),
     ),
+    Mutant(
+        106,
+        "a log in the place of another believes what the checkpoints say of that one",
+        "storage/log_directory.py",
+        "            if not is_told_of or any(name.endswith(LOG_SUFFIX) for name in names):\n                return\n",
+        "            return\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        107,
+        "what refuses everything is the only one that is to forget its life",
+        "broker/local_logs.py",
+        "        self.forget_lives()  # that one may not be able to, and all have to agree\n",
+        "",
+        faults=(Fault.LOSE_DIRECTORY, Fault.KILL),
+        shape=(("directories", 2),),
+    ),
 )

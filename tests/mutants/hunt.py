@@ -41,6 +41,8 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(stages.GROUPS, seed)
             case Hunt.SWARM:
                 yield Run(TAILORED, seed)
+            case Hunt.STORIES:
+                yield from (Run(path, seed) for path in stages.STORIES)
             case Hunt.SCENARIOS:
                 yield from (Run(script.__name__, seed) for script in stages.SCRIPTS)
                 yield from (Run(stages.REPLICAS, seed * REPLICA_SEEDS + each) for each in range(REPLICA_SEEDS))

@@ -21,6 +21,8 @@ class Hunt(Enum):
     """Seeds of a coordinator of groups alone."""
     SCENARIOS = "scenarios"
     """Scripted stories, where chance would need too long."""
+    STORIES = "stories"
+    """Files of tests, of whole clusters or nodes."""
 
 
 class Mutant(NamedTuple):

@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from protocol.errors import ErrorCode
+from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 ROUNDS = 5
+CHECKPOINTED_S = 2.0
 
 
 async def write(client: Client, topic: bytes) -> None:
@@ -79,3 +81,33 @@ def test_a_stop_in_the_middle_of_everything_is_clean_and_loses_nothing_acknowled
             assert node.broker.replicas.by_name["t"][0].log.end_offset >= taken
 
     serve_and(story)
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_topic_that_is_made_again_is_another_one_after_a_crash(loses_power: bool) -> None:
+    """Though the checkpoints on the disk still speak of the one before: where it began, how far it was committed."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t", flush_messages=1)
+        for _ in range(10):
+            await client.produce("t", batch("former"))
+        wish = DeleteRecordsPartition(partition_index=0, offset=5)
+        topics = [DeleteRecordsTopic(name="t", partitions=[wish])]
+        await client.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        await asyncio.sleep(CHECKPOINTED_S)
+        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        await client.create("t", flush_messages=1)
+        for _ in range(3):
+            await client.produce("t", batch("latter"))
+        if loses_power:
+            node.host.crash()
+        else:
+            node.host.kill()
+        node.boot()
+        await node.connect()
+        log = node.broker.replicas.by_name["t"][0].log
+        assert (log.log_start_offset, log.end_offset) == (0, 3)
+        assert not node.broker.damaged
+
+    serve_and(story, replica_high_watermark_checkpoint_interval_ms=1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from typing import Any
 
 from tests.support.cluster import Cluster
 from tests.support.failed_handlers import failed_handlers
@@ -43,19 +44,22 @@ def test_a_snapshot_that_is_gone_is_not_found() -> None:
         files = leader.broker.quorum._files
         read, reads = files.read, 0
 
-        def gone(*args: object) -> bytes:
+        def gone(*args: Any) -> bytes:
             nonlocal reads
             reads += 1
             if reads == 1:
                 raise FileNotFoundError(errno.ENOENT, "unlinked meanwhile")
-            return read(*args)  # type: ignore[arg-type]
+            return read(*args)
 
-        files.read = gone  # type: ignore[method-assign]
+        files.read = gone  # type: ignore[method-assign, assignment]
         late.boot()
         await cluster.until(lambda: late.broker is not None and not late.broker.not_ready(), "the late one")
         assert reads > 1 and leader.is_up
 
-    small = {"metadata.log.max.record.bytes.between.snapshots": "600", "metadata.max.retention.bytes": "4000"}
+    small: dict[str, Any] = {
+        "metadata.log.max.record.bytes.between.snapshots": "600",
+        "metadata.max.retention.bytes": "4000",
+    }
     with Cluster(1, **small) as cluster, failed_handlers(complaints):
         cluster.live(story)
     assert not complaints

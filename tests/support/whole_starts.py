@@ -11,6 +11,8 @@ from unittest.mock import patch
 from broker.config.config import Config
 from broker.environment import Environment
 from broker.local_logs import LocalLogs
+from broker.quorum import Quorum
+from storage.last_life import LAST_LIFE
 from storage.log import Log
 from storage.log_directory import NEW, LogDirectory, Repaired
 from storage.log_paths import LOG_SUFFIX, partition_directory_name
@@ -25,15 +27,21 @@ CountedOn = Callable[[SimulatedDisk, str, int], bool]
 def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[None]:
     """What is wrong is a complaint."""
     opened, load, repair, fail = LocalLogs.__init__, LogDirectory.load, LogDirectory.repair, LogDirectory.fail
+    halt = Quorum._halt
     refused: set[tuple[object, str]] = set()
 
     def watched_open(self: LocalLogs, config: Config, environment: Environment, *args: Any) -> None:
         opened(self, config, environment, *args)
         served = {(environment.fs, directory.path) for directory in self.directories}
         epoch = self.previous_broker_epoch
-        if refused & served and epoch >= 0:
+        may_forget = any(not disk_of(environment).has_refused(f"{path}/{LAST_LIFE}") for _, path in served)
+        if refused & served and epoch >= 0 and may_forget:
             complaints.append(f"a disk refused something, and its broker says that it lost nothing in {epoch}")
         refused.difference_update(served)
+
+    def watched_halt(self: Quorum, reason: str) -> None:
+        refused.update((self._environment.fs, path) for path in self._config.log_dirs)
+        halt(self, reason)
 
     def watched_fail(self: LogDirectory, error: OSError) -> None:
         refused.add((self.fs, self.path))
@@ -65,5 +73,11 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
     with (
         patch.multiple(LogDirectory, load=watched_load, repair=watched_repair, fail=watched_fail),
         patch.object(LocalLogs, "__init__", watched_open),
+        patch.object(Quorum, "_halt", watched_halt),
     ):
         yield
+
+
+def disk_of(environment: Environment) -> SimulatedDisk:
+    assert isinstance(environment.fs, SimulatedDisk)
+    return environment.fs

@@ -32,6 +32,10 @@ class Registered(NamedTuple):
     epoch: int
     is_active: bool
 
+    def has_online(self, directory_id: bytes) -> bool:
+        """A broker has one directory here, and lives no longer than that."""
+        return True
+
 
 class Metadata(NamedTuple):
     assigned: Assigned

@@ -70,7 +70,9 @@ class Host(LeaderSide):
         broker.config = SimpleNamespace(integer=lambda _: LAG_MS_MAX)
         broker.quorum = SimpleNamespace(submit=lambda request, reply: self.asks.append((request, reply)))
         broker.loop = SimpleNamespace(call_later=lambda _, call: self.later.append(call))
-        broker.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=SimpleNamespace(by_id={}))
+        assigned = SimpleNamespace(directory_of=lambda replica: bytes(16))
+        topics = SimpleNamespace(by_id={}, partition=lambda topic, index: assigned)
+        broker.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=topics)
         broker.in_sync_changes = self.changes = InSyncChanges(cast("Any", broker))
 
     def kill(self) -> None:

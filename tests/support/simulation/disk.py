@@ -237,6 +237,7 @@ class SimulatedDisk:
         self._scripted: dict[tuple[Operation, int], int] = {}
         self._broken: tuple[str, ...] = ()
         self._rots: list[_Rot] = []
+        self._refused: set[str] = set()
         self._lost: list[str] = []
         """Files of which a failed sync took pages along, in the life of this process."""
         self._locks: set[str] = set()
@@ -300,6 +301,10 @@ class SimulatedDisk:
         may not have heard of it yet. For checks."""
         return any(path.startswith(f"{directory}/") for path in self._lost)
 
+    def has_refused(self, path: str) -> bool:
+        """Whether a call for this very path ever failed. For checks."""
+        return path in self._refused
+
     def sync_failed(self, path: str, inode: Inode) -> None:
         inode.sync_failed(self.random)
         self._lost.append(path)
@@ -362,6 +367,12 @@ class SimulatedDisk:
         self._charge(operation)
         if not may_fail:
             return 0
+        error = self._refusal(operation, path)
+        if error:
+            self._refused.add(path)
+        return error
+
+    def _refusal(self, operation: Operation, path: str) -> int:
         if self._broken and f"{path}/".startswith(self._broken):
             return errno.EIO
         if self._scripted and (operation, self.counts[operation]) in self._scripted:
