@@ -285,8 +285,11 @@ class Quorum:
         if self._is_over:
             return
         environment = self._environment
-        for effect in self._raft.step(event, environment.monotonic_ms(), environment.wall_ms()):
-            self._perform(effect)
+        try:
+            for effect in self._raft.step(event, environment.monotonic_ms(), environment.wall_ms()):
+                self._perform(effect)
+        except OSError as error:
+            self._disk_failed(error)  # the step is half done
         self._arm()
 
     def _perform(self, effect: events.Effect) -> None:
@@ -449,10 +452,7 @@ class Quorum:
         self._feed(events.Flushed(self._log.log.synced_end_offset))
 
     def _truncate(self, end_offset: int) -> None:
-        try:
-            self._log.truncate(end_offset, self._environment.wall_ms())
-        except OSError as error:
-            self._disk_failed(error)
+        self._log.truncate(end_offset, self._environment.wall_ms())
         self._committed.truncated(end_offset)
         self._feed(events.Truncated(end_offset))
 

@@ -80,7 +80,7 @@ METADATA_MUTANTS: Final = (
         51,
         "a member is let in of which another incarnation fetched",
         "kraft/controller/in_sync_control.py",
-        " and member.broker_epoch in (ANY_EPOCH, broker.epoch)",
+        " or member.broker_epoch not in (ANY_EPOCH, broker.epoch)",
         "",
         Hunt.SCENARIOS,
     ),
