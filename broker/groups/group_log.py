@@ -38,6 +38,9 @@ class GroupLog(Protocol):
     def damaged(self, reason: str) -> None:
         """What lies there is not what was written: another replica must lead."""
 
+    def failed(self, error: OSError) -> None:
+        """Its disk refused to read it: another replica must lead."""
+
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
         """Stored batches from the one that holds an offset, at least one whole; None where the log cannot be read.
 
@@ -81,6 +84,9 @@ class PartitionGroupLog:
 
     def damaged(self, reason: str) -> None:
         self._partition.log.damaged(reason)
+
+    def failed(self, error: OSError) -> None:
+        self._partition.log.fail(error)
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
         log = self._partition.log

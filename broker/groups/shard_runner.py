@@ -102,6 +102,8 @@ class ShardRunner:
         except (OSError, MalformedMessage) as error:
             if isinstance(error, MalformedMessage):
                 self._log.damaged(str(error))
+            else:
+                self._log.failed(error)
             log.error("cannot load the groups of __consumer_offsets-%d: %s", self._log.index, error)
             self.state = RunnerState.FAILED
             return

@@ -85,6 +85,11 @@ FAMILIES: Final = (
         (("flushes", False),),
     ),
     Family(
+        "roles",
+        (Fault.KILL, Fault.KILL_CONTROLLER, Fault.KILL_LEADER, Fault.CUT_ONE_WAY, Fault.STOP),
+        (("nodes", 3), ("controllers", 3), ("names_voters", False)),
+    ),
+    Family(
         "voters",
         (Fault.CHANGE_VOTERS, Fault.KILL_CONTROLLER, Fault.ISOLATE_CONTROLLER),
         (("nodes", 4), ("names_voters", True), ("small_snapshots", True)),

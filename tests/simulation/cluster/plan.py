@@ -86,6 +86,8 @@ class Plan:
     properties: tuple[tuple[str, str], ...] = ()
     directories: int = 1
     """Of each broker; the metadata is in the first."""
+    controllers: int = 0
+    """So many nodes more, which are controllers only: the others are brokers only then."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -121,7 +123,10 @@ class Plan:
         rots = random.random() < 0.25 and Fault.REASSIGN not in faults  # a move could leave the rotten copy alone
         faults += (Fault.BIT_ROT,) * rots
         if random.random() < 0.2:
-            return replace(plan, faults=(*faults, Fault.LOSE_DIRECTORY), directories=2)
+            plan = replace(plan, directories=2)
+            faults += (Fault.LOSE_DIRECTORY,)
+        if random.random() < 0.1 and not plan.names_voters:
+            plan = replace(plan, controllers=VOTERS)
         return replace(plan, faults=faults)
 
     def broker_properties(self) -> dict[str, str]:

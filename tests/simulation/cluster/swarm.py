@@ -90,7 +90,8 @@ class Swarm:
         properties: dict[str, Any] = {**plan.broker_properties()}
         self.cluster = Cluster(
             seed,
-            nodes=plan.nodes,
+            nodes=plan.nodes + plan.controllers,
+            controllers=plan.controllers,
             voters=VOTERS if plan.names_voters else 0,
             features=plan.features(),
             keep_trace=keep_trace,
@@ -112,7 +113,8 @@ class Swarm:
 
     @property
     def node_ids(self) -> list[int]:
-        return list(self.cluster.nodes)
+        """Of those who serve clients."""
+        return list(self.cluster.nodes)[self.plan.controllers :]
 
     async def connect(self, node_id: int) -> Client:
         return await self.cluster.connect(node_id)
@@ -284,7 +286,7 @@ class Swarm:
 
     def _is_whole(self) -> bool:
         brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
-        if len(brokers) < self.plan.nodes or any(broker.not_ready() for broker in brokers):
+        if len(brokers) < len(self.cluster.nodes) or any(broker.not_ready() for broker in brokers):
             return False
         image = self._newest_image()
         return image.topics.by_name(TOPIC) is not None and all(

@@ -303,4 +303,5 @@ class Observer:
 
 def is_started(broker: Broker) -> bool:
     """Whether the parts that are looked at are there."""
-    return hasattr(broker, "registration") and hasattr(broker.quorum, "_raft")
+    is_registering = hasattr(broker, "registration") or not broker.config.is_broker
+    return is_registering and hasattr(broker.quorum, "_raft")

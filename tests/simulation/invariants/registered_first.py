@@ -9,7 +9,10 @@ from tests.simulation.invariants.observation import Observation, Violation
 class RegisteredFirst:
     def check(self, seen: Observation) -> None:
         for node in seen.nodes:
-            broker, epoch = node.broker, node.broker.registration.epoch
+            broker = node.broker
+            if not broker.config.is_broker:
+                continue
+            epoch = broker.registration.epoch
             has_read = broker.image.provenance.end_offset > epoch >= 0
             known = seen.image.cluster.brokers.get(node.id)
             if known is not None and known.epoch == epoch and not known.fenced and not has_read:

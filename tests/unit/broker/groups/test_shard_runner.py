@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from broker.groups.group_log import PartitionGroupLog
 from broker.groups.shard_runner import RunnerState
 from coordinator.group_config import GroupConfig
 from coordinator.group_partition import OFFSETS_TOPIC
@@ -23,6 +24,7 @@ from protocol.messages.offset_commit import (
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.support.group_node import GroupNode, image_with
+from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 TOPIC_ID = bytes(range(16))
@@ -227,6 +229,21 @@ def test_a_log_that_makes_no_sense_is_not_coordinated() -> None:
         assert isinstance(listed, ListGroupsResponse) and listed.error_code == ErrorCode.NONE
 
     lives(first, second)
+
+
+def test_a_log_that_cannot_be_read_is_left_to_another_leader() -> None:
+    async def scenario(node: GroupNode) -> None:
+        assert await commit(node, 1) == ErrorCode.NONE
+        partition = node.partitions[0]
+        node.groups.lost(0)
+        assert isinstance(node.environment.fs, SimulatedDisk)
+        node.environment.fs.faults.read_error = 1.0
+        node.groups.gained(PartitionGroupLog(partition, lambda log: None))
+        await node.loaded()
+        assert partition.log.failure is not None
+        assert await commit(node, 1) == ErrorCode.NOT_COORDINATOR
+
+    lives(scenario)
 
 
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
