@@ -39,10 +39,12 @@ class Tasks:
 
     async def stop(self) -> None:
         """Cancel what runs, and what is begun meanwhile, and wait for the end of all of it."""
-        while tasks := list(self._tasks):
-            for task in tasks:
+        while self._tasks:
+            await asyncio.sleep(0)  # so that each has begun, and ends by itself
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            if self._tasks:
+                await asyncio.wait(list(self._tasks))
 
     async def _supervise(self, work: Coroutine[object, object, None], name: str) -> None:
         try:

@@ -116,10 +116,8 @@ class InSyncChanges:
     def _is_eligible(self, partition: Partition, replica_id: int, broker_epoch: int) -> bool:
         """As the controller sees it."""
         image = self._broker.image
-        broker, assigned = (
-            image.cluster.brokers.get(replica_id),
-            image.topics.partition(partition.topic, partition.index),
-        )
+        broker = image.cluster.brokers.get(replica_id)
+        assigned = image.topics.partition(partition.topic, partition.index)
         if broker is None or assigned is None or not broker.is_active or broker_epoch != broker.epoch:
             return False
         return broker.has_online(assigned.directory_of(replica_id))

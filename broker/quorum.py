@@ -55,6 +55,7 @@ from protocol.record_builder import Record
 from protocol.schema import spec_of
 from storage.disk_errors import PASSING
 from storage.files import FileLock
+from storage.log import Log
 from storage.log_directory import LOCK
 from storage.meta_properties import MetaProperties
 
@@ -261,6 +262,7 @@ class Quorum:
     def _adopt(self, loaded: Loaded) -> None:
         self._log = loaded.log
         self._log.log.on_failure = self._disk_failed
+        self._log.log.on_damage = self._damaged
         self._log.log.on_shortage = self.on_shortage
         self._files = SnapshotFiles(self._environment.fs, loaded.log.directory)
         self._committed = CommittedMetadata(self._publisher, loaded.log, loaded.replay)
@@ -458,6 +460,10 @@ class Quorum:
 
     def _disk_failed(self, error: OSError) -> None:
         self._halt(f"the metadata log {self._log.directory} has failed: {error}")
+
+    def _damaged(self, damaged: Log, reason: str) -> None:
+        """Who leads could send it to nobody; another does, once this node is gone."""
+        self._halt(f"the metadata log {damaged.directory} is damaged: {reason}")
 
     def _halt(self, reason: str) -> None:
         """Nobody knows what the disk holds: stop rather than guess."""

@@ -6,8 +6,12 @@ import asyncio
 import errno
 from typing import Any
 
+from protocol.batch_iterator import iterate_batches
 from tests.support.cluster import Cluster
 from tests.support.failed_handlers import failed_handlers
+
+LENGTH_AT = 8
+"""In a batch."""
 
 
 def test_a_leader_that_cannot_read_what_it_leads_ends_and_another_leads() -> None:
@@ -22,6 +26,38 @@ def test_a_leader_that_cannot_read_what_it_leads_ends_and_another_leads() -> Non
         await cluster.create("t", replication_factor=2)
         assert leader.host.halted is not None and "has failed" in leader.host.halted
         assert cluster.leader_of_quorum() is not leader
+
+    with Cluster(1) as cluster, failed_handlers(complaints):
+        cluster.live(story)
+    assert not complaints
+
+
+def test_a_leader_whose_metadata_log_rotted_ends_and_another_leads() -> None:
+    """It finds that when somebody asks for what rotted."""
+    complaints: list[str] = []
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        leader = cluster.leader_of_quorum()
+        assert leader is not None and leader.broker is not None
+        late = next(node for node in cluster.nodes.values() if node is not leader)
+        assert late.broker is not None
+        end_offset = late.broker.quorum.log_end_offset
+        late.kill()
+        for number in range(3):
+            await cluster.create(f"t{number}", replication_factor=2)
+        disk, path = leader.host.disk, f"{leader.broker.quorum._log.directory}/{0:020}.log"
+        position = next(
+            position
+            for position, header in iterate_batches(bytes(disk.peek_durable(path)))
+            if header.base_offset >= end_offset
+        )
+        disk.flip_bit(path, position + LENGTH_AT)
+        leader.host.may_halt = True
+        late.boot()
+        await cluster.until(lambda: leader.host.halted is not None, "the leader ends")
+        assert "is damaged" in str(leader.host.halted)
+        await cluster.create("later", replication_factor=2)
 
     with Cluster(1) as cluster, failed_handlers(complaints):
         cluster.live(story)
