@@ -155,8 +155,14 @@ class Committed:
     unseen: list[tuple[int, int]] = field(default_factory=list)
     """Offsets that no leader showed: its disk had rotted, and it deleted them before it was looked at again."""
 
+    deleted_end: int = 0
+    """A leader deleted everything before it. Who was behind kept what it had of that, committed or not; and a loss of
+    power may take the deletion back everywhere."""
+
     def may_be(self, batch: StoredBatch) -> bool:
         """Whether this batch is the one that was committed there, as far as anybody saw."""
+        if batch.last_offset < self.deleted_end:
+            return True
         known = self.batches.get(batch.base_offset)
         if known is None:
             return any(start <= batch.base_offset < end for start, end in self.unseen)
@@ -286,6 +292,7 @@ class Observer:
 
     @staticmethod
     def _learn(committed: Committed, leader: Replica) -> None:
+        committed.deleted_end = max(committed.deleted_end, leader.partition.log.log_start_offset)
         high_watermark = leader.partition.high_watermark
         if high_watermark <= committed.end_offset:
             return
