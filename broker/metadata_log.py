@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -154,12 +153,17 @@ class MetadataLog:
             yield decoded, Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
 
     def read(self, offset: int, size_max: int) -> bytes:
-        """Batches as they lie in the log, at least one where there is any. Raises OSError."""
-        read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
-        if read is ErrorCode.KAFKA_STORAGE_ERROR:
-            raise OSError(errno.EMFILE, "no descriptor for a segment", self.directory)
-        assert isinstance(read, LogRead), f"cannot read {self.directory} at {offset}"
-        return b"" if read.slice is None else read.slice.file.pread(read.slice.size, read.slice.position)
+        """Batches as they lie in the log, at least one where there is any; none where descriptors lack, or where it has
+        failed."""
+        try:
+            read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
+            if read is ErrorCode.KAFKA_STORAGE_ERROR:
+                return b""
+            assert isinstance(read, LogRead), f"cannot read {self.directory} at {offset}"
+            return b"" if read.slice is None else read.slice.file.pread(read.slice.size, read.slice.position)
+        except OSError as error:
+            self.log.fail_unless_passing(error)
+            return b""
 
     def _batches(self, start_offset: int, end_offset: int | None = None) -> Iterator[tuple[BatchHeader, list[Record]]]:
         log = self.log

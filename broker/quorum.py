@@ -310,7 +310,7 @@ class Quorum:
             case events.Reply(Pending() as reply, response):
                 reply.complete(response)
             case events.ReplyRecords(Pending() as reply, response, offset, size_max):
-                response.responses[0].partitions[0].records = self._read(offset, size_max)
+                response.responses[0].partitions[0].records = self._log.read(offset, size_max)
                 reply.complete(response)
             case events.ReplySnapshot():
                 self._tasks.spawn(self._reply_snapshot(effect), "snapshot to a peer")
@@ -383,15 +383,6 @@ class Quorum:
         reply.complete(effect.response)
 
     # The disk
-
-    def _read(self, offset: int, size_max: int) -> bytes:
-        """Nothing where descriptors lack: the peer asks again."""
-        try:
-            return self._log.read(offset, size_max)
-        except OSError as error:
-            self._log.log.fail_unless_passing(error)
-            log.warning("%s; a peer is sent no metadata", error)
-            return b""
 
     async def _save(self, election: Election) -> None:
         data = encode_election(election, self._history.kraft_version, self._history.voters.ids, self._config.node_id)
