@@ -39,12 +39,10 @@ class Tasks:
 
     async def stop(self) -> None:
         """Cancel what runs, and what is begun meanwhile, and wait for the end of all of it."""
-        while self._tasks:
-            await asyncio.sleep(0)  # so that each has begun, and ends by itself
-            for task in self._tasks:
+        while tasks := list(self._tasks):
+            for task in tasks:
                 task.cancel()
-            if self._tasks:
-                await asyncio.wait(list(self._tasks))
+            await asyncio.wait(tasks)
 
     async def _supervise(self, work: Coroutine[object, object, None], name: str) -> None:
         try:

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.background import Tasks
 from broker.local_logs import NewLog
 from storage.log import Log
 
@@ -48,6 +49,8 @@ class PartitionWork:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._spawn = Tasks(broker.environment.halt).spawn
+        """Not the broker's: whoever stops waits for a job, and cancels none, whose thread would go on unheard."""
         self._jobs: deque[Make | Delete] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
@@ -59,7 +62,7 @@ class PartitionWork:
         self._jobs += jobs
         if not self._is_running:
             self._is_running = True
-            self._broker.spawn(self._run())
+            self._spawn(self._run())
         return True
 
     def when_done(self, done: Callable[[], None]) -> None:

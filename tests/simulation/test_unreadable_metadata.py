@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from protocol.batch_iterator import iterate_batches
+from tests.simulation.cluster.nemesis import LENGTH_BYTES
 from tests.support.cluster import Cluster
 from tests.support.failed_handlers import failed_handlers
 
-LENGTH_AT = 8
-"""In a batch."""
+
+def live(story: Callable[[Cluster], Awaitable[None]], **properties: Any) -> None:
+    """Nobody is to fall over what it is asked."""
+    complaints: list[str] = []
+    with Cluster(1, **properties) as cluster, failed_handlers(complaints):
+        cluster.live(story)
+    assert not complaints
 
 
 def test_a_leader_that_cannot_read_what_it_leads_ends_and_another_leads() -> None:
-    complaints: list[str] = []
-
     async def story(cluster: Cluster) -> None:
         await cluster.settled()
         leader = cluster.leader_of_quorum()
@@ -27,14 +32,11 @@ def test_a_leader_that_cannot_read_what_it_leads_ends_and_another_leads() -> Non
         assert leader.host.halted is not None and "has failed" in leader.host.halted
         assert cluster.leader_of_quorum() is not leader
 
-    with Cluster(1) as cluster, failed_handlers(complaints):
-        cluster.live(story)
-    assert not complaints
+    live(story)
 
 
 def test_a_leader_whose_metadata_log_rotted_ends_and_another_leads() -> None:
     """It finds that when somebody asks for what rotted."""
-    complaints: list[str] = []
 
     async def story(cluster: Cluster) -> None:
         await cluster.settled()
@@ -52,21 +54,18 @@ def test_a_leader_whose_metadata_log_rotted_ends_and_another_leads() -> None:
             for position, header in iterate_batches(bytes(disk.peek_durable(path)))
             if header.base_offset >= end_offset
         )
-        disk.flip_bit(path, position + LENGTH_AT)
+        disk.flip_bit(path, position + LENGTH_BYTES[0])
         leader.host.may_halt = True
         late.boot()
         await cluster.until(lambda: leader.host.halted is not None, "the leader ends")
         assert "is damaged" in str(leader.host.halted)
         await cluster.create("later", replication_factor=2)
 
-    with Cluster(1) as cluster, failed_handlers(complaints):
-        cluster.live(story)
-    assert not complaints
+    live(story)
 
 
 def test_a_snapshot_that_is_gone_is_not_found() -> None:
     """It was given up between the question and the read: whoever asked begins anew, with a later one."""
-    complaints: list[str] = []
 
     async def story(cluster: Cluster) -> None:
         await cluster.settled()
@@ -96,6 +95,4 @@ def test_a_snapshot_that_is_gone_is_not_found() -> None:
         "metadata.log.max.record.bytes.between.snapshots": "600",
         "metadata.max.retention.bytes": "4000",
     }
-    with Cluster(1, **small) as cluster, failed_handlers(complaints):
-        cluster.live(story)
-    assert not complaints
+    live(story, **small)

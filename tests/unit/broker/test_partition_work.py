@@ -104,6 +104,21 @@ def test_what_was_deleted_when_the_node_stops_is_not_found_again() -> None:
     serve_and(story)
 
 
+def test_a_stop_that_comes_in_the_midst_of_a_job_ends() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        ask_for(client, "wide")
+        await until_known(node, "wide")
+        assert len(directories(node, "wide")) < WIDE
+        await node.broker.tasks.stop()  # as where the metadata brings jobs after the stop waited for those before
+        await asyncio.wait_for(node.broker.partition_work.finish(), 5)
+        node.stop()
+        while node.host.is_up:
+            await asyncio.sleep(0.1)
+
+    serve_and(story)
+
+
 def test_a_node_that_dies_while_it_makes_partitions_makes_the_rest_when_it_comes_back() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()

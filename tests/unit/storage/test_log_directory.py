@@ -9,7 +9,7 @@ import pytest
 
 from storage.last_life import LAST_LIFE
 from storage.local_files import LocalFiles
-from storage.log_directory import NEW, LogDirectory
+from storage.log_directory import NEW, CheckpointWork, LogDirectory
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
@@ -135,17 +135,22 @@ def test_after_a_loss_of_power_a_log_is_committed_no_further_than_it_was_synced(
         disk.end_process()
 
 
+def checkpoint_of_a_former_log(directory: LogDirectory, key: tuple[str, int]) -> CheckpointWork:
+    """That begins at 5, and is synced and committed up to 9."""
+    former = directory.create(*key, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(9):
+        append(former, str(number))
+    former.flush(NOW_MS)
+    former.advance_log_start(5, 9)
+    return directory.checkpoint({key: 9})
+
+
 @pytest.mark.parametrize("is_under_way", [False, True])
 def test_a_log_in_the_place_of_another_is_not_taken_for_that_one(is_under_way: bool) -> None:
     """Whose topic was deleted and made again, between two checkpoints."""
     disk, key = SimulatedDisk("a seed"), ("orders", 0)
     first = LogDirectory.open(disk, "/data", ignore, "monday")
-    former = first.create(*key, TOPIC_ID, SMALL, NOW_MS)
-    for number in range(9):
-        append(former, str(number))
-    former.flush(NOW_MS)
-    former.advance_log_start(5, 9)
-    work = first.checkpoint({key: 9})
+    work = checkpoint_of_a_former_log(first, key)
     if not is_under_way:
         work.run()
         first.checkpointed(work)
@@ -183,12 +188,7 @@ def test_a_loss_of_power_leaves_a_new_log_new() -> None:
     for seed in range(40):
         disk = SimulatedDisk(f"{seed}")
         first = LogDirectory.open(disk, "/data", ignore, "monday")
-        former = first.create(*key, TOPIC_ID, SMALL, NOW_MS)
-        for number in range(9):
-            append(former, str(number))
-        former.flush(NOW_MS)
-        former.advance_log_start(5, 9)
-        work = first.checkpoint({key: 9})
+        work = checkpoint_of_a_former_log(first, key)
         work.run()
         first.checkpointed(work)
         first.delete(*key, UNIQUE)
