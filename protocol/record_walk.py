@@ -1,8 +1,8 @@
 """The walk over the records of a batch: their framing, offsets, timestamps and keys, without building a value.
 
-This is the inner loop of the produce path. It is ordinary typed Python that mypyc can compile
-(`python -m protocol.compile_kernel`); the two forms give the same results. Compiled code is fast on `bytes` alone, so
-what lies in a receive buffer is copied through a small window, which jumps over large values.
+This is the inner loop of the produce path. It is ordinary typed Python that mypyc can compile (`python -m building`);
+the two forms give the same results. Compiled code is fast on `bytes` alone, so what lies in a receive buffer is copied
+through a small window, which jumps over large values.
 
 A record: varint size of what follows; int8 attributes; varlong timestamp delta; varint offset delta; varint key size,
 key; varint value size, value; varint count of headers; for each varint key size, key, varint value size, value. Size -1

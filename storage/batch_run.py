@@ -1,6 +1,6 @@
 """The walk over plain batches, back to back in a piece of a .log file: each checked, and what they come to noted.
 
-The inner loop of recovery: ordinary typed Python that `broker/compile_hot_path.py` compiles. A batch is plain where it
+The inner loop of recovery: ordinary typed Python that `building/` compiles. A batch is plain where it
 needs no thought: whole, its checksum right, the next in order, outside of any transaction, of the same leader epoch
 and producer epoch as before. The walk stops at the first batch that is not, and the caller decides about that one.
 """

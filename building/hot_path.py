@@ -1,0 +1,74 @@
+"""Which modules are compiled: those through which a produce, a fetch and a replicated record pass."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator", "broker")
+"""The packages with compiled modules, and all that these modules import."""
+HOT_PATH: Final = (
+    "broker/connection.py",
+    "broker/delayed_fetch.py",
+    "broker/delayed_produce.py",
+    "broker/direct_output.py",
+    "broker/follower_fetch.py",
+    "broker/handlers/fetch.py",
+    "broker/handlers/produce.py",
+    "broker/parked_fetches.py",
+    "broker/peer_channel.py",
+    "broker/pending.py",
+    "broker/repeated_produce.py",
+    "broker/replica_fetchers.py",
+    "broker/replicas.py",
+    "broker/reply.py",
+    "broker/reply_memory.py",
+    "broker/timeouts.py",
+    "broker/wakes.py",
+    "protocol/primitives.py",
+    "protocol/record_batch.py",
+    "protocol/record_validation.py",
+    "protocol/record_walk.py",
+    "protocol/tagged_section.py",
+    "replication/commit_waits.py",
+    "replication/fetch_effects.py",
+    "replication/fetch_session.py",
+    "replication/follower_progress.py",
+    "replication/leadership.py",
+    "replication/partition.py",
+    "replication/replica_fetcher.py",
+    "replication/replica_news.py",
+    "replication/replica_session.py",
+    "replication/replication_quota.py",
+    "storage/append_result.py",
+    "storage/batch_run.py",
+    "storage/batch_scan.py",
+    "storage/file_slice.py",
+    "storage/leader_epochs.py",
+    "storage/log.py",
+    "storage/log_append.py",
+    "storage/log_follow.py",
+    "storage/log_read.py",
+    "storage/offset_index.py",
+    "storage/producer_state.py",
+    "storage/segment.py",
+    "storage/sparse_index.py",
+)
+"""From the bytes of a request to the write, or to the socket.
+
+protocol/compiler.py compiles the codecs at run time. The modules of files (storage/local_files.py, open_file.py) stay
+Python: a compiled `__del__` that runs while the interpreter ends crashes it.
+"""
+GROUP: Final = "moldau_hot_path"
+"""mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
+
+
+def digest_of(root: Path) -> str:
+    """Changes with the text of any module that is compiled, and with the list of them."""
+    digest = hashlib.sha256()
+    for name in HOT_PATH:
+        digest.update(name.encode())
+        digest.update((root / name).read_bytes())
+    return digest.hexdigest()
