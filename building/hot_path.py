@@ -58,8 +58,8 @@ HOT_PATH: Final = (
 )
 """From the bytes of a request to the write, or to the socket.
 
-protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py) stay
-Python: a compiled `__del__` that runs while the interpreter ends crashes it.
+protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py)
+stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
 """
 GROUP: Final = "moldau_hot_path"
 """mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
