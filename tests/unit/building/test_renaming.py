@@ -13,7 +13,7 @@ from building.renaming import CannotRename, Renaming
 from building.wheel_tree import MOVED, make_tree, modules_of
 
 MODULES = frozenset(
-    {"broker", "broker.cli", "broker.cli.serve", "storage", "storage.log.log", "protocol", "protocol.messages"}
+    {"broker", "broker.cli", "broker.cli.serve", "storage", "storage.log", "protocol", "protocol.messages"}
 )
 RENAMING = Renaming(MODULES, "moldau")
 
@@ -25,7 +25,7 @@ def renamed(text: str) -> str:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("from storage.log.log import Log", "from moldau.storage.log import Log"),
+        ("from storage.log import Log", "from moldau.storage.log import Log"),
         ("from storage import log as l", "from moldau.storage import log as l"),
         ("from . import log", "from . import log"),
         ("from os import path", "from os import path"),
@@ -33,7 +33,7 @@ def renamed(text: str) -> str:
         ("import storage", "from moldau import storage"),
         ("import storage.log", "import moldau.storage.log; from moldau import storage"),
         ("import os, storage.log as l", "import os; import moldau.storage.log as l"),
-        ("if x:\n    from storage.log.log import (  # ž\n        Log,\n    )", None),
+        ("if x:\n    from storage.log import (  # ž\n        Log,\n    )", None),
         ('a = "é", "broker.cli.serve"', 'a = "é", "moldau.broker.cli.serve"'),
         ("a = 'broker.cli'", "a = 'moldau.broker.cli'"),
         ('load(f"protocol.messages.{name}")', 'load(f"moldau.protocol.messages.{name}")'),
@@ -51,7 +51,7 @@ def test_a_module_is_named_in_its_new_place(source: str, expected: str | type[Ca
         with pytest.raises(CannotRename):
             renamed(source)
         return
-    wanted = source.replace("storage.log.log", "moldau.storage.log") if expected is None else expected
+    wanted = source.replace("storage.log", "moldau.storage.log") if expected is None else expected
     assert renamed(source) == wanted
 
 
@@ -64,7 +64,7 @@ def test_a_module_is_named_in_its_new_place(source: str, expected: str | type[Ca
         'a = "storage.log is full"',
         'a = f"node-{broker.cli}"',
         "storage.log(x)",
-        "# from storage.log.log import Log",
+        "# from storage.log import Log",
     ],
 )
 def test_what_names_no_module_stays(source: str) -> None:
