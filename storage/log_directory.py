@@ -45,7 +45,7 @@ from storage.log.log_paths import (
     partition_directory_name,
     suffixed_directory_name,
 )
-from storage.log.recovery import CorruptLog, Report
+from storage.log.recovery import Checked, CorruptLog, Report
 from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
 LOCK = ".lock"
@@ -258,6 +258,7 @@ class LogDirectory:
         now_ms: int,
         report: Report,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        checked: Checked | None = None,
     ) -> Log:
         """Open the log of a partition, existing or new. Blocks for as long as recovery takes; may run in a thread.
 
@@ -277,6 +278,7 @@ class LogDirectory:
             report=report,
             producer_expiration_ms=producer_expiration_ms,
             cleaned_end_offset=self._cleaned_ends.get(key, 0),
+            checked=checked,
         )
         if log.unflushed_count >= config.flush_messages:
             log.flush(now_ms)  # what a crash left to the page cache is read before anything else is written

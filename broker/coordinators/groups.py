@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from broker.config.internal_topics import GROUP_METADATA_TOPIC
+from broker.coordinators.loading import Loading
 from coordinator.group.config import GroupConfig
 from coordinator.group.partition import partition_of
 from protocol.errors import ErrorCode
@@ -39,6 +41,7 @@ class Groups:
         self._loop = loop
         self._spawn = spawn
         self._partitions_count = partitions_count
+        self._loading = Loading(GROUP_METADATA_TOPIC, environment.precise_ns)
         self._runners: dict[int, ShardRunner] = {}
 
     # The partitions
@@ -47,7 +50,7 @@ class Groups:
         """We lead this partition now: load its groups. The first costs an import of the whole coordinator."""
         from broker.coordinators.shard_runner import ShardRunner
 
-        runner = ShardRunner(group_log, self.config, self._environment, self._loop)
+        runner = ShardRunner(group_log, self.config, self._environment, self._loop, self._loading)
         self.lost(group_log.index)
         self._runners[group_log.index] = runner
         self._spawn(runner.load())

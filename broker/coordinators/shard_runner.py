@@ -8,6 +8,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import Final, Protocol, cast
 
+from broker.coordinators.loading import Loading
 from broker.coordinators.partition_log import GroupLog
 from broker.runtime.environment import Environment
 from coordinator.group.config import GroupConfig
@@ -68,10 +69,12 @@ class ShardRunner:
         config: GroupConfig,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
+        loading: Loading,
     ) -> None:
         self.shard = GroupShard(config, group_log.high_watermark)
         self.state = RunnerState.LOADING
         self._log = group_log
+        self._loading = loading
         self._environment = environment
         self._loop = loop
         self._events: deque[Event] = deque()
@@ -88,8 +91,17 @@ class ShardRunner:
     # Life
 
     async def load(self) -> None:
+        """Replay the log and take requests from then on."""
+        self._loading.begins(self._log.index, self._log.end_offset - self._log.start_offset)
+        try:
+            await self._load()
+        finally:
+            self._loading.ends(self._log.index)
+
+    async def _load(self) -> None:
         """Replay the log, which is read and decoded beside the loop."""
-        reader = LogReader(self._log.start_offset)
+        start_offset = self._log.start_offset
+        reader = LogReader(start_offset)
         count = 0
         try:
             while self.state is RunnerState.LOADING and reader.next_offset < self._log.end_offset:
@@ -99,6 +111,7 @@ class ShardRunner:
                         await asyncio.sleep(0)
                     self.shard.replay(change, end_offset)
                 count += len(changes)
+                self._loading.reached(self._log.index, reader.next_offset - start_offset)
         except (OSError, MalformedMessage) as error:
             if isinstance(error, MalformedMessage):
                 self._log.damaged(str(error))
@@ -107,6 +120,7 @@ class ShardRunner:
             log.error("cannot load the groups of __consumer_offsets-%d: %s", self._log.index, error)
             self.state = RunnerState.FAILED
             return
+        self._loading.ends(self._log.index)
         await self._until_committed(reader.next_offset)
         if self.state is RunnerState.LOADING:
             self.state = RunnerState.ACTIVE

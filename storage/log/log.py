@@ -21,7 +21,7 @@ from storage.log.log_config import LogConfig
 from storage.log.log_loading import LoadedLog, LogRequest, load_log
 from storage.log.log_paths import parse_partition_directory
 from storage.log.log_read import Boundaries, LogRead
-from storage.log.recovery import Report
+from storage.log.recovery import Checked, Report
 from storage.log.timestamp_lookup import TimestampedOffset
 from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 from storage.segment.segment import Segment
@@ -119,6 +119,7 @@ class Log:
         report: Report | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         cleaned_end_offset: int = 0,
+        checked: Checked | None = None,
     ) -> Log:
         """Open or make the log of a partition's directory. Raises `CorruptLog` and OSError."""
         request = LogRequest(
@@ -132,6 +133,7 @@ class Log:
             report or ignore_report,
             producer_expiration_ms,
             cleaned_end_offset,
+            checked or ignore_checked,
         )
         return cls(fs, directory, config, load_log(request), now_ms)
 
@@ -408,6 +410,10 @@ class Log:
             self.recovery_point = self.synced_end_offset = self.end_offset
         for segment in self.segments:
             segment.close()
+
+
+def ignore_checked(_checked_size: int, _of_size: int) -> None:
+    """Where progress is not shown."""
 
 
 def ignore_report(_: str) -> None:

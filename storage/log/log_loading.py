@@ -19,7 +19,7 @@ from storage.log.log_paths import (
     offset_name,
     offset_of_name,
 )
-from storage.log.recovery import CorruptLog, Report, TailRecovery, replay_producers
+from storage.log.recovery import Checked, CorruptLog, Report, TailRecovery, replay_producers
 from storage.log.unfinished_cleaning import remove_leftovers
 from storage.producers.producer_snapshot import SnapshotFiles
 from storage.producers.producer_state import ProducerStates
@@ -41,6 +41,7 @@ class LogRequest(NamedTuple):
     producer_expiration_ms: int
     cleaned_end_offset: int
     """As far as Apache Kafka compacted it: what is compacted was flushed, and the recovery point may not say so yet."""
+    checked: Checked
 
 
 class LoadedLog(NamedTuple):
@@ -246,6 +247,8 @@ def recover(
         producers,
         epochs,
         request.report,
+        request.checked,
+        size=sum(segment.size for segment in segments[slot:]),
         log_start_offset=request.log_start_offset,
         asks_disk=request.config.promises_disk,
     )

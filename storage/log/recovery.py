@@ -34,9 +34,12 @@ from storage.segment.batch_run import BatchRun
 from storage.segment.segment import Segment
 
 CHUNK_SIZE = 1 << 20
-REPORT_EVERY_SIZE = 256 << 20
+CHECKED_EVERY_SIZE = 16 << 20
 
 Report = Callable[[str], None]
+"""Told in one line what was found, and what was done about it."""
+Checked = Callable[[int, int], None]
+"""Told now and then how many bytes of a log are checked, and how many are to be."""
 
 
 class CorruptLog(Exception):
@@ -100,6 +103,8 @@ class TailRecovery:
     With `asks_disk` it reads past the page cache. The process before this one may have been killed while a sync failed:
     then the cache shows what the disk never took, and what is written behind that would be lost with it. Only logs that
     promise the disk pay for this; a process that lives to see the failure empties the cache itself.
+
+    `size` is that of all segments that will be recovered, for `checked`.
     """
 
     def __init__(
@@ -108,7 +113,9 @@ class TailRecovery:
         producers: ProducerStates,
         epochs: LeaderEpochs,
         report: Report,
+        checked: Checked,
         *,
+        size: int,
         log_start_offset: int,
         asks_disk: bool,
     ) -> None:
@@ -118,6 +125,9 @@ class TailRecovery:
         self.producers = producers
         self.epochs = epochs
         self.report = report
+        self._checked = checked
+        self._size = size
+        self._earlier_size = 0
         self.next_offset = 0
         self.last_epoch = epochs.latest_epoch
 
@@ -131,13 +141,13 @@ class TailRecovery:
             segment.file().evict()
         pieces = Pieces(segment.file(), position, segment.size)
         run = self._begin_run(next_base_offset)
-        reported_position = position
+        told_position = position
         try:
             while position < segment.size:
                 position = self._take_plain(segment, run, pieces, position)
-                if position - reported_position >= REPORT_EVERY_SIZE:
-                    reported_position = position
-                    self.report(f"{segment.path('.log')}: {position >> 20} of {segment.size >> 20} MiB recovered")
+                if position - told_position >= CHECKED_EVERY_SIZE:
+                    told_position = position
+                    self._checked(self._earlier_size + position, self._size)
                 if position < segment.size:
                     header, inside = verified_batch(pieces, position)
                     if next_base_offset is not None and header.base_offset >= next_base_offset:
@@ -160,6 +170,8 @@ class TailRecovery:
             segment.seal()
             return False
         segment.seal()
+        self._earlier_size += segment.size
+        self._checked(self._earlier_size, self._size)
         return True
 
     def _begin_run(self, next_base_offset: int | None) -> BatchRun:
