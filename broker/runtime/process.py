@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.cli.version import installed_version
 from broker.metrics.exposition import Page, Summary
 from broker.release import KAFKA_VERSION
+from moldau import __version__
 
 PROC: Final = Path("/proc/self")
 
@@ -43,7 +43,7 @@ class Process:
 
     def read(self) -> ProcessFacts | None:
         """Blocks for as long as it takes to list the descriptors; None where the kernel has no such files."""
-        self.version = self.version or installed_version()
+        self.version = self.version or __version__
         try:
             resident_pages = int((PROC / "statm").read_text().split()[1])
             open_fds = sum(1 for _ in (PROC / "fd").iterdir())

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-log = logging.getLogger("moldau.progress")
+PROGRESS_LOGGER: Final = "moldau.progress"
+log = logging.getLogger(PROGRESS_LOGGER)
 
 FIRST_MS: Final = 2_000
 """Work that is done sooner says nothing."""
