@@ -70,6 +70,8 @@ class MetadataApplier:
         self._unmade: dict[tuple[bytes, int], None] = {}
         """Partitions for which no directory had room: topic id, index."""
         self._is_trying_again = False
+        self.has_loaded = False
+        """Whether the logs of this broker's replicas are open."""
 
     async def start(self, feed: MetadataFeed) -> None:
         """Open the logs of this broker's replicas. Raises what `LocalLogs.open_all` raises."""
@@ -97,6 +99,7 @@ class MetadataApplier:
         if to.cluster.image is not image:  # published while the logs were opened
             self._changed(to.cluster.image, difference(image, to.cluster.image))
         feed.subscribe(self._changed)
+        self.has_loaded = True
 
     def begin(self) -> None:
         """This broker is registered: its replicas take their roles."""
