@@ -22,7 +22,7 @@ from broker.runtime.log_output import write_log
 from moldau import __version__
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
+    from broker.node.node import Node
 
 log = logging.getLogger("moldau")
 
@@ -150,21 +150,21 @@ class Life:
         is_formatted = self._start.formats and _format_where_missing(self._config, self._environment)
         await self._heed_signals()
         gc.set_threshold(*GC_THRESHOLDS)  # what a start reads, it keeps
-        broker = await self._started()
-        if broker is None:
+        node = await self._started()
+        if node is None:
             # It may have waited for its peers for long. What it has written survives the end of a process.
             log.info("stopping on %s, before the node served", self._stopping.result())
             return 0
-        for each in broker.listeners:
+        for each in node.listeners:
             log.info("%s listener %s on %s:%d", each.role.name, each.name, each.host or "*", each.port)
-        log.info("node %d of cluster %s serves", self._config.node_id, broker.cluster_id)
+        log.info("node %d of cluster %s serves", self._config.node_id, node.cluster.id)
         if self._start.greet is not None:
             self._start.greet(
                 report_of(
                     self._config,
-                    broker.cluster_id,
+                    node.cluster.id,
                     formatted=is_formatted,
-                    recovered=broker.logs.opened,
+                    recovered=node.logs.opened,
                     start_ms=(self._environment.precise_ns() - self._began_ns) // 1_000_000,
                 )
             )
@@ -174,23 +174,23 @@ class Life:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         reason = await self._stopping
         log.info("stopping on %s: leadership is handed over, then the logs are flushed and closed%s", reason, AT_ONCE)
-        await broker.stop()
+        await node.stop()
         log.info("stopped")
         return 0
 
-    async def _started(self) -> Broker | None:
+    async def _started(self) -> Node | None:
         """The node, serving; None where it was told to stop before. Raises what keeps it from starting."""
-        from broker.node.node import Broker
+        from broker.node.node import Node
 
         load_hot_path()
-        broker = Broker(self._config, self._environment, self._loop)
-        starting = self._loop.create_task(broker.start())
+        node = Node(self._config, self._environment, self._loop)
+        starting = self._loop.create_task(node.start())
         self._stopping.add_done_callback(lambda _: starting.cancel())
         try:
             await starting
         except asyncio.CancelledError:
             return None
-        return broker
+        return node
 
     async def _heed_signals(self) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
