@@ -72,12 +72,14 @@ def run(arguments: Sequence[str], directory: Path, failure: str) -> None:
 
 
 RUN_MYPYC: Final = """
-import sys
+import os, sys
 tools, group, *sources = sys.argv[1:]
 sys.path.insert(0, tools)
 sys.argv = ["setup.py", "-q", "build_ext", "--inplace"]
 from mypyc.build import mypycify
 from setuptools import setup
-extensions = mypycify(["--follow-imports=silent", "--ignore-missing-imports", *sources], group_name=group)
+options = ["--follow-imports=silent", "--ignore-missing-imports"]
+level = os.environ.get("MYPYC_OPT_LEVEL", "3")
+extensions = mypycify([*options, *sources], group_name=group, opt_level=level)
 setup(name="moldau-hot-path", packages=[], ext_modules=extensions)
 """
