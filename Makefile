@@ -81,8 +81,8 @@ $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[clients]'
 	@touch $@
 
-bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON under bench/results
-	$(BIN)/python -m bench
+bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON under bench/results; ONLY=part measures one part
+	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, under 5 minutes
 	$(BIN)/python -m bench --quick
