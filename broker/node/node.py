@@ -17,10 +17,10 @@ from broker.coordinators.leadership import CoordinatorLeadership
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
 from broker.metadata.cluster_view import ClusterView, NodeAddress
 from broker.metadata.controller_registration import keep_registered
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.quorum import Quorum
-from broker.metadata.registration import Identity, Registration
-from broker.metadata.settings import Settings
+from broker.metadata.registration import BrokerIdentity, Registration
 from broker.metadata.topic_creation import TopicCreation
 from broker.metrics.observed import Observed
 from broker.metrics.service import Metrics
@@ -100,7 +100,7 @@ class Node:
             self.failures.directory_failed,
             self.failures.log_damaged,
         )
-        self.settings = Settings(config)
+        self.settings = DynamicConfig(config)
         self.timeouts = Timeouts(loop)
         self.wakes = Wakes(loop)
         self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}")
@@ -312,7 +312,7 @@ class Node:
     def _broker_epoch(self) -> int:
         return self.registration.epoch
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> BrokerIdentity:
         return broker_identity(
             self.config,
             self.cluster.id,
