@@ -52,7 +52,7 @@ class Metrics:
     def watch(self, listener: Listener) -> None:
         """Measure the requests of a listener that has not served any yet."""
         for route in listener.routes.values():
-            route.meter = self._meters.setdefault(route.api.name, RequestMeter(self._clock_ns))
+            route.meter = self._meters.setdefault(route.name, RequestMeter(self._clock_ns))
 
     # The answers
 

@@ -22,7 +22,9 @@ from broker.metadata.settings import Settings
 from broker.network.admission import Admission
 from broker.network.connection import RECEIVE_BUFFER_SIZE
 from broker.network.connection_quota import connection_limits
+from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
+from broker.network.listener_role import ListenerRole
 from broker.network.peer_channel import PeerChannels
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
@@ -31,6 +33,7 @@ from broker.node.stage import Stage
 from broker.purgatory.parked_fetches import ParkedFetches
 from broker.purgatory.timer_wheel import Timeouts
 from broker.purgatory.wakes import Wakes
+from broker.release import KAFKA_VERSION
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.in_sync_changes import InSyncChanges
@@ -42,7 +45,7 @@ from broker.replicas.partition_work import PartitionWork
 from broker.replicas.replica_fetchers import ReplicaFetchers
 from broker.replicas.replicas import Replicas
 from broker.replicas.replication_throttles import ReplicationThrottles
-from broker.requests.apis import Role
+from broker.requests.apis import routes
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
 from broker.requests.nearest_replica import RACK_AWARE
@@ -109,16 +112,16 @@ class Broker:
         self.described_partitions_max = config.integer("max.request.partition.size.limit")
         self.auto_creates_topics = config.flag("auto.create.topics.enable")
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)
-        self.large_batches = LargeBatches(self)
+        self.large_batches = LargeBatches(environment, self.request_memory, self.tasks.spawn)
         self.large_metadata = LargeMetadata(self)
         self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
         self.listeners: list[Listener] = []
         limits = connection_limits(config)
         self.admissions = {
-            Role.BROKER: Admission(
+            ListenerRole.BROKER: Admission(
                 limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
             ),
-            Role.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
+            ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
         }
         self.stage = Stage.STARTING
         self.metrics: Metrics | None = None
@@ -132,7 +135,7 @@ class Broker:
         self.settings.watchers.append(self._settings_changed)
         self.timeouts = Timeouts(loop)
         self.wakes = Wakes(loop)
-        self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}")
+        self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
         properties = self.logs.properties[config.metadata_log_dir]
         self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
         self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
@@ -264,18 +267,29 @@ class Broker:
     async def start(self) -> None:
         """Bind, load, join the cluster, serve. Raises what makes it impossible, with nothing left running."""
         self.metrics = await self._start_metrics()
-        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        resources = ConnectionResources(
+            self.loop,
+            self.environment,
+            self.spawn,
+            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+            self.request_memory,
+            self.reply_memory,
+            self.wakes,
+        )
         for each in self.config.listeners:
-            role = Role.CONTROLLER if each.name in self.config.controller_listener_names else Role.BROKER
+            role = (
+                ListenerRole.CONTROLLER if each.name in self.config.controller_listener_names else ListenerRole.BROKER
+            )
             admission = self.admissions[role]
             listener = Listener(
-                self,
+                resources,
                 each.name,
                 each.host or None,
                 each.port,
                 role,
-                receive_buffer,
+                routes(role, self),
                 admission,
+                self.quorum.disconnected,
                 request_size_max=self.config.integer("socket.request.max.bytes"),
                 idle_ms_max=self.config.integer("connections.max.idle.ms"),
             )
@@ -286,7 +300,7 @@ class Broker:
                 self.metrics.watch(listener)
         await self.quorum.open()
         for listener in self.listeners:
-            if listener.role is Role.CONTROLLER:
+            if listener.role is ListenerRole.CONTROLLER:
                 await listener.accept()
         await self.quorum.join()
         if self.config.is_controller:

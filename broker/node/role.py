@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.quorum_start import SECURITY_PROTOCOL_IDS
 from broker.metadata.registration import UNREGISTERED, Identity, Registration
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from kraft.features import SUPPORTED_FEATURES
 from protocol.messages import broker_registration
 
@@ -82,7 +82,7 @@ class BrokerRole:
             broker.tasks.every(job)
         broker.log_jobs.remove_later(broker.logs.left_to_remove(), 0)
         for listener in broker.listeners:
-            if listener.role is Role.BROKER:
+            if listener.role is ListenerRole.BROKER:
                 await listener.accept()
 
     async def leave(self) -> None:

@@ -6,10 +6,11 @@ Nobody waits for a write-back: it keeps the dirty part of the page cache small, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from broker.runtime.environment import Environment
+from broker.runtime.tasks import SpawnTask
 from storage.files.open_file import OpenFile
 from storage.log.log import Log
 
@@ -17,16 +18,11 @@ POSTPONED_MS: Final = 100
 """How long a flush waits that found no file descriptor."""
 
 
-class Spawn(Protocol):
-    def __call__(self, work: Coroutine[object, object, None], /) -> object:
-        """Run a coroutine under supervision. It is not cancelled: its thread would go on unheard."""
-
-
 class Flusher:
     """While a log is being synced, newcomers wait for the sync after it: theirs covers what they appended."""
 
     def __init__(
-        self, environment: Environment, spawn: Spawn, flushed: Callable[[Log], None] = lambda log: None
+        self, environment: Environment, spawn: SpawnTask, flushed: Callable[[Log], None] = lambda log: None
     ) -> None:
         self._environment = environment
         self._spawn = spawn

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 log = logging.getLogger("moldau.background")
+
+
+class SpawnTask(Protocol):
+    def __call__(self, work: Coroutine[object, object, None], /) -> object:
+        """Run a coroutine under supervision: an exception that leaves it stops the node."""
 
 
 class Job(NamedTuple):

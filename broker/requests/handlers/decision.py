@@ -10,14 +10,14 @@ from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Broker
 
 
 def handle(broker: Broker, context: RequestContext, request: object) -> object | Pending[object]:
     """NOT_CONTROLLER sends the asker on to whoever leads now; it may also hide a decision of a term that ended."""
     if isinstance(request, BrokerHeartbeatRequest):
-        context.connection.beats_for = request.broker_id
+        context.connection.heartbeat_broker_id = request.broker_id
     active = broker.quorum.active_controller
     if active is None:
         return refused(request, ErrorCode.NOT_CONTROLLER)

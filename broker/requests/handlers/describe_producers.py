@@ -15,7 +15,7 @@ from protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Broker
 
 UNKNOWN: Final = "This server does not host this topic-partition."

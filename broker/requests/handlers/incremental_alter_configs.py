@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from broker.requests.own_resources import (
     BROKER_LOGGER,
     Change,
@@ -24,7 +24,7 @@ from protocol.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Broker
 
 
@@ -72,7 +72,7 @@ def _own(
         return refusal
     if resource.resource_type == BROKER_LOGGER:
         return alter_own_loggers(broker.node_id, resource.resource_name, changes, validate_only=validate_only)
-    if context.listener.role is Role.CONTROLLER:
+    if context.listener.role is ListenerRole.CONTROLLER:
         cluster = broker.image.cluster
         nodes = {*cluster.brokers, *cluster.controllers}
         return refusal_of_node(nodes, resource.resource_type, resource.resource_name)

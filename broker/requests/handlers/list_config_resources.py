@@ -15,7 +15,7 @@ from protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Broker
 
 LISTABLE: Final = (

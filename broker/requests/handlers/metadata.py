@@ -22,8 +22,8 @@ from protocol.messages.metadata import (
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
     from broker.network.reply import EncodedResponse
+    from broker.network.route import RequestContext
     from broker.node.node import Broker, NodeAddress
     from broker.runtime.pending import Pending
     from kraft.image.cluster import ClusterImage

@@ -11,7 +11,7 @@ from protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetry
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Broker
 
 
