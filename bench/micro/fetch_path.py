@@ -101,7 +101,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
         resources=ConnectionResources(
             loop,
             broker.environment,
-            lambda work: None,
+            lambda work, name="": None,
             memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
             RequestMemory(None, loop),
             broker.reply_memory,

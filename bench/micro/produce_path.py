@@ -99,7 +99,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
         resources=ConnectionResources(
             loop,
             broker.environment,
-            lambda work: None,
+            lambda work, name="": None,
             memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
             RequestMemory(None, loop),
             ReplyMemory(-1, loop),

@@ -9,7 +9,7 @@ from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.wakes import Wakes
 from broker.runtime.environment import Environment
-from broker.runtime.tasks import SpawnTask
+from broker.runtime.tasks import Spawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ConnectionResources:
 
     loop: asyncio.AbstractEventLoop
     environment: Environment
-    spawn: SpawnTask
+    spawn: Spawn
     receive_buffer: memoryview
     request_memory: RequestMemory
     reply_memory: ReplyMemory

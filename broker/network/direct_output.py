@@ -26,7 +26,7 @@ from typing import Final
 
 from broker.network.reply_memory import held_size
 from broker.runtime.environment import Environment
-from broker.runtime.tasks import SpawnTask
+from broker.runtime.tasks import Spawn
 from protocol.primitives import BytesLike, Chunk
 from storage.files.file_slice import FileSlice
 
@@ -56,7 +56,7 @@ class DirectOutput:
         self,
         loop: asyncio.AbstractEventLoop,
         environment: Environment,
-        spawn: SpawnTask,
+        spawn: Spawn,
         transport: asyncio.Transport,
         blocked: Callable[[], None],
         drained: Callable[[], None],

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from broker.network.request_memory import RequestMemory
 from broker.network.route import ClientConnection
 from broker.runtime.environment import Environment
-from broker.runtime.tasks import SpawnTask
+from broker.runtime.tasks import Spawn
 from protocol.record_validation import Refusal, ValidBatch, examine_batch
 from replication.partition import Partition
 
@@ -34,9 +34,9 @@ class LargeBatch(NamedTuple):
 class LargeBatches:
     """The queue of a broker."""
 
-    def __init__(self, environment: Environment, request_memory: RequestMemory, spawn: SpawnTask) -> None:
+    def __init__(self, memory: RequestMemory, environment: Environment, spawn: Spawn) -> None:
         self._environment = environment
-        self._request_memory = request_memory
+        self._memory = memory
         self._spawn = spawn
         self._examining = asyncio.Lock()
         self.examined_count = 0
@@ -51,7 +51,7 @@ class LargeBatches:
         connection.hold()
         size = sum(len(each.batch) for each in batches)
         self.waiting_bytes += size
-        self._request_memory.keep(size)
+        self._memory.keep(size)
         self._spawn(connection.hold_during(self._examine(batches, size, done)))
 
     async def _examine(self, batches: list[LargeBatch], size: int, done: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ class LargeBatches:
                 each.append(await self._examined(each))
         finally:
             self.waiting_bytes -= size
-            self._request_memory.give_back(size)
+            self._memory.give_back(size)
         done()
 
     async def _examined(self, each: LargeBatch) -> Examined:

@@ -10,29 +10,13 @@ from protocol.errors import ErrorCode
 from protocol.messages import fetch, produce
 
 if TYPE_CHECKING:
+    from broker.metadata.cluster_view import ClusterView, NodeAddress
     from broker.network.route import RequestContext
     from broker.replicas.replicas import Replicas
-    from kraft.image.metadata_image import MetadataImage
 
 FIRST_PRODUCE_VERSION: Final = 10
 FIRST_FETCH_VERSION: Final = 16
 NO_EPOCH: Final = -1
-
-
-class NodeEndpoint(Protocol):
-    """A broker as the clients of one listener are told of it."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def host(self) -> str: ...
-
-    @property
-    def port(self) -> int: ...
-
-    @property
-    def rack(self) -> str | None: ...
 
 
 class LeaderSources(Protocol):
@@ -42,10 +26,7 @@ class LeaderSources(Protocol):
     def replicas(self) -> Replicas: ...
 
     @property
-    def image(self) -> MetadataImage: ...
-
-    def live_nodes(self, listener_name: str) -> Iterator[NodeEndpoint]:
-        """Brokers that are not fenced, as that listener's clients reach them."""
+    def cluster(self) -> ClusterView: ...
 
 
 class Leader(NamedTuple):
@@ -94,13 +75,13 @@ def leader_of(sources: LeaderSources, key: tuple[str | bytes, int]) -> Leader:
     if partition is not None:
         return Leader(partition.leader_id, partition.leader_epoch)
     name, index = key
-    topics = sources.image.topics
+    topics = sources.cluster.image.topics
     topic = topics.by_name(name) if isinstance(name, str) else topics.by_id.get(name)
     assigned = topic.partitions.get(index) if topic is not None else None
     return Leader(assigned.leader, assigned.leader_epoch) if assigned is not None else Leader(NO_LEADER, NO_EPOCH)
 
 
-def nodes_of(sources: LeaderSources, context: RequestContext, leaders: list[Leader]) -> Iterator[NodeEndpoint]:
+def nodes_of(sources: LeaderSources, context: RequestContext, leaders: list[Leader]) -> Iterator[NodeAddress]:
     """Where the client reaches them, each once: by the listener through which it came."""
     wanted = {leader.id for leader in leaders}
-    return (node for node in sources.live_nodes(context.listener.name) if node.id in wanted)
+    return (node for node in sources.cluster.live_nodes(context.listener.name) if node.id in wanted)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.runtime.environment import Environment
-from broker.runtime.tasks import SpawnTask
+from broker.runtime.tasks import Spawn
 from storage.files.open_file import OpenFile
 from storage.log.log import Log
 
@@ -22,7 +22,7 @@ class Flusher:
     """While a log is being synced, newcomers wait for the sync after it: theirs covers what they appended."""
 
     def __init__(
-        self, environment: Environment, spawn: SpawnTask, flushed: Callable[[Log], None] = lambda log: None
+        self, environment: Environment, spawn: Spawn, flushed: Callable[[Log], None] = lambda log: None
     ) -> None:
         self._environment = environment
         self._spawn = spawn

@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol
 log = logging.getLogger("moldau.background")
 
 
-class SpawnTask(Protocol):
-    def __call__(self, work: Coroutine[object, object, None], /) -> object:
-        """Run a coroutine under supervision: an exception that leaves it stops the node."""
+class Spawn(Protocol):
+    """Runs a coroutine under supervision: `Tasks.spawn`."""
+
+    def __call__(self, work: Coroutine[object, object, None], name: str = "", /) -> object: ...
 
 
 class Job(NamedTuple):

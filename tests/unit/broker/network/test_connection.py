@@ -117,7 +117,7 @@ class Wire:
             resources=ConnectionResources(
                 cast("asyncio.AbstractEventLoop", loop),
                 cast("Environment", None),
-                lambda work: None,
+                lambda work, name="": None,
                 memoryview(bytearray(buffer_size)),
                 memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
                 ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),

@@ -102,7 +102,7 @@ class Served:
             closed=self.lost.append,
         )
 
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None], name: str = "") -> None:
         self.tasks.append(self.loop.create_task(work))
 
     def answer(self, context: RequestContext, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
