@@ -11,6 +11,7 @@ from typing import Final
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.config.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
+from broker.config.replica_selectors import RACK_AWARE
 from broker.coordinators.group_settings import group_config
 from broker.coordinators.groups import Groups
 from broker.coordinators.leadership import CoordinatorLeadership
@@ -56,7 +57,6 @@ from broker.requests.apis import routes
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
-from broker.requests.nearest_replica import RACK_AWARE
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.stage import Stage
