@@ -93,7 +93,7 @@ class Story:
         )
         properties = read_meta_properties(environment.fs, DATA)
         assert properties is not None
-        channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1")
+        channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1", "4.3.1")
         quorum = Quorum(environment, node, properties, DynamicConfig(node), channels)
         quorum.subscribe(self.published)
         try:

@@ -31,7 +31,7 @@ from protocol.messages.describe_configs import (
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
     from broker.metadata.dynamic_config import DynamicConfig
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 class NotDescribed(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from broker.requests.own_resources import (
     BROKER_LOGGER,
     ConfigChange,
@@ -25,7 +25,7 @@ from protocol.messages.incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.requests.forwarding import Forwarding
 
 
@@ -89,7 +89,7 @@ def _own(
         return refusal
     if resource.resource_type == BROKER_LOGGER:
         return alter_own_loggers(services.node_id, resource.resource_name, changes, validate_only=validate_only)
-    if context.listener.role is Role.CONTROLLER:
+    if context.listener.role is ListenerRole.CONTROLLER:
         cluster = services.cluster.image.cluster
         nodes = {*cluster.brokers, *cluster.controllers}
         return refusal_of_node(nodes, resource.resource_type, resource.resource_name)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView, NodeAddress
     from broker.metadata.dynamic_config import DynamicConfig
     from broker.metadata.topic_creation import TopicCreation
-    from broker.network.connection import RequestContext
     from broker.network.reply import EncodedResponse
+    from broker.network.route import RequestContext
     from broker.requests.large_metadata import LargeMetadata
     from broker.runtime.pending import Pending
     from kraft.image.cluster import ClusterImage
