@@ -134,9 +134,8 @@ class Broker:
         self.wakes = Wakes(loop)
         self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}")
         properties = self.logs.properties[config.metadata_log_dir]
-        self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
-        self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
-        self.quorum.on_failure = self.logs.forget_lives
+        shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_lives
+        self.quorum = Quorum(environment, config, properties, self.settings, self.channels, shortage, failure)
         self.partition_work = PartitionWork(self)
         self.follower = MetadataFollower(self)
         self.throttles = ReplicationThrottles(config)
