@@ -129,7 +129,7 @@ class ControllerTerms:
         if contact.heard_ms is None:
             active.disconnected(contact.node_id)
         else:
-            active.silent_since(contact.node_id, contact.heard_ms)
+            active.last_heard(contact.node_id, contact.heard_ms)
 
     def _raise_version(self, version: int) -> None:
         self._feed(events.RaiseVersion(self._raft.epoch, version))

@@ -111,7 +111,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         55,
         "a new controller waits for nobody's session",
-        "kraft/controller/broker_lifecycle.py",
+        "kraft/controller/broker_sessions.py",
         "            if not broker.fenced\n        }",
         "            if False\n        }",
         Hunt.SCENARIOS,
