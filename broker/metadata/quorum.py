@@ -11,9 +11,9 @@ from broker.config.config import Config
 from broker.metadata.active_controller import ActiveController
 from broker.metadata.controller_channel import ControllerChannel
 from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.opened_quorum import OpenedQuorum, QuorumSurroundings, opened_quorum
 from broker.metadata.publisher import Listener, MetadataPublisher, Reply
 from broker.metadata.quorum_start import metadata_log_config, refuse_unsupported
+from broker.metadata.raft.opened_quorum import OpenedQuorum, QuorumSurroundings, opened_quorum
 from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.network.peer_channel import PeerChannels
 from broker.runtime.environment import Environment

@@ -49,14 +49,14 @@ METADATA_MUTANTS: Final = (
     Mutant(
         47,
         "metadata counts as durable once it is written",
-        "broker/metadata/log_writer.py",
+        "broker/metadata/raft/log_writer.py",
         "        self._flusher.when_durable([self._log.log], self._flushed)\n",
         "        self._feed(events.Flushed(self._log.end_offset))\n",
     ),
     Mutant(
         48,
         "a controller goes on after its term",
-        "broker/metadata/controller_terms.py",
+        "broker/metadata/raft/controller_terms.py",
         "            self._active = None\n            self._committed",
         "            self._committed",
         faults=(Fault.ISOLATE_CONTROLLER, Fault.KILL_CONTROLLER),
@@ -71,9 +71,9 @@ METADATA_MUTANTS: Final = (
     Mutant(
         50,
         "a broker takes roles before it is registered",
-        "broker/replicas/metadata_applier.py",
-        "        self._takes_roles = False\n",
-        "        self._takes_roles = True\n",
+        "broker/replicas/roles.py",
+        "        self.are_assumed = False\n",
+        "        self.are_assumed = True\n",
         faults=(Fault.KILL, Fault.KILL_LEADER),
     ),
     Mutant(

@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 
 from broker.config.config import Config
-from broker.metadata import controller_terms
 from broker.metadata.quorum import Quorum
+from broker.metadata.raft import controller_terms
 from broker.metadata.settings import Settings
 from broker.metadata.storage_format import format_directories
 from broker.network.peer_channel import PeerChannels

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.metadata.committed_metadata import CommittedMetadata
-from broker.metadata.log_writer import Feed
 from broker.metadata.metadata_log import MetadataLog, unlink_all
 from broker.metadata.publisher import MetadataPublisher
+from broker.metadata.raft.log_writer import Feed
 from broker.metadata.snapshot_files import SnapshotFiles
 from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.runtime.environment import Environment

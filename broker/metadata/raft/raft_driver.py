@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.metadata.catch_up import CatchUp
 from broker.metadata.committed_metadata import CommittedMetadata
-from broker.metadata.controller_terms import ControllerTerms
-from broker.metadata.log_writer import MetadataLogWriter
 from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.metadata_snapshots import MetadataSnapshots
-from broker.metadata.quorum_peers import QuorumPeers
+from broker.metadata.raft.catch_up import CatchUp
+from broker.metadata.raft.controller_terms import ControllerTerms
+from broker.metadata.raft.log_writer import MetadataLogWriter
+from broker.metadata.raft.metadata_snapshots import MetadataSnapshots
+from broker.metadata.raft.quorum_peers import QuorumPeers
 from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
 from broker.runtime.tasks import Tasks

@@ -8,10 +8,10 @@ from typing import Final
 
 from broker.metadata.active_controller import ActiveController
 from broker.metadata.committed_metadata import CommittedMetadata
-from broker.metadata.former_leader import FormerLeader
-from broker.metadata.log_writer import Feed, MetadataLogWriter
 from broker.metadata.metadata_log import NoRoom
 from broker.metadata.publisher import MetadataPublisher
+from broker.metadata.raft.former_leader import FormerLeader
+from broker.metadata.raft.log_writer import Feed, MetadataLogWriter
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Tasks
 from kraft.controller.controller import Controller

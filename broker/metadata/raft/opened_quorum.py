@@ -9,16 +9,10 @@ from functools import partial
 
 from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
 from broker.config.config import Config
-from broker.metadata.catch_up import CatchUp
 from broker.metadata.committed_metadata import CommittedMetadata
 from broker.metadata.controller_channel import PURPOSE
-from broker.metadata.controller_terms import ControllerTerms
-from broker.metadata.former_leader import FormerLeader
-from broker.metadata.log_writer import MetadataLogWriter
 from broker.metadata.metadata_log import Loaded, MetadataLog, NoRoom
-from broker.metadata.metadata_snapshots import MetadataSnapshots
 from broker.metadata.publisher import MetadataPublisher
-from broker.metadata.quorum_peers import QuorumPeers
 from broker.metadata.quorum_start import (
     bootstrap_records,
     controller_registration,
@@ -27,7 +21,13 @@ from broker.metadata.quorum_start import (
     identity_of,
     raft_settings,
 )
-from broker.metadata.raft_driver import RaftDriver
+from broker.metadata.raft.catch_up import CatchUp
+from broker.metadata.raft.controller_terms import ControllerTerms
+from broker.metadata.raft.former_leader import FormerLeader
+from broker.metadata.raft.log_writer import MetadataLogWriter
+from broker.metadata.raft.metadata_snapshots import MetadataSnapshots
+from broker.metadata.raft.quorum_peers import QuorumPeers
+from broker.metadata.raft.raft_driver import RaftDriver
 from broker.metadata.snapshot_files import SnapshotFiles
 from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.network.peer_channel import PeerChannels

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.metadata.former_leader import FormerLeader
-from broker.metadata.log_writer import Feed
+from broker.metadata.raft.former_leader import FormerLeader
+from broker.metadata.raft.log_writer import Feed
 from broker.network.peer_channel import NoAnswer, PeerChannels
 from kraft.raft import events
 from protocol.messages.fetch import FetchRequest
