@@ -108,9 +108,8 @@ class Node:
         self.wakes = Wakes(loop)
         self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
         properties = self.logs.properties[config.metadata_log_dir]
-        self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
-        self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
-        self.quorum.on_failure = self.logs.forget_lives
+        shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_lives
+        self.quorum = Quorum(environment, config, properties, self.settings, self.channels, shortage, failure)
         self.cluster = ClusterView(self.quorum, self.logs.cluster_id, environment.random)
         self.registration = Registration(
             self.node_id,
