@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.config.topics import topic_warnings
 from broker.metadata.cluster_view import ClusterView
-from broker.metadata.settings import Settings
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.file_removal import FileRemoval
@@ -43,7 +43,7 @@ class AppliedTo:
     """The parts of a broker that follow the metadata."""
 
     cluster: ClusterView
-    settings: Settings
+    settings: DynamicConfig
     throttles: ReplicationThrottles
     logs: LocalLogs
     replicas: Replicas
