@@ -62,10 +62,9 @@ from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_builder import Record
 from protocol.schema import spec_of
 from storage.checkpoints.meta_properties import MetaProperties
+from storage.directory.log_directory import LOCK
 from storage.files.disk_errors import PASSING
 from storage.files.port import FileLock
-from storage.log.log import Log
-from storage.log_directory import LOCK
 
 log = logging.getLogger("moldau.quorum")
 
@@ -460,9 +459,9 @@ class Quorum:
     def _disk_failed(self, error: OSError) -> None:
         self._halt(f"the metadata log {self._log.directory} has failed: {error}")
 
-    def _damaged(self, damaged: Log, reason: str) -> None:
-        """Who leads could send it to nobody; another does, once this node is gone."""
-        self._halt(f"the metadata log {damaged.directory} is damaged: {reason}")
+    def _damaged(self, reason: str) -> None:
+        """Stop this node: as the leader it could not send the damaged batches to any follower."""
+        self._halt(f"the metadata log {self._log.directory} is damaged: {reason}")
 
     def _halt(self, reason: str) -> None:
         """Nobody knows what the disk holds: stop rather than guess."""

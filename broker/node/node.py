@@ -60,8 +60,8 @@ from protocol.messages.create_topics import (
 )
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
-from storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
     from broker.metrics.service import Metrics

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 from kraft.image.cluster import LOST_DIRECTORY
 from kraft.image.topics import NO_LEADER
 from kraft.image.topics import Partition as Assigned
+from storage.directory.log_directory import Repaired
 from storage.log.log import Log
-from storage.log_directory import Repaired
 
 if TYPE_CHECKING:
     from broker.node.node import Broker

@@ -17,12 +17,12 @@ from broker.runtime.environment import Environment
 from kraft.image.cluster import LOST_DIRECTORY
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from storage.directory.log_directory import LogDirectory, Repaired
+from storage.files.log_paths import STRAY_SUFFIX
 from storage.files.port import FileSystem
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_paths import STRAY_SUFFIX
 from storage.log.recovery import CorruptLog
-from storage.log_directory import LogDirectory, Repaired
+from storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 

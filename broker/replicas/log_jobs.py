@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.runtime.tasks import Job
 from protocol.primitives import MalformedMessage
-from storage.log.log_config import INT64_MAX
+from storage.log_config import INT64_MAX
 
 if TYPE_CHECKING:
     from broker.node.node import Broker

@@ -15,7 +15,7 @@ from kraft.image.difference import difference
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 if TYPE_CHECKING:
     from broker.node.node import Broker

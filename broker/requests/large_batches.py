@@ -11,14 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.record_validation import Refusal, ValidBatch, examine_batch
+from protocol.record_validation import RejectedBatch, ValidBatch, examine_batch
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.node.node import Broker
     from replication.partition import Partition
 
-Examined = ValidBatch | Refusal
+Examined = ValidBatch | RejectedBatch
 
 
 class LargeBatch(NamedTuple):

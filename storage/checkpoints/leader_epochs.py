@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from storage.checkpoints.text_checkpoint import CorruptCheckpoint, format_checkpoint, parse_checkpoint
+from storage.files.log_paths import LEADER_EPOCH_CHECKPOINT
 from storage.files.port import FileSystem, write_atomically
-from storage.log.log_paths import LEADER_EPOCH_CHECKPOINT
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

@@ -12,11 +12,11 @@ from broker.config.config import Config
 from broker.metadata.quorum import Quorum
 from broker.replicas.local_logs import LocalLogs
 from broker.runtime.environment import Environment
-from storage.checkpoints.last_life import LAST_LIFE
+from storage.checkpoints.serving_epoch import LAST_LIFE
+from storage.directory.log_directory import NEW, LogDirectory, Repaired
+from storage.files.log_paths import LOG_SUFFIX, partition_directory_name
 from storage.log.log import Log
-from storage.log.log_paths import LOG_SUFFIX, partition_directory_name
 from storage.log.recovery import CorruptLog
-from storage.log_directory import NEW, LogDirectory, Repaired
 from tests.support.simulation.disk import SimulatedDisk
 
 CountedOn = Callable[[SimulatedDisk, str, int], bool]

@@ -15,9 +15,9 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from storage.directory.log_directory import LogDirectory
 from storage.log.flush_work import FlushWork
-from storage.log.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log_config import LogConfig
 from tests.simulation.replicas.controller import NOBODY, Controller, Metadata
 from tests.support.replica_pair import TOPIC_ID, LeaderSide
 from tests.support.simulation.disk import SimulatedDisk

@@ -10,8 +10,8 @@ import pytest
 from protocol.batch_iterator import iterate_batches
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
 from storage.log.recovery import CorruptLog
+from storage.log_config import LogConfig
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
 COUNT = 50

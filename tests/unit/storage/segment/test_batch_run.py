@@ -13,9 +13,9 @@ from protocol.record_batch import PREFIX
 from storage.files.local_files import LocalFiles
 from storage.log import recovery
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
 from storage.log.recovery import CorruptLog
-from storage.producers.producer_state import ProducerEntry
+from storage.log_config import LogConfig
+from storage.producers.producer_state import BATCHES_KEPT, ProducerEntry
 from storage.segment.batch_run import BatchRun
 from tests.unit.storage.stories import NOW_MS, batch
 
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
 def takes_nothing(next_offset: int, leader_epoch: int, limit_offset: int, producers_offset: int) -> BatchRun:
     """A walk for which no batch is plain: all are past its limit."""
-    return BatchRun(next_offset, leader_epoch, -1, producers_offset)
+    return BatchRun(next_offset, leader_epoch, -1, producers_offset, BATCHES_KEPT)
 
 
 def history(random: Random) -> bytes:
@@ -141,6 +141,6 @@ def test_the_walk_stops_where_a_batch_needs_thought() -> None:
         batch("c", base_offset=9, leader_epoch=0),
         batch("c", base_offset=2, leader_epoch=0)[:-1],
     ):
-        run = BatchRun(0, 0, 9, 0)
+        run = BatchRun(0, 0, 9, 0, BATCHES_KEPT)
         assert run.take(plain + bytes(odd), 0, 0) == len(plain)
         assert run.next_offset == 2

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints.last_life import LAST_LIFE
+from storage.checkpoints.serving_epoch import LAST_LIFE
+from storage.directory.log_directory import NEW, CheckpointWork, LogDirectory
 from storage.files.local_files import LocalFiles
-from storage.log_directory import NEW, CheckpointWork, LogDirectory
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 

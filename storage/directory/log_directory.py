@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
-from storage.checkpoints.last_life import Life, forget_life, read_life, write_life
 from storage.checkpoints.offset_checkpoint import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
@@ -30,13 +30,10 @@ from storage.checkpoints.offset_checkpoint import (
     read_offsets,
 )
 from storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from storage.checkpoints.serving_epoch import Life, forget_life, read_life, write_life
 from storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from storage.files.disk_errors import PASSING
-from storage.files.port import FileLock, FileSystem, write_atomically
-from storage.log.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
-from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_paths import (
+from storage.files.log_paths import (
     DELETE_SUFFIX,
     LOG_SUFFIX,
     STRAY_SUFFIX,
@@ -45,7 +42,11 @@ from storage.log.log_paths import (
     partition_directory_name,
     suffixed_directory_name,
 )
+from storage.files.port import FileLock, FileSystem, write_atomically
+from storage.log.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
+from storage.log.log import Log
 from storage.log.recovery import CorruptLog, Report
+from storage.log_config import LogConfig
 from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
 LOCK = ".lock"
@@ -420,7 +421,7 @@ class LogDirectory:
         self.logs[log.topic, log.partition] = log
         self.damaged.pop((log.topic, log.partition), None)
         log.on_shortage = self.on_shortage
-        log.on_damage = self.on_damage
+        log.on_damage = partial(self.on_damage, log) if self.on_damage is not None else None
         if self.failure is not None:
             log.fail(self.failure)  # the directory went offline while the log was made
         log.on_failure = self.fail
