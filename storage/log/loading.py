@@ -90,7 +90,7 @@ def load_log(request: LogRequest) -> LoadedLog:
     if end_offset < log_start_offset:
         request.report(
             f"{directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"
-            f" all batches are removed, and the log goes on empty at its start offset"
+            f" emptied, it goes on at its start offset"
         )
         remove_segments(request, segments)
         segments = [Segment.create(fs, directory, log_start_offset, request.config, request.now_ms)]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.node.node import Broker
+from broker.node.node import Node
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
 from kraft.image.topics import NO_LEADER
 from kraft.image.topics import Partition as Assigned
@@ -52,7 +52,7 @@ def assigned(node: ClusterNode) -> Assigned | None:
     return node.broker.image.topics.partition("t", 0)
 
 
-def is_open(broker: Broker | None) -> bool:
+def is_open(broker: Node | None) -> bool:
     return broker is not None and hasattr(broker.quorum, "_raft")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.node.node import Broker
+from broker.node.node import Node as Broker
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import Partition as Assigned
 from protocol.primitives import BytesLike

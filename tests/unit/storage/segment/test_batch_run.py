@@ -11,7 +11,7 @@ import pytest
 from protocol.control_records import end_transaction_marker
 from protocol.record_batch import PREFIX
 from storage.files.local_files import LocalFiles
-from storage.log import recovery
+from storage.log import recovery, verified_batch
 from storage.log.log import Log
 from storage.log.recovery import CorruptLog
 from storage.log_config import LogConfig
@@ -32,9 +32,11 @@ class Outcome(NamedTuple):
     reports: list[str]
 
 
-def takes_nothing(next_offset: int, leader_epoch: int, limit_offset: int, producers_offset: int) -> BatchRun:
+def takes_nothing(
+    next_offset: int, leader_epoch: int, limit_offset: int, producers_offset: int, batches_kept_max: int
+) -> BatchRun:
     """A walk for which no batch is plain: all are past its limit."""
-    return BatchRun(next_offset, leader_epoch, -1, producers_offset, BATCHES_KEPT)
+    return BatchRun(next_offset, leader_epoch, -1, producers_offset, batches_kept_max)
 
 
 def history(random: Random) -> bytes:
@@ -124,7 +126,7 @@ def known_of(entry: ProducerEntry) -> list[object]:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_walk_and_single_decisions_agree(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
-    monkeypatch.setattr(recovery, "CHUNK_SIZE", random.choice((100, 500, 1 << 20)))
+    monkeypatch.setattr(verified_batch, "CHUNK_SIZE", random.choice((100, 500, 1 << 20)))
     rows = damaged(history(random), random)
     recovery_point = random.choice((0, 0, 5))
     quick = recovered(tmp_path / "quick" / "t-0", rows, recovery_point)
