@@ -23,8 +23,7 @@ from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from protocol.records.metadata import NoOpRecord
 from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
-from storage.directory.log_directory import make_durable_directory
-from storage.files.port import FileSystem, write_atomically
+from storage.files.port import FileSystem, make_durable_directory, write_atomically
 from storage.log.append_result import AppendOrigin
 from storage.log.log import Log
 from storage.log.reading import LogRead

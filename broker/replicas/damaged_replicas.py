@@ -31,7 +31,7 @@ from kraft.image.cluster import LOST_DIRECTORY
 from kraft.image.topics import NO_LEADER
 from kraft.image.topics import Partition as Assigned
 from replication.partition import Partition
-from storage.directory.log_directory import Repaired
+from storage.directory.damaged_logs import Repaired
 from storage.log.log import Log
 
 log = logging.getLogger("moldau.replica")

@@ -162,6 +162,17 @@ def write_atomically(fs: FileSystem, path: str, data: BytesLike) -> None:
     fs.sync_directory(parent_directory(path))
 
 
+def make_durable_directory(fs: FileSystem, path: str) -> None:
+    """Make a directory and its parents where they are missing, durably. Raises OSError. Blocks for the syncs."""
+    missing = []
+    while path and not fs.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    for created in reversed(missing):
+        fs.make_directories(created)
+        fs.sync_directory(created.rpartition("/")[0] or "/")
+
+
 def parent_directory(path: str) -> str:
     directory, slash, _ = path.rpartition("/")
     return directory or slash or "."

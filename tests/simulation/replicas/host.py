@@ -62,7 +62,7 @@ class Host(LeaderSide):
         self.partition.min_insync_replicas = config_min_insync(self._config)
         self.replicas.add(self.partition)
         self.epoch = self._controller.registered(self.node_id)
-        self.directory.serve_under(self.epoch)
+        self.directory.note_serving_epoch(self.epoch)
         self.fetchers: dict[int, ReplicaFetcher] = {}
         broker = self._broker
         assigned = SimpleNamespace(directory_of=lambda replica: bytes(16))

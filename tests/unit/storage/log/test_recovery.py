@@ -143,7 +143,9 @@ def test_no_producer_is_remembered_by_a_damaged_batch_below_the_recovery_point(
         log, _ = recover(directory, COUNT, config)
         assert log.producers.entries[7].last_sequence == COUNT - 1, "no repeat is told by the sequence of the first one"
     else:
-        with pytest.raises(CorruptLog, match=f"checksum mismatch at position {position}, in a part of the log that was flushed"):
+        with pytest.raises(
+            CorruptLog, match=f"checksum mismatch at position {position}, in a part of the log that was flushed"
+        ):
             recover(directory, COUNT, config)
 
 
