@@ -44,7 +44,11 @@ async def settled_topic(cluster: Cluster) -> None:
 
 def up(cluster: Cluster) -> list[ClusterNode]:
     """Those with brokers that have begun."""
-    return [node for node in cluster.nodes.values() if node.is_up and hasattr(node.broker, "registration")]
+    return [
+        node
+        for node in cluster.nodes.values()
+        if node.is_up and node.broker is not None and node.broker.applier.has_loaded
+    ]
 
 
 def assigned(node: ClusterNode) -> Assigned | None:

@@ -310,5 +310,5 @@ class Observer:
 
 def is_started(broker: Broker) -> bool:
     """Whether the parts that are looked at are there."""
-    is_registering = hasattr(broker, "registration") or not broker.config.is_broker
-    return is_registering and hasattr(broker.quorum, "_raft")
+    has_loaded = broker.applier.has_loaded or not broker.config.is_broker
+    return has_loaded and hasattr(broker.quorum, "_raft")
