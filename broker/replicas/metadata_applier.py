@@ -26,7 +26,7 @@ from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from kraft.image.topics import Partition as Assigned
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 
