@@ -24,8 +24,8 @@ from kraft.image.metadata_image import MetadataImage
 from kraft.raft import events
 from protocol.schema import spec_of
 from storage.checkpoints.meta_properties import MetaProperties
+from storage.directory.log_directory import LOCK
 from storage.files.port import FileLock
-from storage.log_directory import LOCK
 
 log = logging.getLogger("moldau.quorum")
 

@@ -18,7 +18,7 @@ from protocol.messages.controller_registration import ControllerRegistrationRequ
 from protocol.records.metadata import FeatureLevelRecord
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.files.port import FileSystem
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """As the wire numbers them."""

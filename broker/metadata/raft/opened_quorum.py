@@ -136,7 +136,7 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
 def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumSurroundings) -> None:
     """Whatever reads or writes the log, a failure of its disk is found here."""
     disk_log.on_failure = writer.disk_failed
-    disk_log.on_damage = lambda damaged, reason: writer.damaged(reason)
+    disk_log.on_damage = writer.damaged
     disk_log.on_shortage = around.disk_is_full
 
 
