@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.data_source import MoldauDataSource, SegmentReader, columns_of
 from spark_jobs.options import parse_options
 from spark_jobs.planning import OffsetRange, Task, ranges_of, tasks_of
-from spark_jobs.progress import Progress, watched
+from spark_jobs.progress import JobProgress, watched
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -70,7 +70,7 @@ def plan_latest(job: LatestJob) -> LatestPlan:
     return LatestPlan(replace(job, options=pinned), tuple(ranges), len(tasks), size)
 
 
-def run_latest(session: SparkSession, plan: LatestPlan, progress: Progress) -> int:
+def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -> int:
     """Run the job; how many keys it wrote."""
     session.dataSource.register(LatestSource)
     rows = session.read.format(LatestSource.name()).schema(SCHEMA).options(**plan.job.options).load()

@@ -43,7 +43,7 @@ _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class TopicSelection:
     """Which partitions: exactly one of the three is given."""
 
     topics: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class ReadOptions:
     """What is to be read, and how finely it is cut."""
 
     directories: tuple[str, ...]
-    subscription: Subscription
+    subscription: TopicSelection
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
     include_headers: bool = False
@@ -108,23 +108,23 @@ def _local(name: str) -> str:
     return os.path.abspath(path)  # tasks may run in another directory
 
 
-def _subscription(given: Mapping[str, str]) -> Subscription:
+def _subscription(given: Mapping[str, str]) -> TopicSelection:
     named = [name for name in _SELECTIONS if name.lower() in given]
     if len(named) != 1:
         raise Refused(f"exactly one of {', '.join(_SELECTIONS)} is to be given, not {' and '.join(named) or 'none'}")
     value = given[named[0].lower()]
     if named[0] == "assign":
-        return Subscription(partitions=_assigned(value))
+        return TopicSelection(partitions=_assigned(value))
     if named[0] == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
         if not topics:
             raise Refused("subscribe names no topic")
-        return Subscription(topics=topics)
+        return TopicSelection(topics=topics)
     try:
         re.compile(value)
     except re.error as problem:
         raise Refused(f"subscribePattern: {value!r} is not a regular expression: {problem}") from None
-    return Subscription(pattern=value)
+    return TopicSelection(pattern=value)
 
 
 def _assigned(value: str) -> tuple[TopicPartition, ...]:

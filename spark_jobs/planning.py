@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from spark_jobs.options import EARLIEST, LATEST, OffsetChoice, ReadOptions, Subscription
+from spark_jobs.options import EARLIEST, LATEST, OffsetChoice, ReadOptions, TopicSelection
 from spark_jobs.partition_files import INTERNAL_TOPICS, PartitionFiles, Refused, find_partitions, open_partitions
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.files.port import FileSystem
@@ -74,7 +74,7 @@ def tasks_of(fs: FileSystem, ranges: Sequence[OffsetRange], options: ReadOptions
     return tasks
 
 
-def selected(found: Mapping[TopicPartition, str], subscription: Subscription) -> dict[TopicPartition, str]:
+def selected(found: Mapping[TopicPartition, str], subscription: TopicSelection) -> dict[TopicPartition, str]:
     """The partitions that were asked for, in order, with their directories."""
     if subscription.partitions:
         for topic, partition in subscription.partitions:

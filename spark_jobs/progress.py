@@ -16,7 +16,7 @@ INTERVAL_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """Where the lines go, and how much there is to read."""
 
     say: Callable[[str], None]
@@ -40,7 +40,7 @@ def megabytes(size: int) -> str:
 
 
 @contextmanager
-def watched(session: SparkSession, progress: Progress) -> Iterator[None]:
+def watched(session: SparkSession, progress: JobProgress) -> Iterator[None]:
     """Say a line every interval until the job inside is done."""
     finished = threading.Event()
     tracker = session.sparkContext.statusTracker()

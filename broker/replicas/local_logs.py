@@ -52,7 +52,7 @@ class NewLog(NamedTuple):
     config: LogConfig
 
 
-class Wanted(NamedTuple):
+class AssignedReplica(NamedTuple):
     """A partition of this broker, as the metadata has it."""
 
     topic_id: bytes
@@ -145,7 +145,7 @@ class LocalLogs:
         return min(max(known, opened.log_start_offset), opened.end_offset)
 
     async def open_all(
-        self, wanted: Mapping[TopicPartition, Wanted], config_of: ConfigOfTopic
+        self, wanted: Mapping[TopicPartition, AssignedReplica], config_of: ConfigOfTopic
     ) -> dict[TopicPartition, Log]:
         """Open the wanted partitions, set others aside, make those that are missing; left out is what lies, or may lie,
         in a directory that is offline.
@@ -177,7 +177,7 @@ class LocalLogs:
         self,
         directory: LogDirectory,
         key: TopicPartition,
-        wanted: Mapping[TopicPartition, Wanted],
+        wanted: Mapping[TopicPartition, AssignedReplica],
         logs: dict[TopicPartition, Log],
     ) -> None:
         """Keep what was found, or set it aside. Raises OSError."""
@@ -197,7 +197,7 @@ class LocalLogs:
             raise DuplicateLog(f"partition {key[0]}-{key[1]} is in {twice}: move one of them away")
         logs[key] = directory.logs[key]
 
-    def _may_lie_offline(self, partition: Wanted) -> bool:
+    def _may_lie_offline(self, partition: AssignedReplica) -> bool:
         """Whether a partition that was not found is in a directory that cannot be looked into."""
         return bool(self.offline) and partition.directory_id not in self.directory_ids
 
@@ -420,7 +420,7 @@ class LocalLogs:
                 log.info("opened %d of %d partitions", len(opened), found_count)
         return list(failures.values())
 
-    def _is_wanted(self, opened: Log, wanted: Mapping[TopicPartition, Wanted]) -> bool:
+    def _is_wanted(self, opened: Log, wanted: Mapping[TopicPartition, AssignedReplica]) -> bool:
         partition = wanted.get((opened.topic, opened.partition))
         return partition is not None and opened.topic_id in (None, partition.topic_id)
 

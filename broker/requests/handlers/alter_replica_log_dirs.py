@@ -17,7 +17,7 @@ from protocol.messages.alter_replica_log_dirs import (
 
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.replicas.local_logs import LocalLogs
     from broker.replicas.replicas import Replicas
 

@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 NO_AUTHORIZER = "No Authorizer is configured."
 

@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 ANONYMOUS: Final = ("User", "ANONYMOUS")
 """The principal of a client that did not authenticate itself."""

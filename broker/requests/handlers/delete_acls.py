@@ -9,7 +9,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 def handle(services: object, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:

@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 

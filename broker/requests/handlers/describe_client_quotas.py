@@ -17,7 +17,7 @@ from protocol.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 EXACT: Final = 0
 DEFAULT: Final = 1

@@ -11,7 +11,7 @@ from protocol.messages.describe_delegation_token import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 def handle(

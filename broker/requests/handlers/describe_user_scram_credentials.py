@@ -15,7 +15,7 @@ from protocol.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 def handle(

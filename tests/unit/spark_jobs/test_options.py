@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.options import ReadOptions, Subscription, parse_options
+from spark_jobs.options import ReadOptions, TopicSelection, parse_options
 from spark_jobs.partition_files import Refused
 
 NAMED = {"path": "/data", "subscribe": "t"}
 
 
 def test_what_is_not_said_is_as_in_the_connector() -> None:
-    assert parse_options(NAMED) == ReadOptions(("/data",), Subscription(topics=("t",)), "earliest", "latest")
+    assert parse_options(NAMED) == ReadOptions(("/data",), TopicSelection(topics=("t",)), "earliest", "latest")
 
 
 def test_names_of_options_are_taken_in_any_case() -> None:
