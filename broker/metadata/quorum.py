@@ -164,7 +164,7 @@ class Quorum:
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
         """Let the Raft machine answer a request of a peer, or of a client, about the quorum."""
         reply: Pending[object] = Pending()
-        self.opened.driver.feed(events.Received(reply, request, version, listener))
+        self.opened.driver.feed(events.RequestReceived(reply, request, version, listener))
         return reply
 
     def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
