@@ -49,7 +49,7 @@ class DiskSpace:
         if path not in self._full:
             self._full[path] = 0
             log.error(
-                "the disk of log directory %s is full: produce requests to its partitions are refused until it has space,"
+                "the disk of log directory %s is full: appends to its partitions are refused until it has space,"
                 " consumers go on reading: %s",
                 path,
                 error,
