@@ -39,7 +39,7 @@ from broker.metadata.quorum_start import (
 )
 from broker.metadata.snapshot_files import SnapshotFiles
 from broker.metadata.snapshot_policy import SnapshotPolicy
-from broker.network.peer_channel import NoAnswer, PeerChannels
+from broker.network.peer_channel import NoResponse, PeerChannels
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.pending import Pending
@@ -362,19 +362,19 @@ class Quorum:
         def answered(response: object) -> None:
             if send.to.node_id == self._former_leader_id:
                 self._note_of_leader(response)
-            if response is NoAnswer.GONE:
+            if response is NoResponse.DISCONNECTED:
                 self.disconnected(send.to.node_id)
-            if isinstance(response, NoAnswer):
-                self._feed(events.Answered(send.to, send.request, None, is_refused=response is NoAnswer.GONE))
+            if isinstance(response, NoResponse):
+                self._feed(events.Answered(send.to, send.request, None, is_refused=response is NoResponse.DISCONNECTED))
             else:
                 self._feed(events.Answered(send.to, send.request, response))  # type: ignore[arg-type]
 
         channel.ask(send.request, answered, send.timeout_ms)
 
     def _note_of_leader(self, response: object) -> None:
-        if response is NoAnswer.GONE:
+        if response is NoResponse.DISCONNECTED:
             self._former_leader_heard_ms = None
-        elif not isinstance(response, NoAnswer):
+        elif not isinstance(response, NoResponse):
             self.leader_answered()
 
     async def _reply_snapshot(self, effect: events.ReplySnapshot) -> None:

@@ -68,7 +68,7 @@ class LeaderSide:
             in_sync_changes=SimpleNamespace(may_join=lambda *_: None),
             throttles=self.throttles,
             image=SimpleNamespace(topics=SimpleNamespace(by_id={})),
-            live_nodes=lambda _: (),
+            cluster=SimpleNamespace(image=SimpleNamespace(topics=SimpleNamespace(by_id={})), live_nodes=lambda _: ()),
             loop=self._loop,
             timeouts=Timeouts(cast("Any", self._loop)),
             wakes=Wakes(cast("Any", self._loop)),
