@@ -188,7 +188,7 @@ class DirectOutput:
     # The page cache
 
     def _is_warm(self, piece: FileSlice, position: int, size: int) -> bool:
-        """Whether the bytes are in the page cache: the handler has looked, and a reply that waited for long looks again."""
+        """Whether the bytes are in the page cache: the handler has looked, and after a long wait this looks again."""
         now_s = self._loop.time()
         if now_s - self._looked_at_s <= CACHED_FOR_S:
             return True
