@@ -23,12 +23,11 @@ from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from protocol.records.metadata import NoOpRecord
 from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
-from storage.files.port import FileSystem, write_atomically
+from storage.files.port import FileSystem, make_durable_directory, write_atomically
 from storage.log.append_result import AppendOrigin
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_read import LogRead
-from storage.log_directory import make_durable_directory
+from storage.log.reading import LogRead
+from storage.log_config import LogConfig
 
 DIRECTORY: Final = "__cluster_metadata-0"
 TOPIC_ID: Final = (1).to_bytes(16, "big")

@@ -36,8 +36,7 @@ from storage.checkpoints.meta_properties import (
     write_meta_properties,
 )
 from storage.checkpoints.partition_metadata import parse_uuid
-from storage.files.port import FileSystem
-from storage.log_directory import make_durable_directory
+from storage.files.port import FileSystem, make_durable_directory
 
 Entropy = Callable[[int], bytes]
 EXAMPLE_DIRECTORY_ID: Final = "8wTLVMuVS7ebtRfBsi2mWg"

@@ -18,10 +18,10 @@ from broker.coordinators.leadership import CoordinatorLeadership
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
 from broker.metadata.cluster_view import ClusterView, NodeAddress
 from broker.metadata.controller_registration import keep_registered
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.quorum import Quorum
-from broker.metadata.registration import Identity, Registration
-from broker.metadata.settings import Settings
+from broker.metadata.registration import BrokerIdentity, Registration
 from broker.metadata.topic_creation import TopicCreation
 from broker.metrics.observed import Observed
 from broker.metrics.service import Metrics
@@ -103,14 +103,13 @@ class Node:
             self.failures.directory_failed,
             self.failures.log_damaged,
         )
-        self.settings = Settings(config)
+        self.settings = DynamicConfig(config)
         self.timeouts = Timeouts(loop)
         self.wakes = Wakes(loop)
         self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
         properties = self.logs.properties[config.metadata_log_dir]
-        self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
-        self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
-        self.quorum.on_failure = self.logs.forget_lives
+        shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_serving_epochs
+        self.quorum = Quorum(environment, config, properties, self.settings, self.channels, shortage, failure)
         self.cluster = ClusterView(self.quorum, self.logs.cluster_id, environment.random)
         self.registration = Registration(
             self.node_id,
@@ -324,7 +323,7 @@ class Node:
     def _broker_epoch(self) -> int:
         return self.registration.epoch
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> BrokerIdentity:
         return broker_identity(
             self.config,
             self.cluster.id,
@@ -390,7 +389,7 @@ class Node:
         await self.applier.start(self.quorum)
         self._bound_open_files()
         await self.registration.register(self.config.integer("initial.broker.registration.timeout.ms"))
-        self.logs.serve_under(self.registration.epoch)
+        self.logs.note_serving_epoch(self.registration.epoch)
         self.applier.begin()
         self.assignments.begin()
         self.fetchers.begin()

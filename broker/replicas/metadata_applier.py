@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.config.topics import topic_warnings
 from broker.metadata.cluster_view import ClusterView
-from broker.metadata.settings import Settings
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.file_removal import FileRemoval
@@ -26,7 +26,7 @@ from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from kraft.image.topics import Partition as Assigned
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 
@@ -43,7 +43,7 @@ class AppliedTo:
     """The parts of a broker that follow the metadata."""
 
     cluster: ClusterView
-    settings: Settings
+    settings: DynamicConfig
     throttles: ReplicationThrottles
     logs: LocalLogs
     replicas: Replicas

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.network.listener_role import ListenerRole
 from broker.requests.own_resources import (
     BROKER_LOGGER,
-    Change,
+    ConfigChange,
     Verdict,
     alter_own_loggers,
     refusal_of_broker,
@@ -83,7 +83,7 @@ def _own(
     validate_only: bool,
 ) -> Verdict | None:
     """What this node says of a resource; None where the controller is to be asked."""
-    changes = [Change(each.name, each.config_operation, each.value) for each in resource.configs]
+    changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
     refusal = refusal_of_changes(changes)
     if refusal is not None:
         return refusal

@@ -24,7 +24,7 @@ from protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from broker.config.config import Config
     from broker.metadata.cluster_view import ClusterView, NodeAddress
-    from broker.metadata.settings import Settings
+    from broker.metadata.dynamic_config import DynamicConfig
     from broker.metadata.topic_creation import TopicCreation
     from broker.network.reply import EncodedResponse
     from broker.network.route import RequestContext
@@ -67,7 +67,7 @@ class MetadataServices(Protocol):
     def cluster(self) -> ClusterView: ...
 
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> DynamicConfig: ...
 
     @property
     def large_metadata(self) -> LargeMetadata: ...

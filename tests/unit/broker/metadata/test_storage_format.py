@@ -22,7 +22,7 @@ from protocol.records.metadata import FeatureLevelRecord
 from storage.checkpoints.meta_properties import read_meta_properties
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 FS = LocalFiles()
