@@ -8,12 +8,13 @@ import re
 from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 
+from coordinator.group.partition import OFFSETS_TOPIC
+
 from broker.coordinators.groups import Groups
 from broker.coordinators.partition_log import PartitionGroupLog
 from broker.replicas.replicas import Replicas
 from broker.runtime.pending import Pending
 from coordinator.group.config import GroupConfig
-from coordinator.group.partition import OFFSETS_TOPIC
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from protocol.compiler import decode, encode
 from protocol.records.metadata import PartitionRecord, TopicRecord

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from coordinator.classic.group import Group
 from coordinator.classic.group_state import EMPTY, STABLE
 from coordinator.classic.subscription import topics_of
 from coordinator.group import events
 from coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange
-from coordinator.runtime.effects import Effects, Response
+from coordinator.runtime import events as runtime_events
+from coordinator.runtime.effects import Effects
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsResponse
 from protocol.messages.offset_commit import OffsetCommitResponse
@@ -64,13 +64,13 @@ class LogRules:
         self._topics: dict[str, tuple[int, set[str]]] = {}
         """Generation of a group, and what its members subscribed to when it began."""
         self._appended_ms: dict[int, int] = {}
-        self._event: events.Event = events.Tick()
+        self._event: events.Event = runtime_events.Tick()
         self._looked_at = 0
 
     # The log
 
     def stepped(self, event: events.Event, effects: Effects) -> None:
-        if not isinstance(event, (events.Appended, events.AppendRefused)):
+        if not isinstance(event, (runtime_events.Appended, runtime_events.AppendRefused)):
             self._event = event
 
     def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
@@ -155,7 +155,7 @@ class LogRules:
                 is_allowed = change.group_id in request.groups_names
             case events.TopicsDeleted(topics):
                 is_allowed = change.topic in topics
-            case events.Tick():
+            case runtime_events.Tick():
                 is_allowed = self._is_expired(change)
             case _:
                 is_allowed = False
@@ -195,7 +195,7 @@ class LogRules:
             raise Violation(f"group {group_id} is forgotten, and its offsets {kept} are not")
         if isinstance(event, events.DeleteGroups) and group_id in event.request.groups_names:
             return
-        if not isinstance(event, events.Tick):
+        if not isinstance(event, runtime_events.Tick):
             raise Violation(f"group {group_id} is forgotten after {type(event).__name__}")
 
     def _is_the_group(self, group_id: str, value: GroupMetadataValue) -> None:
@@ -220,7 +220,7 @@ class LogRules:
 
     # What is told
 
-    def replied(self, asked: Asked, response: Response) -> None:
+    def replied(self, asked: Asked, response: object) -> None:
         match asked.event, response:
             case events.CommitOffsets(_, request), OffsetCommitResponse():
                 for topic, results in zip(request.topics, response.topics, strict=True):
@@ -271,7 +271,7 @@ class LogRules:
             left = [place for place in self.latest.offsets if place[1] in event.topics]
             if left:
                 raise Violation(f"the topic is no more, and {left} are there")
-        if isinstance(event, events.Loaded):
+        if isinstance(event, runtime_events.Loaded):
             return  # what of it is committed comes next
         self._looked_at += 1
         self.look(self.group_ids[self._looked_at % len(self.group_ids)])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from coordinator.classic.group import Group
 from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
 from coordinator.group import events
 from coordinator.group.records import Change, GroupChange
-from coordinator.runtime.effects import Effects, Response
+from coordinator.runtime import events as runtime_events
+from coordinator.runtime.effects import Effects
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.join_group import JoinGroupResponse
@@ -80,7 +80,7 @@ class MemberRules:
         self.shell: Shell
         self._log_rules = log_rules
         self._before: dict[str, Glance] = {}
-        self._replies: dict[Asked, Response] = {}
+        self._replies: dict[Asked, object] = {}
         self._were_refused: set[str] = set()
         """Groups of which a join was refused in this step."""
         self._places: dict[MemberKey, str] = {}
@@ -132,7 +132,7 @@ class MemberRules:
 
     # What is told
 
-    def replied(self, asked: Asked, response: Response) -> None:
+    def replied(self, asked: Asked, response: object) -> None:
         if asked.replies > 1:
             raise Violation(f"{asked.event} is answered twice")
         self._replies[asked] = response
@@ -238,7 +238,7 @@ class MemberRules:
         self,
         event: events.Heartbeat | events.Sync | events.CommitOffsets,
         group: Glance | None,
-        replies: dict[Asked, Response],
+        replies: dict[Asked, object],
     ) -> None:
         """Members of this generation are taken for that, and nobody else is."""
         token, request = event.waiter.token, event.request
@@ -367,7 +367,7 @@ class MemberRules:
                 case events.Join(_, request) if request.group_id == group_id and request.member_id == member_id:
                     if self.shell.config.max_size < 100:
                         continue
-                case events.Tick() if self._is_over(group_id, state, member_id, seen):
+                case runtime_events.Tick() if self._is_over(group_id, state, member_id, seen):
                     continue
             raise Violation(f"{member_id} is out of {group_id}, which was {state}, after {type(event).__name__}")
 

@@ -14,7 +14,8 @@ from coordinator.classic.group_state import EMPTY
 from coordinator.group import events
 from coordinator.group.config import MINUTE_MS, GroupConfig
 from coordinator.group.records import Change
-from coordinator.runtime.effects import Effects, Response
+from coordinator.runtime import events as runtime_events
+from coordinator.runtime.effects import Effects
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -97,7 +98,7 @@ class Swarm:
     def run(self) -> None:
         self.shell.manners = Manners()
         self.loaded()
-        self.shell.step(events.Loaded())
+        self.shell.step(runtime_events.Loaded())
         self.shell.manners = self._manners
         for step in drawn_steps(self.random, self._steps, STEPS):
             self.last = step.__name__
@@ -156,7 +157,7 @@ class Swarm:
         for each in self._watchers:
             each.committed(stored)
 
-    def replied(self, asked: Asked, response: Response) -> None:
+    def replied(self, asked: Asked, response: object) -> None:
         for each in self._watchers:
             each.replied(asked, response)
 
@@ -198,7 +199,7 @@ class Swarm:
         make, version = sent
         self.asked.append(self.shell.ask(owner, version, make))
 
-    def answer(self, asked: Asked, response: Response) -> None:
+    def answer(self, asked: Asked, response: object) -> None:
         if not isinstance(asked.owner, tuple):
             return
         client, number = asked.owner

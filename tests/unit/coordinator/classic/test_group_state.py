@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from coordinator.classic import group_state
-from coordinator.classic.group import Group
 from coordinator.classic.group_state import FORMER_STATES, GroupState
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command

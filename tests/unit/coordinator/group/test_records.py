@@ -6,10 +6,9 @@ import struct
 from pathlib import Path
 
 import pytest
-
-from coordinator.classic.group import Group
-from coordinator.classic.group_loading import restore
 from coordinator.group.log_reading import LogReader
+
+from coordinator.classic.loading import restore
 from coordinator.group.records import (
     Change,
     CommittedOffset,

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from coordinator.classic.group_state import GroupState
-from coordinator.group.shard import GroupShard
+from coordinator.shard.shard import GroupShard
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-
 from coordinator.group.change_reader import ChangeReader
+
 from coordinator.group.records import CommittedOffset, OffsetChange, change_of, record_of, type_prefix
 from protocol.compiler import encode
 from protocol.primitives import MalformedMessage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from coordinator.group.partition import java_hash, partition_of
 
 
