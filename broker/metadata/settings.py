@@ -50,3 +50,7 @@ class Settings:
                 self._log_configs.clear()
             known = self._log_configs[key] = log_config(self.config, overrides)
         return known
+
+    def topic_log_config(self, image: MetadataImage, topic: str) -> LogConfig:
+        """What the logs of a topic need to know, with the overrides that the image holds."""
+        return self.log_config(image.configs.of(ResourceType.TOPIC, topic))

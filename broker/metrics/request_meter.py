@@ -18,7 +18,7 @@ from protocol.schema import fields_of
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from protocol.primitives import Chunk
 
 FETCH: Final = 1

@@ -29,7 +29,7 @@ from protocol.primitives import BytesLike, Chunk
 from storage.files.file_slice import FileSlice
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
 
 log = logging.getLogger("moldau.connection")
 

@@ -13,7 +13,7 @@ from broker.requests.apis import Role, routes
 
 if TYPE_CHECKING:
     from broker.network.admission import Admission
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from broker.runtime.acceptor import Acceptor
 
 log = logging.getLogger("moldau.listener")

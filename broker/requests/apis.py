@@ -20,7 +20,7 @@ from protocol.schema import NEVER, VERSION_MAX, spec_of
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from broker.runtime.pending import Pending
 
 Handler = Callable[["Broker", "RequestContext", object], "object | Pending[object] | None"]

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.network.request_memory import RequestMemory
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
 from protocol.record_validation import Refusal, ValidBatch, examine_batch
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
-    from broker.node.node import Broker
     from replication.partition import Partition
 
 Examined = ValidBatch | Refusal
@@ -34,8 +36,10 @@ class LargeBatch(NamedTuple):
 class LargeBatches:
     """The queue of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, memory: RequestMemory, environment: Environment, spawn: Spawn) -> None:
+        self._memory = memory
+        self._environment = environment
+        self._spawn = spawn
         self._turn = asyncio.Lock()
         self.examined_count = 0
         self.waiting_bytes = 0
@@ -46,8 +50,8 @@ class LargeBatches:
         connection.hold()
         size = sum(len(each.batch) for each in batches)
         self.waiting_bytes += size
-        self._broker.request_memory.keep(size)
-        self._broker.spawn(connection.beside(self._examine(batches, size, done)))
+        self._memory.keep(size)
+        self._spawn(connection.beside(self._examine(batches, size, done)))
 
     async def _examine(self, batches: list[LargeBatch], size: int, done: Callable[[], None]) -> None:
         try:
@@ -55,13 +59,13 @@ class LargeBatches:
                 each.append(await self._examined(each))
         finally:
             self.waiting_bytes -= size
-            self._broker.request_memory.give_back(size)
+            self._memory.give_back(size)
         done()
 
     async def _examined(self, each: LargeBatch) -> Examined:
         """In its turn, beside the loop."""
         work = partial(examine_batch, each.batch, each.partition.log.config, each.now_ms, each.produce_version)
         async with self._turn:
-            examined = await self._broker.environment.offload(work)
+            examined = await self._environment.offload(work)
         self.examined_count += 1
         return examined

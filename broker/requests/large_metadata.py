@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.metadata.topic_creation import TopicCreation
 from broker.network.reply import EncodedResponse
+from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
+from broker.runtime.tasks import Spawn
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
     from broker.requests.handlers.metadata import Question
     from protocol.primitives import Chunk
 
@@ -34,8 +36,10 @@ class Kept(NamedTuple):
 class LargeMetadata:
     """The queue of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, environment: Environment, topics: TopicCreation, spawn: Spawn) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._spawn = spawn
         self._turn = asyncio.Lock()
         self._kept: Kept | None = None
         self.made_count = 0
@@ -43,7 +47,7 @@ class LargeMetadata:
     def ask(self, question: Question, version: int) -> Pending[EncodedResponse]:
         waits = [True]
         reply: Pending[EncodedResponse] = Pending(waits.clear)
-        self._broker.spawn(self._answer(question, version, reply, waits))
+        self._spawn(self._answer(question, version, reply, waits))
         return reply
 
     async def _answer(
@@ -60,10 +64,10 @@ class LargeMetadata:
         reply.complete(kept.response)
 
     async def _made(self, question: Question, version: int) -> Kept:
-        response, missing = await self._broker.environment.offload(lambda: made(question, version))
+        response, missing = await self._environment.offload(lambda: made(question, version))
         self.made_count += 1
         for name in missing:
-            self._broker.create_topic(name)
+            self._topics.create(name)
         kept = Kept(question, version, response)
         if question.wishes is None:
             self._kept = kept

@@ -10,8 +10,9 @@ from protocol.errors import ErrorCode
 from protocol.messages import fetch, produce
 
 if TYPE_CHECKING:
+    from broker.metadata.cluster_view import NodeAddress
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker, NodeAddress
+    from broker.node.node import Node as Broker
 
 FIRST_PRODUCE_VERSION: Final = 10
 FIRST_FETCH_VERSION: Final = 16

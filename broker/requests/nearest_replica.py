@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from protocol.messages.fetch import FetchPartition
     from replication.partition import Partition
 

@@ -285,9 +285,9 @@ MUTANTS: Final = (
     Mutant(
         33,
         "a deposed coordinator goes on",
-        "broker/replicas/metadata_applier.py",
-        "            broker.partition_lost(partition)\n\n    def _delete",
-        "            pass\n\n    def _delete",
+        "broker/replicas/roles.py",
+        "            self._coordinators.lost(partition)\n\n    def _lead",
+        "            pass\n\n    def _lead",
         faults=(Fault.MOVE_LEADERS,),
     ),
     Mutant(

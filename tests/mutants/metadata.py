@@ -71,9 +71,9 @@ METADATA_MUTANTS: Final = (
     Mutant(
         50,
         "a broker takes roles before it is registered",
-        "broker/replicas/metadata_applier.py",
-        "        self._takes_roles = False\n",
-        "        self._takes_roles = True\n",
+        "broker/replicas/roles.py",
+        "        self.are_assumed = False\n",
+        "        self.are_assumed = True\n",
         faults=(Fault.KILL, Fault.KILL_LEADER),
     ),
     Mutant(

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 from broker.config.config import Config
 from broker.metadata.registration import RegistrationRefused
 from broker.metadata.storage_format import format_directories
-from broker.node.node import Broker
+from broker.node.node import Node
 from kraft.raft.voters.voters import Voter, Voters
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -66,7 +66,7 @@ class ClusterNode:
         self.formatting = formatting
         self.host: Host = world.add_host(host_name(node_id))
         self.properties = properties
-        self.broker: Broker | None = None
+        self.broker: Node | None = None
         self._stop: asyncio.Event | None = None
 
     @property
@@ -96,7 +96,7 @@ class ClusterNode:
         self._stop = asyncio.Event()
         try:
             self._format(config, environment)
-            broker = self.broker = Broker(config, environment, asyncio.get_running_loop())
+            broker = self.broker = Node(config, environment, asyncio.get_running_loop())
             await broker.start()
         except (OSError, RegistrationRefused, CorruptLog) as refusal:
             if not self.host.may_halt:

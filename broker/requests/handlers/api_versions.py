@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.requests.apis import PRODUCE, Api
 from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
@@ -17,8 +17,9 @@ from protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
+    from broker.metadata.cluster_view import ClusterView
+    from broker.metadata.quorum import Quorum
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
 
 SOFTWARE_VERSION: Final = 3
 """From this version on clients say which library they are, and learn of features."""
@@ -28,15 +29,25 @@ SOFTWARE_LENGTH_MAX: Final = 255
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+class ApiVersionsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def quorum(self) -> Quorum: ...
+
+
+def handle(services: ApiVersionsServices, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= SOFTWARE_VERSION:
         software = (request.client_software_name, request.client_software_version)
         if not all(map(SOFTWARE.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         # DIVERGES: Apache Kafka keeps all of the two texts, which may be 64 KB a connection.
         context.connection.software = (software[0][:SOFTWARE_LENGTH_MAX], software[1][:SOFTWARE_LENGTH_MAX])
-    image = broker.image
-    levels = {**image.features.levels, KRAFT_VERSION: broker.quorum.kraft_version}
+    image = services.cluster.image
+    levels = {**image.features.levels, KRAFT_VERSION: services.quorum.kraft_version}
     return ApiVersionsResponse(
         api_keys=[_range(route.api) for route in context.listener.routes.values() if route.api.is_advertised],
         supported_features=[

@@ -13,7 +13,7 @@ from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRe
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from coordinator.runtime.effects import Response
 
 

@@ -20,7 +20,7 @@ from replication.partition import Partition
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
 
 HIGH_WATERMARK: Final = -1
 """In place of an offset: everything up to the high watermark."""

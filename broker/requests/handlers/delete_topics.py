@@ -8,9 +8,11 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsRes
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.requests.forwarding import ForwardingServices
     from broker.runtime.pending import Pending
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
-    return broker.ask_controller(request, context.version)
+def handle(
+    services: ForwardingServices, context: RequestContext, request: DeleteTopicsRequest
+) -> Pending[DeleteTopicsResponse]:
+    return services.controller.ask(request, context.version)

@@ -10,7 +10,7 @@ from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequ
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import Any, Final, cast
 
 from broker.metadata.refusals import error_of
 from broker.network.connection import RequestContext
@@ -12,9 +12,6 @@ from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint
 from protocol.tagged_section import skip_tags
-
-if TYPE_CHECKING:
-    from broker.node.node import Broker
 
 FORWARDABLE: Final = frozenset(
     {
@@ -50,7 +47,7 @@ _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: EnvelopeRequest
+    services: object, context: RequestContext, request: EnvelopeRequest
 ) -> EnvelopeResponse | Pending[EnvelopeResponse]:
     """Answer the request inside as if it had come by itself; its answer comes back with its header."""
     try:
@@ -64,7 +61,7 @@ def handle(
     route = inner.route
     assert route.handle is not None
     route.requests += 1
-    response = route.handle(broker, inner, message)
+    response = route.handle(cast("Any", services), inner, message)
     if not isinstance(response, Pending):
         return _sealed(inner, response)
     reply: Pending[EnvelopeResponse] = Pending(response.abandon)

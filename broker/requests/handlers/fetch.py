@@ -31,7 +31,7 @@ from storage.segment.batch_scan import damage_in
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from replication.partition import Partition
     from storage.checkpoints.leader_epochs import EpochEnd
     from storage.files.file_slice import FileSlice

@@ -11,7 +11,7 @@ from protocol.messages.find_coordinator import Coordinator, FindCoordinatorReque
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
 
 BATCH_VERSION: Final = 4
 """From this version on several keys are asked for at once."""

@@ -10,7 +10,7 @@ from protocol.messages.init_producer_id import InitProducerIdRequest, InitProduc
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
 
 NONE: Final = -1
 

@@ -18,7 +18,7 @@ from protocol.schema import VERSION_MAX
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from replication.partition import Partition
 
 LATEST: Final = -1

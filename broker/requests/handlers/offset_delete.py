@@ -19,7 +19,7 @@ from protocol.messages.offset_delete import (
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from coordinator.runtime.effects import Response
 
 

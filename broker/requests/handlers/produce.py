@@ -26,7 +26,7 @@ from storage.log.append_result import AppendResult
 
 if TYPE_CHECKING:
     from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from replication.partition import Partition
 
 NONE: Final = ErrorCode.NONE

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.node.node import Broker
+from broker.node.node import Node
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
 from kraft.image.topics import NO_LEADER
 from kraft.image.topics import Partition as Assigned
@@ -44,7 +44,11 @@ async def settled_topic(cluster: Cluster) -> None:
 
 def up(cluster: Cluster) -> list[ClusterNode]:
     """Those with brokers that have begun."""
-    return [node for node in cluster.nodes.values() if node.is_up and hasattr(node.broker, "registration")]
+    return [
+        node
+        for node in cluster.nodes.values()
+        if node.is_up and node.broker is not None and node.broker.applier.has_loaded
+    ]
 
 
 def assigned(node: ClusterNode) -> Assigned | None:
@@ -52,7 +56,7 @@ def assigned(node: ClusterNode) -> Assigned | None:
     return node.broker.image.topics.partition("t", 0)
 
 
-def is_open(broker: Broker | None) -> bool:
+def is_open(broker: Node | None) -> bool:
     return broker is not None and hasattr(broker.quorum, "_raft")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.node.node import Broker
+from broker.node.node import Node as Broker
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import Partition as Assigned
 from protocol.primitives import BytesLike
@@ -310,5 +310,5 @@ class Observer:
 
 def is_started(broker: Broker) -> bool:
     """Whether the parts that are looked at are there."""
-    is_registering = hasattr(broker, "registration") or not broker.config.is_broker
-    return is_registering and hasattr(broker.quorum, "_raft")
+    has_loaded = broker.applier.has_loaded or not broker.config.is_broker
+    return has_loaded and hasattr(broker.quorum, "_raft")

@@ -65,15 +65,19 @@ class Host(LeaderSide):
         self.directory.serve_under(self.epoch)
         self.fetchers: dict[int, ReplicaFetcher] = {}
         broker = self._broker
-        broker.node_id = self.node_id
-        broker.registration = SimpleNamespace(epoch=self.epoch)
-        broker.config = SimpleNamespace(integer=lambda _: LAG_MS_MAX)
-        broker.quorum = SimpleNamespace(submit=lambda request, reply: self.asks.append((request, reply)))
-        broker.loop = SimpleNamespace(call_later=lambda _, call: self.later.append(call))
         assigned = SimpleNamespace(directory_of=lambda replica: bytes(16))
         topics = SimpleNamespace(by_id={}, partition=lambda topic, index: assigned)
         broker.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=topics)
-        broker.in_sync_changes = self.changes = InSyncChanges(cast("Any", broker))
+        broker.in_sync_changes = self.changes = InSyncChanges(
+            self.node_id,
+            LAG_MS_MAX,
+            self.replicas,
+            cast("Any", broker),
+            cast("Any", SimpleNamespace(submit=lambda request, reply: self.asks.append((request, reply)))),
+            lambda: self.epoch,
+            broker.environment,
+            cast("Any", SimpleNamespace(call_later=lambda _, call: self.later.append(call))),
+        )
 
     def kill(self) -> None:
         self.is_up = False
@@ -94,7 +98,7 @@ class Host(LeaderSide):
     # What the metadata says
 
     def learn(self, metadata: Metadata) -> None:
-        """As `broker.metadata_follower` does."""
+        """As `broker/replicas/roles.py` does."""
         self.metadata, partition, assigned = metadata, self.partition, metadata.assigned
         self._broker.image.cluster.brokers = metadata.brokers
         was_leader, epoch_before = partition.is_leader, partition.leader_epoch
@@ -162,7 +166,8 @@ class Host(LeaderSide):
             self.effects.append((fetcher, effect))
 
     def perform(self, bounds: tuple[int, int] | None) -> None:
-        """The next effect, as `broker.replica_fetchers` does. `bounds`: of the leader's log, where it can be asked."""
+        """The next effect, as `broker/replicas/replica_fetchers.py` does. `bounds`: of the leader's log, where
+        it can be asked."""
         fetcher, effect = self.effects.pop(0)
         partition = effect.partition if not isinstance(effect, Complain) else self.partition
         match effect:

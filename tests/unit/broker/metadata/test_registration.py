@@ -52,7 +52,7 @@ class Controller:
 def live(story: Callable[[Registration, Controller], Awaitable[None]]) -> None:
     async def run() -> None:
         controller = Controller()
-        await story(Registration(IDENTITY, controller, HEARTBEAT_MS, lambda: 77), controller)
+        await story(Registration(IDENTITY.node_id, lambda: IDENTITY, controller, HEARTBEAT_MS, lambda: 77), controller)
 
     with World(1) as world:
         world.run(run(), limit_s=1000)

@@ -228,7 +228,7 @@ def test_a_connection_that_ends_gives_back_what_it_held_and_the_metrics_tell() -
         await filled(node)
         readers = await slow_readers(node)
         page = Page()
-        collect_limits(page, node.broker)
+        collect_limits(page, cast("Any", node.broker))
         memory = node.broker.reply_memory
         assert f"\nmoldau_reply_memory_used_bytes {memory.used_size}\n" in page.text()
         assert f"\nmoldau_reply_memory_holders {memory.holders_count}\n" in page.text()

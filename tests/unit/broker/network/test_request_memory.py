@@ -24,7 +24,7 @@ from broker.network.request_memory import (
     RequestMemory,
     request_memory_size_max,
 )
-from broker.node.node import Broker
+from broker.node.node import Node as Broker
 from protocol.compiler import encode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceResponse
@@ -271,7 +271,7 @@ def test_the_metrics_tell_of_it() -> None:
             each.send(REQUEST_SIZE // 2)
         await asyncio.sleep(1)
         page = Page()
-        collect_limits(page, node.broker)
+        collect_limits(page, cast("Any", node.broker))
         memory, text = node.broker.request_memory, page.text()
         assert f"\nkafka_network_socketserver_memorypoolused {memory.used_size}\n" in text
         assert f"\nkafka_network_socketserver_memorypoolavailable {SIZE_MAX - memory.used_size}\n" in text
