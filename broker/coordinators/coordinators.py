@@ -12,7 +12,7 @@ from replication.partition import Partition
 from storage.log.log import Log
 
 
-class Coordinator(Protocol):
+class TopicCoordinator(Protocol):
     """A `Shards` of any kind of machine."""
 
     @property
@@ -33,14 +33,14 @@ class Coordinator(Protocol):
 class Coordinators:
     """`flush` makes a log durable soon, where its settings ask for that."""
 
-    def __init__(self, coordinators: Iterable[Coordinator], flush: Callable[[Log], None]) -> None:
+    def __init__(self, coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> None:
         self._by_topic = {each.topic.name: each for each in coordinators}
         self._flush = flush
 
-    def of_topic(self, name: str) -> Coordinator | None:
+    def of_topic(self, name: str) -> TopicCoordinator | None:
         return self._by_topic.get(name)
 
-    def of_key_type(self, key_type: int) -> Coordinator | None:
+    def of_key_type(self, key_type: int) -> TopicCoordinator | None:
         """The coordinator for a key type of FindCoordinator, None where this broker has none."""
         return next((each for each in self._by_topic.values() if each.key_type == key_type), None)
 

@@ -30,7 +30,7 @@ class Groups:
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
-        partitions_count: Callable[[], int | None],
+        partitions_count: Callable[[str], int | None],
     ) -> None:
         self._environment = environment
         self.shards = Shards(group_row(config), environment, loop, spawn, partitions_count)

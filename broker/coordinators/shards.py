@@ -26,7 +26,7 @@ class Spawn(Protocol):
 
 
 class Shards(Generic[ShardT, RequestT, LoadedT]):
-    """`partitions_count` says how many partitions the topic has, None where it does not exist yet."""
+    """`partitions_count` says how many partitions a topic has, None where it does not exist yet."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
-        partitions_count: Callable[[], int | None],
+        partitions_count: Callable[[str], int | None],
     ) -> None:
         self._row = row
         self._environment = environment
@@ -74,7 +74,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     def partition_of(self, key: str) -> int:
         """The partition that keeps a key; of a topic that does not exist yet, the one that will."""
-        count = self._partitions_count()
+        count = self._partitions_count(self.topic.name)
         return partition_of(key, self.topic.partitions if count is None else count)
 
     def runner_of(self, key: str) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import EMPTY, STABLE
 from coordinator.classic.subscription import topics_of
 from coordinator.group import events
@@ -17,6 +18,7 @@ from protocol.messages.offset_delete import OffsetDeleteResponse
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from protocol.records.offsets import GroupMetadataValue
 from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
+from tests.support.classic_groups import classic_groups
 
 CONSUMER: Final = "consumer"
 Place: TypeAlias = tuple[str, str, int]
@@ -101,7 +103,7 @@ class LogRules:
         for stored in self.shell.log:
             for change in stored.changes:
                 self.latest.take(change, stored.end_offset)
-        groups = self.shell.shard._groups
+        groups = classic_groups(self.shell.shard)
         if set(groups) != self.latest.known:
             raise Violation(f"the log tells of groups {sorted(self.latest.known)}, loaded are {sorted(groups)}")
         for group_id, value in self.latest.groups.items():
@@ -164,14 +166,14 @@ class LogRules:
 
     def _is_used(self, group_id: str, topic: str) -> bool:
         """By a member of the generation there is."""
-        group = self.shell.shard._groups.get(group_id)
+        group = classic_groups(self.shell.shard).get(group_id)
         if group is None or group.state is not STABLE:
             return False
         return topic in self._topics.get(group_id, (-1, set()))[1]
 
     def _is_expired(self, change: OffsetChange) -> bool:
         found = self.latest.offsets.get((change.group_id, change.topic, change.partition))
-        group = self.shell.shard._groups.get(change.group_id)
+        group = classic_groups(self.shell.shard).get(change.group_id)
         if found is None or group is None:
             return False
         value, _ = found
@@ -186,7 +188,7 @@ class LogRules:
         return self.shell.wall_ms >= end_ms
 
     def _may_bury(self, group_id: str, changes: tuple[Change, ...]) -> None:
-        group, event = self.shell.shard._groups.get(group_id), self._event
+        group, event = classic_groups(self.shell.shard).get(group_id), self._event
         if group is None or group.members or group.state is not EMPTY:
             raise Violation(f"group {group_id} is forgotten, and is not empty")
         forgotten = {(each.group_id, each.topic, each.partition) for each in changes if isinstance(each, OffsetChange)}
@@ -202,7 +204,7 @@ class LogRules:
         """A record tells the group as it stands, with what its leader planned or planned before."""
         if group_id not in self.latest.groups and not value.members and not value.generation:
             return  # it is there, and nothing more
-        group = self.shell.shard._groups[group_id]
+        group = classic_groups(self.shell.shard)[group_id]
         said = (value.generation, value.leader, value.protocol, [each.member_id for each in value.members])
         if said != (group.generation, group.leader_id, group.protocol_name, [*group.members]):
             raise Violation(f"group {group_id}: {said} is written of it")
@@ -261,7 +263,7 @@ class LogRules:
                 raise Violation(f"a stable read is answered, and what ends at {stored.end_offset} is not decided")
 
     def settled(self, event: events.Event) -> None:
-        for group_id, group in self.shell.shard._groups.items():
+        for group_id, group in classic_groups(self.shell.shard).items():
             self._learn_topics(group_id, group)
             if self._states.get(group_id) is not group.state:
                 self._states[group_id] = group.state
@@ -276,7 +278,7 @@ class LogRules:
         self._looked_at += 1
         self.look(self.group_ids[self._looked_at % len(self.group_ids)])
 
-    def _learn_topics(self, group_id: str, group: Group) -> None:
+    def _learn_topics(self, group_id: str, group: ClassicGroup) -> None:
         """As a generation begins: a static member that comes back with others changes nothing, as in Apache Kafka."""
         generation, _ = self._topics.get(group_id, (-1, None))
         if generation != group.generation:

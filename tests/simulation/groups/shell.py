@@ -13,6 +13,7 @@ from coordinator.group.records import Change, change_of
 from coordinator.runtime import events as runtime_events
 from coordinator.runtime.effects import Effects, Waiter
 from coordinator.runtime.log_reading import LogReader
+from coordinator.shard.record_reading import GroupRecordReader
 from coordinator.shard.shard import GroupShard
 from protocol.errors import ErrorCode
 from protocol.record_builder import Record, build_batch

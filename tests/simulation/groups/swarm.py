@@ -27,6 +27,7 @@ from tests.simulation.groups.client import TOPICS, Client, Sent, commit_request
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.member_rules import MemberRules
 from tests.simulation.groups.shell import Asked, Manners, Shell, Stored, Violation
+from tests.support.classic_groups import classic_groups
 from tests.support.drawn_steps import Weighted, drawn_steps
 
 STEPS: Final = 500
@@ -123,7 +124,7 @@ class Swarm:
             self.member_rules.look()
         self.look()
         self._is_answered()
-        states = {group_id: group.state for group_id, group in shell.shard._groups.items()}
+        states = {group_id: group.state for group_id, group in classic_groups(shell.shard).items()}
         if any(state is not EMPTY for state in states.values()):
             raise Violation(f"nobody is there, and groups are {states}")
         left = {*offsets}
