@@ -23,6 +23,11 @@ ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator", "broker")
 HOT_PATH: Final = (
     "broker/network/connection.py",
+    "broker/network/flow_control.py",
+    "broker/network/output.py",
+    "broker/network/partial_frame.py",
+    "broker/network/reply_queue.py",
+    "broker/network/route.py",
     "broker/purgatory/delayed_fetch.py",
     "broker/purgatory/delayed_produce.py",
     "broker/network/direct_output.py",
@@ -32,6 +37,7 @@ HOT_PATH: Final = (
     "broker/purgatory/parked_fetches.py",
     "broker/network/peer_channel.py",
     "broker/runtime/pending.py",
+    "broker/requests/produce_hook.py",
     "broker/requests/repeated_produce.py",
     "broker/replicas/replica_fetchers.py",
     "broker/replicas/replicas.py",
@@ -39,6 +45,7 @@ HOT_PATH: Final = (
     "broker/network/reply_memory.py",
     "broker/purgatory/timer_wheel.py",
     "broker/purgatory/wakes.py",
+    "coordinator/shard/offset_walk.py",
     "protocol/primitives.py",
     "protocol/record_batch.py",
     "protocol/record_validation.py",
@@ -67,7 +74,7 @@ HOT_PATH: Final = (
     "storage/segment/segment.py",
     "storage/segment/sparse_index.py",
 )
-"""From the bytes of a request to the write, or to the socket.
+"""From the bytes of a request to the write, or to the socket; and the loading of committed offsets.
 
 The codecs are compiled by protocol/compiler.py at run time. Files (storage/files/) stay as they are: a
 compiled `__del__` that runs while the interpreter ends crashes.

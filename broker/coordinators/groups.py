@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.coordinators.group_row import group_row
-from broker.coordinators.shards import Shards, Spawn
+from broker.coordinators.shards import Shards
 from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
 from coordinator.group.config import GroupConfig
 from protocol.errors import ErrorCode
 

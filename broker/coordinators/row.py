@@ -26,7 +26,7 @@ class KeyType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
-    """`ShardT` is a `Machine[RequestT, LoadedT]` over one partition of the topic."""
+    """`ShardT` is a `StateMachine[RequestT, LoadedT]` over one partition of the topic."""
 
     topic: InternalTopic
     """Whose partitions hold the machines' records."""

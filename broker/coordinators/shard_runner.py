@@ -18,7 +18,7 @@ from broker.runtime.environment import Environment
 from coordinator.runtime.effects import Effects
 from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
 from coordinator.runtime.log_reading import LogReader, Replayable
-from coordinator.runtime.machine import Machine
+from coordinator.runtime.machine import StateMachine
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import build_batch
@@ -78,7 +78,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         """To read from, where the machine offers that; `submit` changes it."""
         self.state = RunnerState.LOADING
         # Python's type variables cannot bound one another: the row promises that a ShardT is such a machine.
-        self._machine = cast("Machine[RequestT, LoadedT]", self.shard)
+        self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)
         self._row = row
         self._log = partition_log
         self._name = f"{row.topic.name}-{partition_log.index}"

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from broker.config.internal_topics import InternalTopic
 from broker.coordinators.partition_log import CoordinatorLog
 from broker.coordinators.row import CoordinatorRow, KeyType
 from broker.coordinators.shard_runner import ShardRunner
 from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
 from coordinator.runtime.partition import partition_of
 from protocol.errors import ErrorCode
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
 LoadedT = TypeVar("LoadedT")
-
-
-class Spawn(Protocol):
-    """Runs a coroutine under supervision."""
-
-    def __call__(self, work: Coroutine[object, object, None], /) -> object: ...
 
 
 class Shards(Generic[ShardT, RequestT, LoadedT]):

@@ -14,8 +14,8 @@ class Waiter(NamedTuple):
     version: int
 
 
-class Reply(NamedTuple):
-    """The response that the shell sends to the client behind the token."""
+class MachineReply(NamedTuple):
+    """A response, which the shell sends to the client behind the token."""
 
     token: object
     response: object
@@ -29,6 +29,6 @@ class Effects(NamedTuple):
     """
 
     records: list[Record]
-    replies: list[Reply]
+    replies: list[MachineReply]
     notes: list[str]
     """Sentences for the operator's log."""

@@ -19,7 +19,7 @@ RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
 LoadedT_contra = TypeVar("LoadedT_contra", contravariant=True)
 
 
-class Machine(Protocol[RequestT_contra, LoadedT_contra]):
+class StateMachine(Protocol[RequestT_contra, LoadedT_contra]):
     """A deterministic coordinator of one partition: it reads no clock and does no I/O.
 
     `RequestT` are the events that are the machine's own, `LoadedT` the changes that its record reader makes of a log.

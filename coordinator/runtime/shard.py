@@ -29,7 +29,7 @@ class Write(Generic[ChangeT, StepT]):
 
 
 class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
-    """A `Machine` over one partition of an internal topic.
+    """A `StateMachine` over one partition of an internal topic.
 
     A subclass decides about requests, timers, loading and unloading, each within a step; it replays changes. This class
     keeps what a step wrote until it is committed, refused or overdue, and calls the outcomes in the order of the

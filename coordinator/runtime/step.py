@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
-from coordinator.runtime.effects import Reply, Waiter
+from coordinator.runtime.effects import MachineReply, Waiter
 from protocol.errors import ErrorCode
 
 ChangeT = TypeVar("ChangeT")
@@ -31,11 +31,11 @@ class Step(Generic[ChangeT]):
     """The wall clock, which records carry."""
     changes: list[ChangeT] = field(default_factory=list, kw_only=True)
     outcomes: list[Outcome[Self]] = field(default_factory=list, kw_only=True)
-    replies: list[Reply] = field(default_factory=list, kw_only=True)
+    replies: list[MachineReply] = field(default_factory=list, kw_only=True)
     notes: list[str] = field(default_factory=list, kw_only=True)
 
     def reply(self, waiter: Waiter, response: object) -> None:
-        self.replies.append(Reply(waiter.token, response))
+        self.replies.append(MachineReply(waiter.token, response))
 
     def write(self, *changes: ChangeT) -> None:
         """Append changes to the log. All changes of a step are one batch: it is stored whole or not at all."""

@@ -34,6 +34,8 @@ VALUE_SIZE_WITH_ID: Final = 42
 AROUND_VALUE_SIZE: Final = PARTITION_SIZE + 1 + 1
 """The key's partition and the value's size before a value, the count of headers after it."""
 UUID_SIZE: Final = 16
+VALUE_VERSION: Final = PARTITION_SIZE + 2
+"""The low byte of the value's version, from the key's partition on."""
 
 
 def walk_offsets(
@@ -48,7 +50,6 @@ def walk_offsets(
     end: i64 = len(run)
     begin: i64 = at
     walked: i64 = 0
-    new_offset = tuple.__new__  # half the time of a call of the class
     try:
         while walked < count:
             size: i64 = run[at]  # one byte, or two
@@ -93,32 +94,41 @@ def walk_offsets(
                 or run[record_end - 1] != 0
             ):
                 break
-            if value_size == VALUE_SIZE_WITH_ID:
-                partition, version, offset, epoch, metadata_size, commit_ms, tags, tag, tag_size, topic_id = (
-                    TAIL_4_WITH_ID.unpack_from(run, names_end)
-                )
-                if version != 4 or metadata_size != 1 or tags != 1 or tag != 0 or tag_size != UUID_SIZE:
-                    break
-            elif value_size != VALUE_SIZE:
+            found = read_tail(run, names_end, value_size)
+            if found is None:
                 break
-            elif run[names_end + PARTITION_SIZE + 2] == 4:
-                partition, version, offset, epoch, metadata_size, commit_ms, tags = TAIL_4.unpack_from(run, names_end)
-                if version != 4 or metadata_size != 1 or tags != 0:
-                    break
-                topic_id = ZERO_UUID
-            else:
-                partition, version, offset, epoch, metadata_size, commit_ms = TAIL_3.unpack_from(run, names_end)
-                if version != 3 or metadata_size != 0:
-                    break
-                topic_id = ZERO_UUID
             names = run[at:names_end]
             place = places.get(names)
             if place is None:
                 place = new_place(names)
             offsets, topic = place
-            offsets[topic, partition] = new_offset(CommittedOffset, (offset, epoch, "", commit_ms, None, topic_id))
+            offsets[topic, found[0]] = found[1]
             begin = at = record_end
             walked += 1
     except IndexError:
         pass
     return begin, walked
+
+
+def read_tail(run: bytes, at: i64, value_size: i64) -> tuple[int, CommittedOffset] | None:
+    """Partition and offset of a record from the key's partition on; None for any value but the three that are read
+    here. The record's end lies in the buffer."""
+    topic_id = ZERO_UUID
+    if value_size == VALUE_SIZE_WITH_ID:
+        partition, version, offset, epoch, metadata_size, commit_ms, tags, tag, tag_size, topic_id = (
+            TAIL_4_WITH_ID.unpack_from(run, at)
+        )
+        if version != 4 or metadata_size != 1 or tags != 1 or tag != 0 or tag_size != UUID_SIZE:
+            return None
+    elif value_size != VALUE_SIZE:
+        return None
+    elif run[at + VALUE_VERSION] == 4:
+        partition, version, offset, epoch, metadata_size, commit_ms, tags = TAIL_4.unpack_from(run, at)
+        if version != 4 or metadata_size != 1 or tags != 0:
+            return None
+    else:
+        partition, version, offset, epoch, metadata_size, commit_ms = TAIL_3.unpack_from(run, at)
+        if version != 3 or metadata_size != 0:
+            return None
+    # The constructor of the class takes twice the time of the tuple's.
+    return partition, tuple.__new__(CommittedOffset, (offset, epoch, "", commit_ms, None, topic_id))

@@ -50,7 +50,7 @@ class Census(NamedTuple):
 
 
 class GroupShard(Shard[ShardRequest, Change, GroupStep]):
-    """A `Machine[ShardRequest, LoadedChange]`."""
+    """A `StateMachine[ShardRequest, LoadedChange]`."""
 
     def __init__(self, config: GroupConfig, committed_end_offset: int = 0) -> None:
         super().__init__(committed_end_offset)

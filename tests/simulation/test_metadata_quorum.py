@@ -11,8 +11,8 @@ import pytest
 
 from broker.config.config import Config
 from broker.metadata import quorum as quorum_module
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.quorum import Quorum
-from broker.metadata.settings import Settings
 from broker.metadata.storage_format import format_directories
 from broker.network.peer_channel import PeerChannels
 from broker.purgatory.timer_wheel import Timeouts
@@ -93,8 +93,8 @@ class Story:
         )
         properties = read_meta_properties(environment.fs, DATA)
         assert properties is not None
-        channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1")
-        quorum = Quorum(environment, node, properties, Settings(node), channels)
+        channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1", "4.3.1")
+        quorum = Quorum(environment, node, properties, DynamicConfig(node), channels)
         quorum.subscribe(self.published)
         try:
             await quorum.open()

@@ -9,8 +9,8 @@ from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
-from broker.coordinators.coordinators import Coordinators
 from broker.coordinators.groups import Groups
+from broker.coordinators.registry import CoordinatorRegistry
 from broker.replicas.replicas import Replicas
 from broker.runtime.pending import Pending
 from coordinator.group.config import GroupConfig
@@ -40,11 +40,11 @@ class GroupNode:
         self.groups = Groups(
             config, environment, self.loop, self._spawn, lambda topic: config.offsets_topic_num_partitions
         )
-        self.coordinators = Coordinators([self.groups.shards], lambda log: None)
+        self.coordinators = CoordinatorRegistry([self.groups.shards], lambda log: None)
         self.cluster = SimpleNamespace(image=image, live_nodes=self.live_nodes)
         self.topics = SimpleNamespace(create_internal=self.create_internal)
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None], name: str = "", /) -> None:
         self.tasks.append(self.loop.create_task(work))
 
     async def start(self) -> None:

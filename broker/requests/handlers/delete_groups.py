@@ -16,7 +16,7 @@ from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRe
 
 if TYPE_CHECKING:
     from broker.coordinators.groups import GroupRunner
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 class DeleteGroupsServices(Protocol):

@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 class DescribeGroupsServices(Protocol):

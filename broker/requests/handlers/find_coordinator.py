@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.coordinators import Coordinators
+from broker.coordinators.registry import CoordinatorRegistry
 from broker.coordinators.row import KeyType
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.topic_creation import TopicCreation
@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 BATCH_VERSION: Final = 4
 """From this version on a request has several keys."""
@@ -29,7 +29,7 @@ NOT_AVAILABLE: Final = "The coordinator is not available."
 
 class FindCoordinatorServices(Protocol):
     @property
-    def coordinators(self) -> Coordinators: ...
+    def coordinators(self) -> CoordinatorRegistry: ...
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 class JoinGroupServices(Protocol):

@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 class LeaveGroupServices(Protocol):

@@ -25,7 +25,7 @@ from protocol.messages.offset_commit import (
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 TOPIC_ID_VERSION: Final = 10
 """From this version on requests name topics by id."""

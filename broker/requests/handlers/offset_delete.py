@@ -23,7 +23,7 @@ from protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 class OffsetDeleteServices(Protocol):

@@ -29,7 +29,7 @@ from protocol.messages.offset_fetch import (
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 GROUPS_VERSION: Final = 8
 """From this version on a request has several groups."""

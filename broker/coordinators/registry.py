@@ -30,7 +30,7 @@ class TopicCoordinator(Protocol):
     def partition_of(self, key: str) -> int: ...
 
 
-class Coordinators:
+class CoordinatorRegistry:
     """`flush` makes a log durable soon, where its settings ask for that."""
 
     def __init__(self, coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> None:
