@@ -37,9 +37,6 @@ class CoordinatorRegistry:
         self._by_topic = {each.topic.name: each for each in coordinators}
         self._flush = flush
 
-    def of_topic(self, name: str) -> TopicCoordinator | None:
-        return self._by_topic.get(name)
-
     def of_key_type(self, key_type: int) -> TopicCoordinator | None:
         """The coordinator for a key type of FindCoordinator, None where this broker has none."""
         return next((each for each in self._by_topic.values() if each.key_type == key_type), None)
