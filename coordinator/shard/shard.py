@@ -6,19 +6,32 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from coordinator.classic.commit import commit_offsets
 from coordinator.classic.description import describe, describe_absent
 from coordinator.classic.group import ClassicGroup
-from coordinator.classic.loading import restore
+from coordinator.classic.heartbeat import heartbeat
+from coordinator.classic.join import join
+from coordinator.classic.leave import leave
+from coordinator.classic.loading import loaded, restore, unloaded
+from coordinator.classic.sync import sync
+from coordinator.classic.timeouts import timer_fired
 from coordinator.group.config import GroupConfig
 from coordinator.group.events import (
+    CommitOffsets,
     DeleteGroups,
     DeleteOffsets,
     FetchStableOffsets,
+    GroupEvent,
+    GroupRequest,
+    Heartbeat,
+    Join,
+    Leave,
     ShardRequest,
+    Sync,
     TimerFired,
     TopicsDeleted,
 )
-from coordinator.group.group import Group
+from coordinator.group.group import Group, GroupType
 from coordinator.group.records import Change, GroupChange, LoadedChange, OffsetChange, OffsetsLoaded, record_of
 from coordinator.group.step import GroupStep, Rebalances, TimerKey, TimerKind
 from coordinator.offsets.offset_delete import delete_groups, delete_offsets, topics_deleted
@@ -28,12 +41,32 @@ from coordinator.offsets.offset_store import OffsetStore
 from coordinator.runtime.events import Loaded, Unloaded
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.timers import Timers
-from coordinator.shard.kinds import decide_event, decide_request
+from coordinator.shard.kinds import OnEvent, OnRequest, on_event, on_request
 from coordinator.shard.listing import is_listed, list_entry
 from protocol.messages.describe_groups import DescribedGroup
 from protocol.messages.list_groups import ListedGroup
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from protocol.record_builder import Record
+
+REQUESTS: Final[Mapping[tuple[type[GroupRequest], GroupType], OnRequest]] = {
+    (Heartbeat, GroupType.CLASSIC): on_request(Heartbeat, ClassicGroup, heartbeat),
+    (CommitOffsets, GroupType.CLASSIC): on_request(CommitOffsets, ClassicGroup, commit_offsets),
+    (Join, GroupType.CLASSIC): on_request(Join, ClassicGroup, join),
+    (Sync, GroupType.CLASSIC): on_request(Sync, ClassicGroup, sync),
+    (Leave, GroupType.CLASSIC): on_request(Leave, ClassicGroup, leave),
+}
+
+EVENTS: Final[Mapping[tuple[type[GroupEvent], GroupType], OnEvent]] = {
+    (TimerFired, GroupType.CLASSIC): on_event(TimerFired, ClassicGroup, timer_fired),
+    (Loaded, GroupType.CLASSIC): on_event(Loaded, ClassicGroup, loaded),
+    (Unloaded, GroupType.CLASSIC): on_event(Unloaded, ClassicGroup, unloaded),
+}
+"""What each kind of group does about each event that concerns one group: (event × kind) → decision.
+
+A new kind of group is a folder beside `classic/`, a member of `GroupType` and a row here for each event. Where the
+group of a request does not exist, the request tells the kind: each protocol of groups has requests of its own, and all
+of today's are the classic protocol's.
+"""
 
 EXPIRY_KEY: Final = TimerKey(TimerKind.EXPIRY)
 EXPIRED_RECORDS_MAX: Final = 5_000
@@ -136,18 +169,20 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             case TopicsDeleted():
                 topics_deleted(step, self._offsets, request)
             case _:
-                decide_request(step, request)
+                group = self._groups.get(request.request.group_id)
+                kind = GroupType.CLASSIC if group is None else group.group_type
+                REQUESTS[type(request), kind](step, group, request)
 
     def loaded(self, step: GroupStep) -> None:
         self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
         for group in self._groups.values():
-            decide_event(step, group, Loaded())
+            EVENTS[Loaded, group.group_type](step, group, Loaded())
 
     def unloaded(self, step: GroupStep) -> None:
         groups = list(self._groups.values())
         self._groups.clear()
         for group in groups:
-            decide_event(step, group, Unloaded())
+            EVENTS[Unloaded, group.group_type](step, group, Unloaded())
 
     def next_timer_ms(self) -> int | None:
         return self._timers.next_deadline_ms()
@@ -163,7 +198,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             return
         group = self._groups.get(key.group_id)
         if group is not None:
-            decide_event(step, group, TimerFired(key))
+            EVENTS[TimerFired, group.group_type](step, group, TimerFired(key))
 
     # Reading
 
