@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.record_builder import Record, build_batch
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from tests.support.counters import COUNTERS_TOPIC, IDLE_MS, Add, Count, CounterShard, counter_row
 from tests.support.simulation.world import SimulatedEnvironment, World
 
