@@ -33,6 +33,7 @@ HOT_PATH: Final = (
     "broker/network/reply_memory.py",
     "broker/purgatory/timer_wheel.py",
     "broker/purgatory/wakes.py",
+    "coordinator/shard/offset_walk.py",
     "protocol/primitives.py",
     "protocol/record_batch.py",
     "protocol/record_validation.py",
@@ -53,16 +54,19 @@ HOT_PATH: Final = (
     "storage/segment/batch_scan.py",
     "storage/files/file_slice.py",
     "storage/checkpoints/leader_epochs.py",
+    "storage/log/boundaries.py",
     "storage/log/log.py",
-    "storage/log/log_append.py",
-    "storage/log/log_follow.py",
-    "storage/log/log_read.py",
+    "storage/log/log_state.py",
+    "storage/log/leader_append.py",
+    "storage/log/follower_append.py",
+    "storage/log/reading.py",
     "storage/segment/offset_index.py",
     "storage/producers/producer_state.py",
     "storage/segment/segment.py",
+    "storage/segment/segment_files.py",
     "storage/segment/sparse_index.py",
 )
-"""From the bytes of a request to the write, or to the socket.
+"""From the bytes of a request to the write, or to the socket; and the loading of committed offsets.
 
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.

@@ -1,14 +1,15 @@
-"""What is checked of a client's batch before a leader appends it.
+"""Validating a client's batch before a leader appends it.
 
-Two stages, in Kafka's order: the header with the checksum, then the records. Both are needed: a batch whose header and
-checksum are right can still hold records that no reader gets past. The choice and its figures are in
+There are two stages, in Kafka's order: the header with the checksum, then the records. A batch with a valid header and
+checksum can still hold records that stop every consumer, so both stages are needed. The choice and its figures are in
 docs/decisions/0003-what-is-checked-before-append.md.
 
-A refusal is a value. Kafka says nothing beyond the code where the batch as a whole is at fault; here the message says
-what is wrong with it. DIVERGES: some batches make Kafka answer UNKNOWN_SERVER_ERROR (an unknown codec, compressed data
-that does not expand, compressed records out of order), some it takes though readers trip over them (record sizes that
-lie in a compressed batch, offsets out of order in a plain one, sizes below -1, bytes after the batch or after its
-compressed data). They are all refused by name.
+A refusal is a value (`RejectedBatch`). Where the batch as a whole is wrong, Kafka answers with an error code alone;
+here the answer has a message as well. DIVERGES: to some invalid batches Kafka answers UNKNOWN_SERVER_ERROR (an unknown
+codec, compressed data that cannot be decompressed, compressed records out of order); some it appends although consumers
+fail on them (wrong record sizes in a compressed batch, offsets out of order in a plain one, sizes below -1, bytes after
+the batch or after its compressed data). Here each of them is refused with the error and the message that name its
+fault.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ from protocol.record_stream import RECORD_SIZE_MAX, walk_batch
 from protocol.record_walk import KEY_IS_NULL, OFFSETS_DIFFER, walk_records
 
 LOOP_EXPANDED_SIZE_MAX = 4 << 20
-"""What a batch may expand to, and `LOOP_RECORDS_MAX` how many records it may have, to be examined while others wait."""
+"""Up to this decompressed size, and up to `LOOP_RECORDS_MAX` records, a batch is validated on the event loop. A larger
+one goes to an executor thread, so that other connections do not wait for it."""
 LOOP_RECORDS_MAX = 50_000
 RECORD_ERRORS_MAX = 1000
-"""Refused records that are listed. DIVERGES: Kafka lists them all, however many millions a compressed batch holds."""
+"""Limit on the invalid records that an answer lists. DIVERGES: Kafka lists all of them, even if there are millions."""
 LEGACY_LENGTH_MIN = 14
 """The smallest length of a message of magic 0, below which Kafka does not look at the magic."""
 PRODUCE_VERSION_OF_ZSTD = 7
@@ -63,13 +65,13 @@ ZSTD = int(Codec.ZSTD)
 
 
 class AppendRules(Protocol):
-    """The settings of a topic that decide about a batch, under the names of the log's configuration."""
+    """The topic settings that validation needs, under the names of `LogConfig`."""
 
     @property
     def max_message_bytes(self) -> int: ...
     @property
     def compression_type(self) -> Codec | None:
-        """None is `producer`: what comes is kept."""
+        """None is `producer`: the batch keeps its codec."""
 
     @property
     def compression_level(self) -> int | None: ...
@@ -83,47 +85,52 @@ class AppendRules(Protocol):
     def is_compacted(self) -> bool: ...
     @property
     def expanded_bytes_max(self) -> int:
-        """What the records of a compressed batch may expand to."""
+        """Limit on the decompressed size of the records."""
 
 
 class RecordError(NamedTuple):
-    """Why one record refuses its batch: its index in the batch, and a sentence."""
+    """Why a record makes its batch invalid: the index of the record in the batch, and a sentence."""
 
     batch_index: int
     message: str
 
 
-class Refusal(NamedTuple):
-    """The answer to a batch that is not appended."""
+class RejectedBatch(NamedTuple):
+    """Why a batch is not appended."""
 
     error: ErrorCode
     message: str
     record_errors: tuple[RecordError, ...] = ()
     is_of_log: bool = True
-    """Whether the answer carries the log's start offset; where Kafka stops before it asks the log, it says -1."""
+    """Whether the response carries the log start offset. Kafka answers -1 for faults that it finds before it reads
+    it."""
     is_postponed: bool = False
-    """Nothing is wrong yet: so large a batch is to be examined beside the loop (`examine_batch`)."""
+    """Not invalid so far: the batch is so large that an executor thread has to validate it (`examine_batch`)."""
 
 
 class ValidBatch(NamedTuple):
-    """A batch to append: the bytes as they came, or rewritten ones, and the header that says what they are."""
+    """A batch to append: the bytes of the client, or rewritten ones, and their header."""
 
     batch: BytesLike
     header: BatchHeader
 
 
-def examine_batch(batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int) -> ValidBatch | Refusal:
-    """Both stages, however long they take, in bounded memory. Changes a writable buffer, as `validate_records` does."""
+def examine_batch(
+    batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int
+) -> ValidBatch | RejectedBatch:
+    """Both stages in one call, in bounded memory: for an executor thread. May change `batch`, as `validate_records`
+    does."""
     header = validate_header(batch, rules, produce_version=produce_version)
-    if isinstance(header, Refusal):
+    if isinstance(header, RejectedBatch):
         return header
     return validate_records(batch, header, rules, now_ms, is_beside_loop=True)
 
 
 def validate_header(
     batch: BytesLike, rules: AppendRules, *, produce_version: int = PRODUCE_VERSION_OF_ZSTD
-) -> BatchHeader | Refusal:
-    """The header of the one batch that fills the buffer, once everything about the batch as a whole is right."""
+) -> BatchHeader | RejectedBatch:
+    """The first stage: the header of the one batch that fills the buffer, after its lengths, checksum and codec are
+    checked."""
     try:
         header = parse_header(batch)
     except MalformedMessage:
@@ -135,16 +142,16 @@ def validate_header(
     codec = attributes & CODEC_MASK
     if codec == ZSTD and produce_version < PRODUCE_VERSION_OF_ZSTD:
         message = f"zstd needs produce version {PRODUCE_VERSION_OF_ZSTD}, this is {produce_version}"
-        return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message, is_of_log=False)
+        return RejectedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message, is_of_log=False)
     if header.base_offset != 0:
         return refuse(f"the base offset is {header.base_offset} instead of 0")
     if size > rules.max_message_bytes:
         return too_large(size, rules)
     if not crc_is_valid(batch, 0, header):
         message = f"the checksum of the batch is not {header.crc:#010x}"
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, message, is_of_log=False)
+        return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, message, is_of_log=False)
     if codec >= len(CODECS):
-        return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}")
+        return RejectedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}")
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
         return refuse(f"{count} records do not go with last offset delta {header.last_offset_delta}")
@@ -162,7 +169,7 @@ def validate_records(
     now_ms: int,
     *,
     is_beside_loop: bool = False,
-) -> ValidBatch | Refusal:
+) -> ValidBatch | RejectedBatch:
     """The records of a batch whose header is valid; the result is rewritten where the topic's settings ask for it.
 
     The header of the result is the one given, brought up to the rewritten bytes. On the loop a large batch is refused
@@ -188,7 +195,7 @@ def validate_records(
     except DecompressedSizeExceeded as exceeded:
         if size_max < rules.expanded_bytes_max:
             return POSTPONED
-        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
+        return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
     except MalformedMessage as malformed:
         return refuse(str(malformed))
     if flags & OFFSETS_DIFFER:
@@ -230,7 +237,7 @@ def validate_records(
 
 
 def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
-    """Write the attributes and the max timestamp, and the checksum that covers them."""
+    """Set the attributes and the max timestamp, and the checksum, which covers them."""
     view = memoryview(batch)
     if view.readonly:
         view = memoryview(bytearray(view))
@@ -241,8 +248,8 @@ def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
     return ValidBatch(view, header)
 
 
-def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | Refusal:
-    """The same records under the topic's codec. The batch is held against its largest size once more."""
+def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | RejectedBatch:
+    """The same records, compressed with the topic's codec. Refused where the new batch is above max.message.bytes."""
     batch = assemble(
         compress(codec, body, rules.compression_level),
         header.base_offset,
@@ -261,43 +268,46 @@ def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: Append
     return ValidBatch(batch, parse_header(batch))
 
 
-# Refusals
+# Rejections
 
-POSTPONED = Refusal(ErrorCode.MESSAGE_TOO_LARGE, "the batch expands too far to be examined now", is_postponed=True)
-
-
-def refuse(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_RECORD, message)
+POSTPONED = RejectedBatch(
+    ErrorCode.MESSAGE_TOO_LARGE, "the batch is too large when decompressed to be validated now", is_postponed=True
+)
 
 
-def refuse_request(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_RECORD, message, is_of_log=False)
+def refuse(message: str) -> RejectedBatch:
+    return RejectedBatch(ErrorCode.INVALID_RECORD, message)
 
 
-def too_large(size: int, rules: AppendRules) -> Refusal:
+def refuse_request(message: str) -> RejectedBatch:
+    return RejectedBatch(ErrorCode.INVALID_RECORD, message, is_of_log=False)
+
+
+def too_large(size: int, rules: AppendRules) -> RejectedBatch:
     message = f"a batch of {size} bytes is above max.message.bytes ({rules.max_message_bytes})"
-    return Refusal(ErrorCode.MESSAGE_TOO_LARGE, message, is_of_log=False)
+    return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, message, is_of_log=False)
 
 
-def refuse_unreadable(batch: BytesLike) -> Refusal:
-    """What Kafka answers where there is no batch of magic 2: it looks at length, magic and end, in this order."""
+def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
+    """The error for bytes that are no batch of magic 2. As in Kafka, length, magic and end are checked in this
+    order."""
     size = len(batch)
     length = INT32.unpack_from(batch, LOG_OVERHEAD - INT32.size)[0] if size >= LOG_OVERHEAD else None
     magic = batch[MAGIC_POSITION] if size > MAGIC_POSITION else None
     if length is not None and length < LEGACY_LENGTH_MIN:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}", is_of_log=False)
+        return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}", is_of_log=False)
     if magic is not None and magic > MAGIC:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of magic {magic}", is_of_log=False)
+        return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of magic {magic}", is_of_log=False)
     if length is None or magic is None or length + LOG_OVERHEAD > size:
         return refuse_request("exactly one whole batch is expected for a partition")
     if magic < MAGIC:
         return refuse_request(f"message format {magic} is no longer written, batches have magic {MAGIC}")
-    return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}, below {LENGTH_MIN}", is_of_log=False)
+    return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}, below {LENGTH_MIN}", is_of_log=False)
 
 
 def refuse_records(
     batch: BytesLike, body: BytesLike | None, header: BatchHeader, rules: AppendRules, now_ms: int
-) -> Refusal | None:
+) -> RejectedBatch | None:
     """Name the records that are at fault; None where it is only records without a timestamp that looked so.
 
     A body of None is expanded once more, piece by piece.
@@ -331,4 +341,4 @@ def refuse_records(
         return None
     what = "an invalid timestamp" if code is ErrorCode.INVALID_TIMESTAMP else "an invalid record"
     message = f"{len(errors)} records refuse the batch, {what} among them; the first is {errors[0].batch_index}"
-    return Refusal(code, f"{message}: {errors[0].message}", tuple(errors))
+    return RejectedBatch(code, f"{message}: {errors[0].message}", tuple(errors))

@@ -1,4 +1,4 @@
-"""The partitions that lie under some log directories, each with the offsets between which it may be read.
+"""The partitions in log directories, each with the range of offsets that may be read.
 
 The high watermark is what a broker last wrote down (every few seconds and when it stops): what lies above it in the
 files may be taken back by a later leader, so it is nobody's to read.
@@ -10,28 +10,28 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
+from storage.files.log_paths import parse_partition_directory
 from storage.files.port import FileSystem
-from storage.log.log_paths import parse_partition_directory
-from storage.segment.segment_files import SegmentFile, list_segments
+from storage.segment.segment_listing import ListedSegment, list_segments
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-"""Read when they are named, never by a pattern."""
+"""Internal topics: read when they are named, and never matched by a pattern."""
 
 
 LISTINGS_MAX = 10
-"""Retention may take a file away between its listing and the look at its size: then the directory is listed again."""
+"""How often a directory is listed again: retention may delete a file between listing it and asking for its size."""
 
 
 class Refused(ValueError):
-    """What was asked for cannot be read so: the message says what and why."""
+    """The query cannot be run with these options; the message names the option and the reason."""
 
 
 class PartitionFiles(NamedTuple):
-    """A partition as its files and the checkpoints beside them showed it at one moment."""
+    """A partition, as its files and the checkpoints were when they were read."""
 
     topic: str
     partition: int
-    segments: tuple[SegmentFile, ...]
+    segments: tuple[ListedSegment, ...]
     log_start_offset: int
     high_watermark: int
     """Exclusive end of what may be read; the log start where no checkpoint names the partition."""
@@ -65,9 +65,9 @@ def find_partitions(fs: FileSystem, directories: Sequence[str]) -> dict[TopicPar
 
 
 def open_partitions(fs: FileSystem, places: dict[TopicPartition, str]) -> list[PartitionFiles]:
-    """Look at the partitions in these directories, in the order given. Raises `CorruptCheckpoint`.
+    """Find the offset ranges of the partitions in these directories, in the order given. Raises `CorruptCheckpoint`.
 
-    The checkpoints are read before the files are listed: what was committed then is in the files now.
+    The checkpoints are read before the files are listed, so that everything below the high watermark is in the files.
     """
     log_directories = dict.fromkeys(place.rpartition("/")[0] for place in places.values())
     high_watermarks = {path: read_offsets(fs, path, HIGH_WATERMARKS) for path in log_directories}
@@ -91,7 +91,7 @@ def open_partitions(fs: FileSystem, places: dict[TopicPartition, str]) -> list[P
     return opened
 
 
-def _segments_now(fs: FileSystem, place: str) -> tuple[SegmentFile, ...]:
+def _segments_now(fs: FileSystem, place: str) -> tuple[ListedSegment, ...]:
     for _ in range(LISTINGS_MAX):
         try:
             return tuple(list_segments(fs, place))

@@ -31,13 +31,13 @@ from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.wakes import Wakes
 from broker.replicas.replicas import Replicas
-from broker.requests.apis import routes
+from broker.requests.table import routes
 from broker.runtime.environment import LocalEnvironment
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
 from storage.files.local_files import LocalFile, LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 TOPIC = "micro"
 FETCH_SIZE = 1 << 20

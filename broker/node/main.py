@@ -212,4 +212,6 @@ def load_hot_path() -> None:
     In a checkout the extension modules of the hot path may be exchanged while this process runs: they and their sources
     must not meet in it.
     """
+    from broker.network import direct_output  # noqa: F401
     from broker.requests.handlers import fetch, produce  # noqa: F401
+    from coordinator.shard import offset_walk  # noqa: F401

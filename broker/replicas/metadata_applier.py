@@ -14,7 +14,7 @@ from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.file_removal import FileRemoval
 from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import LocalLogs, Wanted
+from broker.replicas.local_logs import AssignedReplica, LocalLogs
 from broker.replicas.partition_work import Delete, Make, PartitionWork
 from broker.replicas.replica_fetchers import ReplicaFetchers
 from broker.replicas.replicas import Replicas
@@ -23,10 +23,10 @@ from broker.replicas.roles import ReplicaRoles
 from kraft.image.configs import ResourceType
 from kraft.image.difference import difference
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 
@@ -86,7 +86,10 @@ class MetadataApplier:
             if self._node_id in partition.replicas
         }
         logs = await to.logs.open_all(
-            {key: Wanted(topic_id, each.directory_of(self._node_id)) for key, (topic_id, each) in local.items()},
+            {
+                key: AssignedReplica(topic_id, each.directory_of(self._node_id))
+                for key, (topic_id, each) in local.items()
+            },
             lambda topic: to.settings.topic_log_config(image, topic),
         )
         for key, (topic_id, assigned) in local.items():

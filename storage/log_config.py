@@ -1,0 +1,61 @@
+"""The settings of one log, as Kafka's topic configuration names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.compression import Codec
+from protocol.record_batch import TimestampType
+
+INT64_MAX = (1 << 63) - 1
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Defaults are Apache Kafka 4.3's. A limit of -1 means none, as in Kafka."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    is_always_flushed: bool = False
+    """The owner syncs before it acknowledges, whatever the settings say: the metadata log."""
+    max_message_bytes: int = 1_048_588
+    expanded_bytes_max: int = 100 << 20
+    """Limit on what the records of a compressed batch expand to."""
+    compression_type: Codec | None = None
+    """None is `producer`: batches keep the codec that the client chose."""
+    compression_level: int | None = None
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = HOUR_MS
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    file_delete_delay_ms: int = 60_000
+    preallocate: bool = False
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def promises_disk(self) -> bool:
+        """Whether acknowledged batches are expected on the disk after a crash, so that recovery reads past the page
+        cache."""
+        return self.is_always_flushed or self.flush_messages != INT64_MAX
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted_by_retention(self) -> bool:
+        return "delete" in self.cleanup_policy
