@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from bench.figures import OURS, Figure
 from bench.large_metadata import figures_of_all_topics
-from broker.active_controller import batches_of
 from broker.config.catalogue_rules import CatalogueRules
-from broker.main import GC_THRESHOLDS
-from broker.metadata_log import MetadataLog
+from broker.metadata.active_controller import batches_of
+from broker.metadata.metadata_log import MetadataLog
+from broker.node.main import GC_THRESHOLDS
 from kraft.controller.controller import Controller
 from kraft.controller.settings import ControllerSettings
 from kraft.features import METADATA_VERSION
@@ -36,8 +36,8 @@ from protocol.records.metadata import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from storage.local_files import LocalFiles
-from storage.log_config import LogConfig
+from storage.files.local_files import LocalFiles
+from storage.log.log_config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

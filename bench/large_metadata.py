@@ -7,15 +7,15 @@ import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
-from broker.authorized_operations import NOT_ASKED
-from broker.environment import LocalEnvironment
-from broker.handlers.metadata import Question
-from broker.large_metadata import LargeMetadata
-from broker.node import NodeAddress
+from broker.node.node import NodeAddress
+from broker.requests.authorized_operations import NOT_ASKED
+from broker.requests.handlers.metadata import Question
+from broker.requests.large_metadata import LargeMetadata
+from broker.runtime.environment import LocalEnvironment
 
 if TYPE_CHECKING:
-    from broker.node import Broker
-    from broker.reply import EncodedResponse
+    from broker.network.reply import EncodedResponse
+    from broker.node.node import Broker
     from kraft.image.metadata_image import MetadataImage
 
 VERSION = 13

@@ -14,8 +14,8 @@ from bench.pinger import Pinger
 from bench.processes import cpu_time, memory
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, remove
-from coordinator.group_partition import OFFSETS_TOPIC, partition_of
-from coordinator.records import CommittedOffset, OffsetChange, record_of
+from coordinator.group.partition import OFFSETS_TOPIC, partition_of
+from coordinator.group.records import CommittedOffset, OffsetChange, record_of
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.offset_fetch import (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LIBC: Final = CDLL(None)
 _SET_DEATH_SIGNAL: Final = 1
 """Of prctl(2)."""
-COMPILED: Final = ("broker.connection", "protocol.record_walk")
+COMPILED: Final = ("broker.network.connection", "protocol.record_walk")
 """One module of each part that `make install` compiles."""
 SCRATCH_PIECE = bytes(1 << 20)
 SETTINGS = ("log.segment.delete.delay.ms=1000", "num.partitions=1")

@@ -52,7 +52,7 @@ def divergence_page() -> str:
 
 
 def protocol_page() -> str:
-    from broker.apis import APIS, Role
+    from broker.requests.apis import APIS, Role
 
     names = {Role.BROKER: "broker", Role.CONTROLLER: "controller", Role.BOTH: "broker, controller"}
     rows = [
@@ -64,7 +64,8 @@ def protocol_page() -> str:
         [
             "# What we speak",
             "",
-            "Computed from `broker/apis.py` by `python docs/compute.py`. What is not in this table is not advertised,",
+            "Computed from `broker/requests/apis.py` by `python docs/compute.py`.",
+            "What is not in this table is not advertised,",
             "and a request for it closes the connection, as in Apache Kafka. What is served and not advertised is so",
             "there as well, as long as nothing receives the metrics of clients.",
             "",

@@ -26,8 +26,8 @@ from replication.follower_progress import FollowerProgress
 from replication.in_sync_set import InSyncSet
 from replication.leadership import Leadership
 from replication.replica_news import ReplicaNews
-from storage.append_result import AppendOrigin, AppendResult
-from storage.log import Log
+from storage.log.append_result import AppendOrigin, AppendResult
+from storage.log.log import Log
 
 ACKS_ALL: Final = -1
 NONE: Final = ErrorCode.NONE

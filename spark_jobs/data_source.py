@@ -71,7 +71,7 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One for each task. Raises `Refused`."""
         from spark_jobs.planning import plan
-        from storage.local_files import LocalFiles
+        from storage.files.local_files import LocalFiles
 
         return [InputPartition(task) for task in plan(LocalFiles(), self._options)]
 
@@ -83,7 +83,7 @@ class SegmentReader(DataSourceReader):
     def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The records of a task with these columns, slice by slice."""
         from spark_jobs.record_columns import record_batches
-        from storage.local_files import LocalFiles
+        from storage.files.local_files import LocalFiles
 
         files = LocalFiles()
         for each in task:

@@ -56,7 +56,7 @@ class LatestPlan:
 
 def plan_latest(job: LatestJob) -> LatestPlan:
     """Look at the files and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
-    from storage.local_files import LocalFiles
+    from storage.files.local_files import LocalFiles
 
     files = LocalFiles()
     options = parse_options(job.options)

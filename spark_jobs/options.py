@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from spark_jobs.partition_files import Refused
-from storage.offset_checkpoint import TopicPartition
+from storage.checkpoints.offset_checkpoint import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2

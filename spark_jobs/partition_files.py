@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.files import FileSystem
-from storage.log_paths import parse_partition_directory
-from storage.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
-from storage.segment_files import SegmentFile, list_segments
+from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
+from storage.files.port import FileSystem
+from storage.log.log_paths import parse_partition_directory
+from storage.segment.segment_files import SegmentFile, list_segments
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 """Read when they are named, never by a pattern."""

@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeAlias
 
 from spark_jobs.options import EARLIEST, LATEST, OffsetChoice, ReadOptions, Subscription
 from spark_jobs.partition_files import INTERNAL_TOPICS, PartitionFiles, Refused, find_partitions, open_partitions
-from storage.files import FileSystem
-from storage.offset_checkpoint import TopicPartition
-from storage.segment_files import PositionRange, SegmentFile, locate, split
+from storage.checkpoints.offset_checkpoint import TopicPartition
+from storage.files.port import FileSystem
+from storage.segment.segment_files import PositionRange, SegmentFile, locate, split
 
 TASK_SIZE = 32 << 20
 """Bytes in the files for one task. A task costs Spark about 40 ms, which these take to decode several times over."""

@@ -14,7 +14,7 @@ from protocol.record_reader import decode_headers
 from spark_jobs.planning import Slice
 from spark_jobs.record_fields import Integers, RecordFields, read_fields, record_positions
 from spark_jobs.segment_batches import Chunk, chunks_of
-from storage.files import FileSystem
+from storage.files.port import FileSystem
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 COLUMN_TYPES: dict[str, pa.DataType] = {

@@ -17,23 +17,9 @@ import errno
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from storage.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
-from storage.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
-from storage.disk_errors import PASSING
-from storage.files import FileLock, FileSystem, write_atomically
-from storage.last_life import Life, forget_life, read_life, write_life
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_paths import (
-    DELETE_SUFFIX,
-    LOG_SUFFIX,
-    STRAY_SUFFIX,
-    PartitionDirectory,
-    parse_partition_directory,
-    partition_directory_name,
-    suffixed_directory_name,
-)
-from storage.offset_checkpoint import (
+from storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
+from storage.checkpoints.last_life import Life, forget_life, read_life, write_life
+from storage.checkpoints.offset_checkpoint import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -43,10 +29,24 @@ from storage.offset_checkpoint import (
     encode_offsets,
     read_offsets,
 )
-from storage.partition_metadata import CorruptPartitionMetadata
-from storage.producer_state import PRODUCER_EXPIRATION_MS
-from storage.recovery import CorruptLog, Report
-from storage.text_checkpoint import CorruptCheckpoint
+from storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from storage.files.disk_errors import PASSING
+from storage.files.port import FileLock, FileSystem, write_atomically
+from storage.log.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
+from storage.log.log_paths import (
+    DELETE_SUFFIX,
+    LOG_SUFFIX,
+    STRAY_SUFFIX,
+    PartitionDirectory,
+    parse_partition_directory,
+    partition_directory_name,
+    suffixed_directory_name,
+)
+from storage.log.recovery import CorruptLog, Report
+from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
 LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"

@@ -23,19 +23,19 @@ from typing import cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, fetch_frame
-from broker.apis import Role, routes
-from broker.connection import RECEIVE_BUFFER_SIZE, Connection
-from broker.environment import LocalEnvironment
-from broker.listener import Listener
-from broker.replicas import Replicas
-from broker.reply_memory import ReplyMemory
-from broker.request_memory import RequestMemory
-from broker.wakes import Wakes
+from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
+from broker.network.listener import Listener
+from broker.network.reply_memory import ReplyMemory
+from broker.network.request_memory import RequestMemory
+from broker.purgatory.wakes import Wakes
+from broker.replicas.replicas import Replicas
+from broker.requests.apis import Role, routes
+from broker.runtime.environment import LocalEnvironment
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
-from storage.local_files import LocalFile, LocalFiles
-from storage.log import Log
-from storage.log_config import LogConfig
+from storage.files.local_files import LocalFile, LocalFiles
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
 
 TOPIC = "micro"
 FETCH_SIZE = 1 << 20

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from protocol.record_batch import PREFIX_SIZE
 from protocol.record_builder import Record, build_batch
-from storage.local_files import LocalFiles
-from storage.log import Log
-from storage.log_config import LogConfig
+from storage.files.local_files import LocalFiles
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
 
 ROUNDS = 5
 APPENDS = 50_000

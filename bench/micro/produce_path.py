@@ -22,19 +22,19 @@ from typing import cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import Producer, SequencedFrames, batch_of, produce_error_position, produce_frame
-from broker.apis import Role, routes
-from broker.connection import RECEIVE_BUFFER_SIZE, Connection
-from broker.environment import LocalEnvironment
-from broker.listener import Listener
-from broker.replicas import Replicas
-from broker.reply_memory import ReplyMemory
-from broker.request_memory import RequestMemory
-from broker.wakes import Wakes
+from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
+from broker.network.listener import Listener
+from broker.network.reply_memory import ReplyMemory
+from broker.network.request_memory import RequestMemory
+from broker.purgatory.wakes import Wakes
+from broker.replicas.replicas import Replicas
+from broker.requests.apis import Role, routes
+from broker.runtime.environment import LocalEnvironment
 from protocol.primitives import BytesLike
 from replication.partition import Partition
-from storage.local_files import LocalFiles
-from storage.log import Log
-from storage.log_config import LogConfig
+from storage.files.local_files import LocalFiles
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
 
 TOPIC = "micro"
 PRODUCERS = 4

@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.frames import batch_for_frame_size, produce_frame
 from bench.trio import NODES, PROPERTIES
 from broker.config.config import Config
-from broker.environment import LocalEnvironment
-from broker.main import GC_THRESHOLDS
-from broker.node import Broker
-from broker.storage_format import format_directories
+from broker.metadata.storage_format import format_directories
+from broker.node.main import GC_THRESHOLDS
+from broker.node.node import Broker
+from broker.runtime.environment import LocalEnvironment
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

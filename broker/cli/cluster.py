@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from broker.cli.local_cluster.claims import claim_directory, refuse_taken_ports
     from broker.cli.local_cluster.merged_output import MergedOutput
     from broker.cli.local_cluster.processes import Processes
-    from storage.local_files import LocalFiles
+    from storage.files.local_files import LocalFiles
 
     _refuse_bad_settings(layout)
     refuse_taken_ports(layout)
@@ -125,8 +125,8 @@ def _format(layout: Layout) -> list[str]:
 
     from broker.cli.format_storage import cluster_id_of_a_formatted_directory, fresh_cluster_id
     from broker.config import Config
-    from broker.storage_format import FormatError, format_directories
-    from storage.local_files import LocalFiles
+    from broker.metadata.storage_format import FormatError, format_directories
+    from storage.files.local_files import LocalFiles
 
     files = LocalFiles()
     configs = [Config.load(layout.properties(node_id)) for node_id in layout.node_ids]

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     properties = read_file(arguments.config) if Path(arguments.config).exists() else {}
     config = load(container_settings(properties, invocation.variables))
     _format(config, invocation)
-    from broker.main import serve
+    from broker.node.main import serve
 
     return serve(config, invocation.errors, format_if_missing=False)
 
@@ -79,8 +79,8 @@ def _format(config: Config, invocation: Invocation) -> None:
     from time import time_ns
 
     from broker.cli.format_storage import check_cluster_id, cluster_id_of_a_formatted_directory
-    from broker.storage_format import FormatError, format_directories
-    from storage.local_files import LocalFiles
+    from broker.metadata.storage_format import FormatError, format_directories
+    from storage.files.local_files import LocalFiles
 
     files = LocalFiles()
     said = invocation.variables.get("CLUSTER_ID")

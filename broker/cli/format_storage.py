@@ -10,7 +10,7 @@ from broker.cli.invocation import CommandError, Invocation, load_config
 
 if TYPE_CHECKING:
     from broker.config import Config
-    from storage.files import FileSystem
+    from storage.files.port import FileSystem
 
 DESCRIPTION: Final = """\
 Prepare the directories of a new node: the id of its cluster, its own ids, and the first records of its metadata log.
@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from secrets import token_bytes
     from time import time_ns
 
-    from broker.storage_format import FormatError, format_directories, read_initial_voters
-    from storage.local_files import LocalFiles
+    from broker.metadata.storage_format import FormatError, format_directories, read_initial_voters
+    from storage.files.local_files import LocalFiles
 
     files = LocalFiles()
     cluster_id = (
@@ -160,7 +160,7 @@ def check_cluster_id(cluster_id: str) -> None:
 
 def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> str | None:
     """Further directories of a node join the cluster of those that it has."""
-    from storage.meta_properties import InvalidMetaProperties, read_meta_properties
+    from storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
 
     for directory in config.log_dirs:
         try:

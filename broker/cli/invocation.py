@@ -50,7 +50,7 @@ def load_config(file: str | None, data: str | None, overrides: list[str], variab
 
 def read_file(file: str) -> dict[str, str]:
     """The settings in a properties file."""
-    from storage.java_properties import MalformedProperties, read_properties
+    from storage.checkpoints.java_properties import MalformedProperties, read_properties
 
     try:
         with open(file, encoding="utf-8") as text:

@@ -41,6 +41,6 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     if arguments.log_format is not None:
         overrides.append(f"moldau.log.format={arguments.log_format}")
     config = load_config(arguments.file, arguments.data, overrides, invocation.variables)
-    from broker.main import serve
+    from broker.node.main import serve
 
     return serve(config, invocation.errors, format_if_missing=arguments.file is None, until_eof=arguments.until_eof)

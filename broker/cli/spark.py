@@ -82,7 +82,7 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
 
     from spark_jobs.latest import LatestJob, plan_latest
     from spark_jobs.partition_files import Refused
-    from storage.text_checkpoint import CorruptCheckpoint
+    from storage.checkpoints.text_checkpoint import CorruptCheckpoint
 
     if Path(arguments.output).exists() and not arguments.overwrite:
         raise CommandError(f"{arguments.output} is there already; --overwrite replaces it")

@@ -11,8 +11,8 @@ from broker.metrics.partitions import TURN
 from kraft.image.topics import NO_LEADER
 
 if TYPE_CHECKING:
-    from broker.flusher import Flusher
-    from broker.node import Broker
+    from broker.node.node import Broker
+    from broker.runtime.flusher import Flusher
 
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 RAFT: Final = "kafka_server_raft_metrics_"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from broker.metrics.exposition import Page
 
 if TYPE_CHECKING:
-    from broker.node import Broker
+    from broker.node.node import Broker
     from replication.partition import Partition
 
 TURN: Final = 200

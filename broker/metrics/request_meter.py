@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.apis import PRODUCE, Handler, Route
 from broker.metrics.exposition import Histogram
-from broker.pending import Pending
+from broker.requests.apis import PRODUCE, Handler, Route
+from broker.runtime.pending import Pending
 from protocol.compiler import Encoder
 from protocol.schema import fields_of
 
 if TYPE_CHECKING:
-    from broker.connection import RequestContext
-    from broker.node import Broker
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
     from protocol.primitives import Chunk
 
 FETCH: Final = 1

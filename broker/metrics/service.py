@@ -13,11 +13,11 @@ from broker.metrics.partitions import collect_partitions
 from broker.metrics.request_meter import RequestMeter
 from broker.metrics.stall import StallWatch
 from broker.metrics.traffic import collect_connections, collect_requests
-from broker.stage import Stage
+from broker.node.stage import Stage
 
 if TYPE_CHECKING:
-    from broker.listener import Listener
-    from broker.node import Broker
+    from broker.network.listener import Listener
+    from broker.node.node import Broker
 
 
 class Metrics:

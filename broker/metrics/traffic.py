@@ -10,9 +10,9 @@ from broker.metrics.exposition import Page
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.apis import Route
-    from broker.listener import Listener
     from broker.metrics.request_meter import RequestMeter
+    from broker.network.listener import Listener
+    from broker.requests.apis import Route
 
 REQUESTS: Final = "kafka_network_requestmetrics_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"

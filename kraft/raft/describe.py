@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kraft.raft.fetch_service import FetchService
 from kraft.raft.member import METADATA_TOPIC, Member
-from kraft.raft.replicas import Progress, Replicas
-from kraft.raft.voters import ReplicaKey, Voter
+from kraft.raft.replica_states import Progress, Replicas
+from kraft.raft.voters.voters import ReplicaKey, Voter
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from protocol.schema import ZERO_UUID
-from storage.partition_metadata import parse_uuid, uuid_text
+from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 
 QUORUM_STATE: Final = "quorum-state"
 NOBODY: Final = -1

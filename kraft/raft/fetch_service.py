@@ -11,7 +11,7 @@ from kraft.raft.answers import fetch_response, fetch_snapshot_response
 from kraft.raft.events import Received, Reply, ReplyRecords, ReplySnapshot
 from kraft.raft.log_view import LogView, OffsetAndEpoch
 from kraft.raft.member import Member
-from kraft.raft.voters import ReplicaKey
+from kraft.raft.voters.voters import ReplicaKey
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest

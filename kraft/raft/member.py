@@ -11,14 +11,14 @@ from kraft.raft.events import Commit, Destination, Effect
 from kraft.raft.log_view import LogView
 from kraft.raft.outbox import Outbox
 from kraft.raft.peers import Peers
-from kraft.raft.quorum_history import QuorumHistory
 from kraft.raft.settings import Identity, RaftSettings
-from kraft.raft.voters import Address, ReplicaKey, Voter, Voters
+from kraft.raft.voters.quorum_history import QuorumHistory
+from kraft.raft.voters.voters import Address, ReplicaKey, Voter, Voters
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kraft.raft.role import Role
-    from kraft.raft.turns import Turn
+    from kraft.raft.roles.role import Role
+    from kraft.raft.roles.transitions import Turn
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from kraft.raft.candidate import Candidate
 from kraft.raft.control_records import QuorumDescription
 from kraft.raft.election import NOBODY, Election
 from kraft.raft.events import (
@@ -36,18 +35,19 @@ from kraft.raft.events import (
     Tick,
     Truncated,
 )
-from kraft.raft.follower import Follower
-from kraft.raft.leader import Leader
+from kraft.raft.incoming_requests import receive
 from kraft.raft.log_view import LogView
 from kraft.raft.member import Member
-from kraft.raft.prospective import Prospective
-from kraft.raft.quorum_history import QuorumHistory
-from kraft.raft.requests import receive
-from kraft.raft.resigned import Resigned
-from kraft.raft.role import Role
+from kraft.raft.roles.candidate import Candidate
+from kraft.raft.roles.follower import Follower
+from kraft.raft.roles.leader import Leader
+from kraft.raft.roles.prospective import Prospective
+from kraft.raft.roles.resigned import Resigned
+from kraft.raft.roles.role import Role
+from kraft.raft.roles.transitions import CastVote, EnterEpoch, FollowLeader, GiveUp, Run, Stand, StepDown, Turn, Win
+from kraft.raft.roles.unattached import Unattached
 from kraft.raft.settings import Identity, RaftSettings
-from kraft.raft.turns import CastVote, EnterEpoch, FollowLeader, GiveUp, Run, Stand, StepDown, Turn, Win
-from kraft.raft.unattached import Unattached
+from kraft.raft.voters.quorum_history import QuorumHistory
 
 TURNS: Final[Mapping[tuple[type[Role], type[Turn]], type[Role]]] = {
     (Unattached, EnterEpoch): Unattached,

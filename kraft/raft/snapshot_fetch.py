@@ -6,7 +6,7 @@ from typing import cast
 
 from kraft.raft.events import SnapshotFetched, SnapshotPart
 from kraft.raft.member import Member
-from kraft.raft.questions import fetch_snapshot_request
+from kraft.raft.outgoing_requests import fetch_snapshot_request
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest, ResponsePartitionSnapshot
 from protocol.primitives import BytesLike

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import cast
 
-from broker.apis import APIS, Api
+from broker.requests.apis import APIS, Api
 from protocol.compiler import encode
 from protocol.schema import Field, Wire, fields_of, spec_of
 from tests.fuzz import batches

@@ -28,7 +28,7 @@ MUTANTS: Final = (
     Mutant(
         2,
         "two votes in one epoch",
-        "kraft/raft/unattached.py",
+        "kraft/raft/roles/unattached.py",
         "return (election.voted_id, election.voted_directory_id) == member.voted_key(ballot.candidate)",
         "return is_long",
         Hunt.RAFT,
@@ -44,7 +44,7 @@ MUTANTS: Final = (
     Mutant(
         4,
         "an entry of an earlier epoch is committed by counting",
-        "kraft/raft/leader.py",
+        "kraft/raft/roles/leader.py",
         "if high_watermark <= max(self._service.high_watermark, self._epoch_start_offset):",
         "if high_watermark <= self._service.high_watermark:",
         Hunt.RAFT,
@@ -60,7 +60,7 @@ MUTANTS: Final = (
     Mutant(
         6,
         "acks=all is answered after the leader's own append",
-        "broker/handlers/produce.py",
+        "broker/requests/handlers/produce.py",
         "return partition.awaits_flush or (acks == ACKS_ALL and partition.log.end_offset > partition.high_watermark)",
         "return partition.awaits_flush",
         faults=LEADERSHIP_MOVES,
@@ -150,7 +150,7 @@ MUTANTS: Final = (
     Mutant(
         17,
         "producer state is not rebuilt by a new leader",
-        "storage/log_follow.py",
+        "storage/log/log_follow.py",
         "        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n",
         "        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n"
         "        log.producers.entries.pop(header.producer_id, None)\n",
@@ -159,7 +159,7 @@ MUTANTS: Final = (
     Mutant(
         18,
         "a torn tail is kept at recovery",
-        "storage/recovery.py",
+        "storage/log/recovery.py",
         "            segment.cut(damage.position, now_ms)\n",
         "",
         faults=POWER,
@@ -167,7 +167,7 @@ MUTANTS: Final = (
     Mutant(
         19,
         "a checkpoint is renamed without syncing the directory",
-        "storage/files.py",
+        "storage/files/port.py",
         "    fs.sync_directory(parent_directory(path))\n",
         "",
         faults=(Fault.KILL_CONTROLLER, Fault.POWER_CUT),
@@ -175,7 +175,7 @@ MUTANTS: Final = (
     Mutant(
         20,
         "a timed-out acks=all is answered as success",
-        "broker/delayed_produce.py",
+        "broker/purgatory/delayed_produce.py",
         "            refuse(answer, ErrorCode.REQUEST_TIMED_OUT)\n",
         "            pass\n",
         faults=LEADERSHIP_MOVES,
@@ -183,7 +183,7 @@ MUTANTS: Final = (
     Mutant(
         21,
         "records above the high watermark are served to consumers",
-        "broker/handlers/fetch.py",
+        "broker/requests/handlers/fetch.py",
         "if request.isolation_level == READ_COMMITTED else partition.high_watermark",
         "if request.isolation_level == READ_COMMITTED else partition.log.end_offset",
         faults=LEADERSHIP_MOVES,
@@ -207,7 +207,7 @@ MUTANTS: Final = (
     Mutant(
         24,
         "an earlier epoch is said to end where the log does",
-        "storage/leader_epochs.py",
+        "storage/checkpoints/leader_epochs.py",
         "        if epoch == self.latest_epoch:\n            return EpochEnd(epoch, log_end_offset)",
         "        if True:\n            return EpochEnd(epoch, log_end_offset)",
         faults=LEADERSHIP_MOVES,
@@ -215,7 +215,7 @@ MUTANTS: Final = (
     Mutant(
         25,
         "any end of the wait is an acknowledgement",
-        "broker/delayed_produce.py",
+        "broker/purgatory/delayed_produce.py",
         "        if error is not ErrorCode.NONE:\n"
         "            refuse(answer, error)\n"
         "            self._has_failed = True\n"
@@ -226,7 +226,7 @@ MUTANTS: Final = (
     Mutant(
         26,
         "a diverging follower's offset counts",
-        "broker/follower_fetch.py",
+        "broker/requests/follower_fetch.py",
         "<= log.end_offset and divergence(log, wish) is None:",
         "<= log.end_offset:",
         Hunt.SCENARIOS,
@@ -234,7 +234,7 @@ MUTANTS: Final = (
     Mutant(
         27,
         "producer state is not rebuilt after a truncation",
-        "storage/log_truncation.py",
+        "storage/log/log_truncation.py",
         "    load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset,"
         " now_ms)\n",
         "",
@@ -268,7 +268,7 @@ MUTANTS: Final = (
     Mutant(
         31,
         "a coordinator answers before what it loaded is committed",
-        "broker/groups/shard_runner.py",
+        "broker/coordinators/shard_runner.py",
         "        await self._until_committed(reader.next_offset)\n",
         "",
         Hunt.SCENARIOS,
@@ -276,7 +276,7 @@ MUTANTS: Final = (
     Mutant(
         32,
         "a commit of a former generation is taken",
-        "coordinator/offset_commit.py",
+        "coordinator/offsets/offset_commit.py",
         "if generation == group.generation else ErrorCode.ILLEGAL_GENERATION",
         "",
         faults=(Fault.KILL_COORDINATOR,),
@@ -285,7 +285,7 @@ MUTANTS: Final = (
     Mutant(
         33,
         "a deposed coordinator goes on",
-        "broker/metadata_follower.py",
+        "broker/replicas/metadata_applier.py",
         "            broker.partition_lost(partition)\n\n    def _delete",
         "            pass\n\n    def _delete",
         faults=(Fault.MOVE_LEADERS,),
@@ -314,7 +314,7 @@ MUTANTS: Final = (
     Mutant(
         36,
         "a deletion of records goes past the high watermark",
-        "storage/log_truncation.py",
+        "storage/log/log_truncation.py",
         "    if offset > high_watermark:\n        return ErrorCode.OFFSET_OUT_OF_RANGE\n    if offset > log.log_start",
         "    if offset > log.log_start",
         faults=(Fault.KILL_LEADER,),
@@ -323,7 +323,7 @@ MUTANTS: Final = (
     Mutant(
         37,
         "what is appended during a sync counts as synced",
-        "storage/log.py",
+        "storage/log/log.py",
         "self.synced_end_offset = max(self.synced_end_offset, self._flush_end_offset)\n        if",
         "self.synced_end_offset = max(self.synced_end_offset, self.end_offset)\n        if",
         Hunt.SCENARIOS,
@@ -331,7 +331,7 @@ MUTANTS: Final = (
     Mutant(
         38,
         "a proposal overtaken by nobody knows what is withdrawn",
-        "broker/in_sync_changes.py",
+        "broker/replicas/in_sync_changes.py",
         "            elif not stands(partition, proposal) or error in METADATA_WILL_TELL:\n"
         "                continue\n"
         "            elif error in REFUSED:",
@@ -352,7 +352,7 @@ MUTANTS: Final = (
     Mutant(
         40,
         "a start takes the end of its log for the high watermark",
-        "broker/local_logs.py",
+        "broker/replicas/local_logs.py",
         "return min(max(known, opened.log_start_offset), opened.end_offset)",
         "return opened.end_offset",
         faults=LEADERSHIP_MOVES,
@@ -393,7 +393,7 @@ MUTANTS: Final = (
     Mutant(
         63,
         "whatever the controller says is a refusal",
-        "broker/in_sync_changes.py",
+        "broker/replicas/in_sync_changes.py",
         "            else:\n                again[partition] = proposal\n",
         "            else:\n                partition.in_sync_set_refused()\n",
         Hunt.SCENARIOS,
@@ -401,7 +401,7 @@ MUTANTS: Final = (
     Mutant(
         64,
         "a fetch of a former life counts",
-        "broker/follower_fetch.py",
+        "broker/requests/follower_fetch.py",
         "if follower is None or -1 < replica.replica_epoch < follower.broker_epoch:",
         "if follower is None:",
         Hunt.SCENARIOS,
@@ -409,7 +409,7 @@ MUTANTS: Final = (
     Mutant(
         65,
         "a fetch of another leader epoch counts",
-        "broker/follower_fetch.py",
+        "broker/requests/follower_fetch.py",
         "        if partition.check_leader_epoch(wish.current_leader_epoch) is not ErrorCode.NONE:\n"
         "            continue\n",
         "",
@@ -426,7 +426,7 @@ MUTANTS: Final = (
     Mutant(
         67,
         "ListOffsets tells the end of the log",
-        "broker/handlers/list_offsets.py",
+        "broker/requests/handlers/list_offsets.py",
         "        end_offset = partition.last_stable_offset if is_committed else partition.high_watermark\n",
         "        end_offset = partition.last_stable_offset if is_committed else log.end_offset\n",
         faults=LEADERSHIP_MOVES,
@@ -434,7 +434,7 @@ MUTANTS: Final = (
     Mutant(
         69,
         "a new segment is not in its directory",
-        "storage/log.py",
+        "storage/log/log.py",
         "        self.snapshots.write(self.producers)\n        self._directory_is_dirty = True\n        segment",
         "        self.snapshots.write(self.producers)\n        segment",
         faults=POWER,
@@ -452,7 +452,7 @@ MUTANTS: Final = (
     Mutant(
         71,
         "a batch with a gap before it is taken",
-        "storage/producer_state.py",
+        "storage/producers/producer_state.py",
         "if first_sequence == (entry.last_sequence + 1) & SEQUENCE_MAX:",
         "if first_sequence > entry.last_sequence:",
         Hunt.SCENARIOS,
@@ -460,7 +460,7 @@ MUTANTS: Final = (
     Mutant(
         72,
         "only the last batch is known when it comes again",
-        "storage/producer_state.py",
+        "storage/producers/producer_state.py",
         "            for batch in self.batches:\n",
         "            for batch in self.batches[-1:]:\n",
         Hunt.SCENARIOS,
@@ -468,7 +468,7 @@ MUTANTS: Final = (
     Mutant(
         73,
         "a restart forgets all but the last batch",
-        "storage/log_loading.py",
+        "storage/log/log_loading.py",
         "        remember_repeats(earlier or segments, producers)\n",
         "",
         Hunt.SCENARIOS,
@@ -476,7 +476,7 @@ MUTANTS: Final = (
     Mutant(
         74,
         "a batch of a former epoch of its producer is taken",
-        "storage/producer_state.py",
+        "storage/producers/producer_state.py",
         "        if epoch < entry.producer_epoch:\n            return ErrorCode.INVALID_PRODUCER_EPOCH\n",
         "",
         Hunt.SCENARIOS,
@@ -484,7 +484,7 @@ MUTANTS: Final = (
     Mutant(
         75,
         "producer snapshots outlive what they were taken of",
-        "storage/log_truncation.py",
+        "storage/log/log_truncation.py",
         "    log.snapshots.remove_after(log.end_offset)\n",
         "",
         Hunt.SCENARIOS,
@@ -492,7 +492,7 @@ MUTANTS: Final = (
     Mutant(
         76,
         "what comes after a truncation counts as synced",
-        "storage/log.py",
+        "storage/log/log.py",
         "        self.synced_end_offset = min(self.synced_end_offset, self.end_offset)\n        self._directory",
         "        self._directory",
         Hunt.SCENARIOS,
@@ -500,7 +500,7 @@ MUTANTS: Final = (
     Mutant(
         77,
         "a truncation leaves the places of cut batches remembered",
-        "storage/log.py",
+        "storage/log/log.py",
         "        self.boundaries.clear()\n        self._flush_end",
         "        self._flush_end",
         Hunt.SCENARIOS,
@@ -542,7 +542,7 @@ MUTANTS: Final = (
     Mutant(
         82,
         "a heartbeat of a former generation is taken",
-        "coordinator/heartbeat.py",
+        "coordinator/classic/heartbeat.py",
         "    if request.generation_id != group.generation:\n        return ErrorCode.ILLEGAL_GENERATION\n",
         "",
         faults=(Fault.KILL_COORDINATOR, Fault.PAUSE, Fault.ISOLATE_LEADER),
@@ -551,7 +551,7 @@ MUTANTS: Final = (
     Mutant(
         83,
         "a sync of a former generation is taken",
-        "coordinator/sync.py",
+        "coordinator/classic/sync.py",
         "    if request.generation_id != group.generation:\n        return ErrorCode.ILLEGAL_GENERATION\n",
         "",
         faults=(Fault.KILL_COORDINATOR, Fault.PAUSE, Fault.ISOLATE_LEADER),
@@ -560,7 +560,7 @@ MUTANTS: Final = (
     Mutant(
         84,
         "a commit of nobody into a group with members",
-        "coordinator/offset_commit.py",
+        "coordinator/offsets/offset_commit.py",
         "if generation < 0 and group.state is EMPTY:",
         "if generation < 0:",
         faults=(Fault.KILL_COORDINATOR, Fault.PAUSE, Fault.ISOLATE_LEADER),
@@ -569,7 +569,7 @@ MUTANTS: Final = (
     Mutant(
         85,
         "a group's offset is told before it is committed",
-        "coordinator/offset_store.py",
+        "coordinator/offsets/offset_store.py",
         "        while pending and pending[0][0] <= committed_end_offset:\n",
         "        while pending:\n",
         Hunt.SCENARIOS,
@@ -577,7 +577,7 @@ MUTANTS: Final = (
     Mutant(
         86,
         "epochs past the recovery point are believed",
-        "storage/log_loading.py",
+        "storage/log/log_loading.py",
         "    epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the"
         " batches\n",
         "",
@@ -586,7 +586,7 @@ MUTANTS: Final = (
     Mutant(
         87,
         "an assignment is told before it is stored",
-        "coordinator/sync.py",
+        "coordinator/classic/sync.py",
         "    turn.when_committed(PlanStored(group.group_id, group.generation, assignments))\n",
         "    PlanStored(group.group_id, group.generation, assignments).committed(turn)\n",
         Hunt.GROUPS,
@@ -594,7 +594,7 @@ MUTANTS: Final = (
     Mutant(
         88,
         "a new coordinator does not expect its members' heartbeats",
-        "coordinator/group_loading.py",
+        "coordinator/classic/group_loading.py",
         "    for member in group.members.values():\n        expect_heartbeat(turn, group, member)\n    if len",
         "    if len",
         Hunt.GROUPS,
@@ -602,7 +602,7 @@ MUTANTS: Final = (
     Mutant(
         89,
         "a topic that is deleted takes the offsets of all others",
-        "coordinator/offset_delete.py",
+        "coordinator/offsets/offset_delete.py",
         "            if topic in event.topics:\n                turn.write",
         "            if topic:\n                turn.write",
         Hunt.GROUPS,
@@ -610,7 +610,7 @@ MUTANTS: Final = (
     Mutant(
         90,
         "who did not join is in the next generation",
-        "coordinator/rebalance.py",
+        "coordinator/classic/rebalance.py",
         "        if member.joining is None and not member.is_static:\n",
         "        if False:\n",
         Hunt.GROUPS,
@@ -618,7 +618,7 @@ MUTANTS: Final = (
     Mutant(
         96,
         "a follower takes a batch whose checksum is wrong",
-        "storage/log_follow.py",
+        "storage/log/log_follow.py",
         "if not crc_is_valid(view, position, header) or header.last_offset_delta < 0:",
         "if header.last_offset_delta < 0:",
         Hunt.SCENARIOS,
@@ -634,7 +634,7 @@ MUTANTS: Final = (
     Mutant(
         98,
         "retention takes what is not committed",
-        "storage/retention.py",
+        "storage/log/retention.py",
         "    replicated_count = sum(start <= high_watermark for start in starts)\n",
         "    replicated_count = len(starts)\n",
         Hunt.SCENARIOS,
@@ -642,7 +642,7 @@ MUTANTS: Final = (
     Mutant(
         99,
         "recovery believes a batch whose checksum is wrong",
-        "storage/recovery.py",
+        "storage/log/recovery.py",
         "    if not crc_is_valid(pieces.data, inside, header):\n"
         '        raise DamagedBatch(position, "checksum mismatch")\n',
         "",
@@ -667,7 +667,7 @@ MUTANTS: Final = (
     Mutant(
         107,
         "what refuses everything is the only one that is to forget its life",
-        "broker/local_logs.py",
+        "broker/replicas/local_logs.py",
         "        self.forget_lives()  # that one may not be able to, and all have to agree\n",
         "",
         faults=(Fault.LOSE_DIRECTORY, Fault.KILL),

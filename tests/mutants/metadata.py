@@ -11,7 +11,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         42,
         "a leader that resigned votes for another in its epoch",
-        "kraft/raft/resigned.py",
+        "kraft/raft/roles/resigned.py",
         "return ballot.is_pre_vote and self.member.is_log",
         "return self.member.is_log",
         Hunt.SCENARIOS,
@@ -19,7 +19,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         43,
         "a voter with a new disk votes under its old name",
-        "kraft/raft/requests.py",
+        "kraft/raft/incoming_requests.py",
         " and directory_id in (ZERO_UUID, member.identity.directory_id))",
         ")",
         Hunt.RAFT,
@@ -27,7 +27,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         44,
         "votes of those who are no voters count",
-        "kraft/raft/canvass.py",
+        "kraft/raft/roles/vote_collection.py",
         "return sum(voter_id in voters.by_id for voter_id in self._granted) >= voters.majority",
         "return len(self._granted) >= voters.majority",
         Hunt.RAFT,
@@ -35,28 +35,28 @@ METADATA_MUTANTS: Final = (
     Mutant(
         45,
         "metadata is shown before it is committed",
-        "broker/metadata_publisher.py",
+        "broker/metadata/publisher.py",
         "while self._pending and self._pending[0].replay.image.provenance.end_offset <= high_watermark:",
         "while self._pending:",
     ),
     Mutant(
         46,
         "the controller answers before it is committed",
-        "broker/metadata_publisher.py",
+        "broker/metadata/publisher.py",
         "        if self.high_watermark >= end_offset:\n",
         "        if True:\n",
     ),
     Mutant(
         47,
         "metadata counts as durable once it is written",
-        "broker/quorum.py",
+        "broker/metadata/quorum.py",
         "        self._flusher.when_durable([self._log.log], self._flushed)\n\n    def _flushed",
         "        self._feed(events.Flushed(self._log.end_offset))\n\n    def _flushed",
     ),
     Mutant(
         48,
         "a controller goes on after its term",
-        "broker/quorum.py",
+        "broker/metadata/quorum.py",
         "            self._active = None\n            self._committed",
         "            self._committed",
         faults=(Fault.ISOLATE_CONTROLLER, Fault.KILL_CONTROLLER),
@@ -71,7 +71,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         50,
         "a broker takes roles before it is registered",
-        "broker/metadata_follower.py",
+        "broker/replicas/metadata_applier.py",
         "        self._takes_roles = False\n",
         "        self._takes_roles = True\n",
         faults=(Fault.KILL, Fault.KILL_LEADER),
@@ -188,7 +188,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         103,
         "an earlier snapshot outlives the one that takes the place of the log",
-        "broker/metadata_log.py",
+        "broker/metadata/metadata_log.py",
         "        return self._forget_before(snapshot.end_offset)\n",
         "        return []\n",
         faults=(Fault.KILL, Fault.ISOLATE, Fault.KILL_CONTROLLER),
@@ -197,7 +197,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         104,
         "epochs that are missing at the beginning of a log are not read from its batches",
-        "storage/log_loading.py",
+        "storage/log/log_loading.py",
         "    if known_from <= log_start_offset:\n",
         "    if True:\n",
         Hunt.SCENARIOS,

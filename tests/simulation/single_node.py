@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from broker.config.config import Config
-from broker.node import Broker
-from broker.storage_format import format_directories
+from broker.metadata.storage_format import format_directories
+from broker.node.node import Broker
 from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_topics import (
@@ -33,7 +33,7 @@ from protocol.messages.produce import (
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from protocol.schema import spec_of
-from storage.meta_properties import read_meta_properties
+from storage.checkpoints.meta_properties import read_meta_properties
 from tests.support.simulation.disk import Operation
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 

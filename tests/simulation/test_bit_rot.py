@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from protocol.errors import ErrorCode
-from storage.batch_scan import damage_in
+from storage.segment.batch_scan import damage_in
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import Client, batch, fetch_request, produce_request
 from tests.support.simulation.disk import SimulatedDisk

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import pytest
 
-from broker import quorum as quorum_module
 from broker.config.config import Config
-from broker.peer_channel import PeerChannels
-from broker.quorum import Quorum
-from broker.settings import Settings
-from broker.storage_format import format_directories
-from broker.timeouts import Timeouts
+from broker.metadata import quorum as quorum_module
+from broker.metadata.quorum import Quorum
+from broker.metadata.settings import Settings
+from broker.metadata.storage_format import format_directories
+from broker.network.peer_channel import PeerChannels
+from broker.purgatory.timer_wheel import Timeouts
 from kraft.features import SUPPORTED_FEATURES
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from protocol.errors import ErrorCode
@@ -25,7 +25,7 @@ from protocol.messages.broker_registration import BrokerRegistrationRequest, Bro
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from storage.meta_properties import read_meta_properties
+from storage.checkpoints.meta_properties import read_meta_properties
 from tests.support.simulation.disk import Operation
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.apis import Role
+from broker.requests.apis import Role
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.metadata import MetadataRequest

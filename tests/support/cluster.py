@@ -12,15 +12,15 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from broker.config.config import Config
-from broker.node import Broker
-from broker.registration import RegistrationRefused
-from broker.storage_format import format_directories
-from kraft.raft.voters import Voter, Voters
+from broker.metadata.registration import RegistrationRefused
+from broker.metadata.storage_format import format_directories
+from broker.node.node import Broker
+from kraft.raft.voters.voters import Voter, Voters
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from storage.meta_properties import read_meta_properties
-from storage.recovery import CorruptLog
+from storage.checkpoints.meta_properties import read_meta_properties
+from storage.log.recovery import CorruptLog
 from tests.support.node import CONTROLLER_PORT, PORT, PROPERTIES, Client, Closed
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 

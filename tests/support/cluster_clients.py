@@ -31,7 +31,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from protocol.record_batch import crc_is_valid
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
-from storage.batch_scan import damage_in
+from storage.segment.batch_scan import damage_in
 from tests.support.history import History, Key, Reading, Send
 from tests.support.node import Client, Closed, fetch_request, produce_request
 from tests.support.told_ends import ToldEnds

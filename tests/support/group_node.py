@@ -8,18 +8,18 @@ import re
 from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 
-from broker.groups.group_log import PartitionGroupLog
-from broker.groups.groups import Groups
-from broker.pending import Pending
-from broker.replicas import Replicas
-from coordinator.group_config import GroupConfig
-from coordinator.group_partition import OFFSETS_TOPIC
+from broker.coordinators.groups import Groups
+from broker.coordinators.partition_log import PartitionGroupLog
+from broker.replicas.replicas import Replicas
+from broker.runtime.pending import Pending
+from coordinator.group.config import GroupConfig
+from coordinator.group.partition import OFFSETS_TOPIC
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from protocol.compiler import decode, encode
 from protocol.records.metadata import PartitionRecord, TopicRecord
 from replication.partition import Partition
-from storage.log import Log
-from storage.log_config import LogConfig
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
 from tests.support.simulation.world import SimulatedEnvironment
 
 NODE_ID = 1
@@ -75,7 +75,7 @@ class GroupNode:
     def ask(self, request: object, version: int) -> Pending[object]:
         """Hand a request to its handler; the reply, which may be there already."""
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(request).__name__.removesuffix("Request")).lower()
-        handler = importlib.import_module(f"broker.handlers.{name}").handle
+        handler = importlib.import_module(f"broker.requests.handlers.{name}").handle
         context = SimpleNamespace(
             version=version,
             client_id=CLIENT_ID,

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator import events
-from coordinator.effects import Effects, Waiter
-from coordinator.group_config import GroupConfig
-from coordinator.group_shard import GroupShard
-from coordinator.records import GroupChange, OffsetChange, change_of
+from coordinator.group import events
+from coordinator.group.config import GroupConfig
+from coordinator.group.records import GroupChange, OffsetChange, change_of
+from coordinator.group.shard import GroupShard
+from coordinator.runtime.effects import Effects, Waiter
 from protocol.compiler import encode
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

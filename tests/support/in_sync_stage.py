@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.in_sync_changes import InSyncChanges
+from broker.replicas.in_sync_changes import InSyncChanges
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -15,8 +15,8 @@ from protocol.messages.alter_partition import (
     TopicResult,
 )
 from replication.partition import Partition
-from storage.log import Log
-from storage.log_config import LogConfig
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(16)

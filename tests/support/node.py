@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from broker.config.config import Config
-from broker.node import Broker
-from broker.storage_format import format_directories
+from broker.metadata.storage_format import format_directories
+from broker.node.node import Broker
 from protocol.compiler import decode, encode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -29,7 +29,7 @@ from protocol.messages.produce import (
 )
 from protocol.record_builder import Record, build_batch
 from protocol.schema import spec_of
-from storage.meta_properties import read_meta_properties
+from storage.checkpoints.meta_properties import read_meta_properties
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 HOST = "broker-1"

@@ -6,7 +6,7 @@ from typing import cast
 
 from kraft.raft.control_records import QuorumDescription
 from kraft.raft.events import QuorumRequest, SentRequest, SentResponse
-from kraft.raft.voters import Voter, Voters
+from kraft.raft.voters.voters import Voter, Voters
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages import (

@@ -64,10 +64,10 @@ from kraft.raft.events import (
     Truncate,
     Truncated,
 )
-from kraft.raft.quorum_history import QuorumHistory
 from kraft.raft.raft import Raft
 from kraft.raft.settings import Identity, RaftSettings
-from kraft.raft.voters import Voters
+from kraft.raft.voters.quorum_history import QuorumHistory
+from kraft.raft.voters.voters import Voters
 from protocol.record_builder import Record
 from protocol.schema import spec_of
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog, Snapshot

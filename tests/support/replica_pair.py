@@ -6,23 +6,23 @@ import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.connection import Connection, RequestContext
-from broker.handlers import fetch
-from broker.parked_fetches import ParkedFetches
-from broker.pending import Pending
-from broker.replicas import Replicas
-from broker.reply_memory import ReplyMemory
-from broker.request_memory import RequestMemory
-from broker.timeouts import Timeouts
-from broker.wakes import Wakes
+from broker.network.connection import Connection, RequestContext
+from broker.network.reply_memory import ReplyMemory
+from broker.network.request_memory import RequestMemory
+from broker.purgatory.parked_fetches import ParkedFetches
+from broker.purgatory.timer_wheel import Timeouts
+from broker.purgatory.wakes import Wakes
+from broker.replicas.replicas import Replicas
+from broker.requests.handlers import fetch
+from broker.runtime.pending import Pending
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Effect, Flush, LookUp, StartAt, Truncate
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from replication.replication_quota import ReplicationQuota
-from storage.log import Log
-from storage.log_config import INT64_MAX, LogConfig
+from storage.log.log import Log
+from storage.log.log_config import INT64_MAX, LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(range(16))

@@ -9,14 +9,14 @@ from typing import Any
 from unittest.mock import patch
 
 from broker.config.config import Config
-from broker.environment import Environment
-from broker.local_logs import LocalLogs
-from broker.quorum import Quorum
-from storage.last_life import LAST_LIFE
-from storage.log import Log
+from broker.metadata.quorum import Quorum
+from broker.replicas.local_logs import LocalLogs
+from broker.runtime.environment import Environment
+from storage.checkpoints.last_life import LAST_LIFE
+from storage.log.log import Log
+from storage.log.log_paths import LOG_SUFFIX, partition_directory_name
+from storage.log.recovery import CorruptLog
 from storage.log_directory import NEW, LogDirectory, Repaired
-from storage.log_paths import LOG_SUFFIX, partition_directory_name
-from storage.recovery import CorruptLog
 from tests.support.simulation.disk import SimulatedDisk
 
 CountedOn = Callable[[SimulatedDisk, str, int], bool]

@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.cli.invocation import CommandError
 from broker.cli.local_cluster.layout import Layout
-from storage.files import FileLock, FileSystem
+from storage.files.port import FileLock, FileSystem
 
 LOCK: Final = ".lock"
 

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from broker.cli.terminal import Terminal
-from broker.log_output import LEVEL_WORDS, STYLES
+from broker.runtime.log_output import LEVEL_WORDS, STYLES
 
 NODE_STYLES: Final = ("cyan", "green", "magenta", "blue")
 """Yellow and red mean something."""

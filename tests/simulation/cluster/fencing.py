@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.node import Broker
+from broker.node.node import Broker
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
 from kraft.image.topics import NO_LEADER
 from kraft.image.topics import Partition as Assigned

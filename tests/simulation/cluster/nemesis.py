@@ -24,8 +24,8 @@ from protocol.messages.alter_partition_reassignments import (
 )
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from storage.log import Log
-from storage.offset_checkpoint import RECOVERY_POINTS, decode_offsets
+from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offsets
+from storage.log.log import Log
 from tests.simulation.cluster.plan import DIRECTORIES, Fault, Plan
 from tests.support.cluster import CLUSTER_ID, voter_of
 from tests.support.node import Closed

@@ -13,7 +13,7 @@ from protocol.messages.fetch import FetchPartition
 from protocol.record_builder import Record, build_batch
 from replication.fetch_effects import Complain, Truncate
 from replication.partition import Partition
-from storage.segment import Segment
+from storage.segment.segment import Segment
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import batch
 from tests.support.replica_pair import FOLLOWER, LEADER, FollowerSide, LeaderSide, replica

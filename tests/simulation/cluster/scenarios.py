@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from broker.node import Broker
+from broker.config.internal_topics import GROUP_METADATA_TOPIC
+from broker.node.node import Broker
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from protocol.messages.fetch import (

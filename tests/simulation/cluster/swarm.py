@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from broker.internal_topics import GROUP_METADATA_TOPIC
+from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import NO_LEADER
 from tests.simulation.cluster.late_copies import LateCopies

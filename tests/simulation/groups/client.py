@@ -8,8 +8,8 @@ from itertools import count
 from random import Random
 from typing import Final, TypeAlias
 
-from coordinator import events
-from coordinator.effects import Response, Waiter
+from coordinator.group import events
+from coordinator.runtime.effects import Response, Waiter
 from protocol.compiler import encode
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from coordinator import events
-from coordinator.effects import Effects, Response
-from coordinator.group import Group
-from coordinator.group_state import EMPTY, STABLE
-from coordinator.records import Change, CommittedOffset, GroupChange, OffsetChange
-from coordinator.subscription import topics_of
+from coordinator.classic.group import Group
+from coordinator.classic.group_state import EMPTY, STABLE
+from coordinator.classic.subscription import topics_of
+from coordinator.group import events
+from coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange
+from coordinator.runtime.effects import Effects, Response
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsResponse
 from protocol.messages.offset_commit import OffsetCommitResponse

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from coordinator import events
-from coordinator.effects import Effects, Response
-from coordinator.group import Group
-from coordinator.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
-from coordinator.records import Change, GroupChange
+from coordinator.classic.group import Group
+from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
+from coordinator.group import events
+from coordinator.group.records import Change, GroupChange
+from coordinator.runtime.effects import Effects, Response
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.join_group import JoinGroupResponse

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-from coordinator import events
-from coordinator.effects import Effects, Response, Waiter
-from coordinator.group_config import GroupConfig
-from coordinator.group_shard import GroupShard
-from coordinator.log_reading import LogReader
-from coordinator.records import Change, change_of
+from coordinator.group import events
+from coordinator.group.config import GroupConfig
+from coordinator.group.log_reading import LogReader
+from coordinator.group.records import Change, change_of
+from coordinator.group.shard import GroupShard
+from coordinator.runtime.effects import Effects, Response, Waiter
 from protocol.errors import ErrorCode
 from protocol.record_builder import Record, build_batch
 

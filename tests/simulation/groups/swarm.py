@@ -10,11 +10,11 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from coordinator import events
-from coordinator.effects import Effects, Response
-from coordinator.group_config import MINUTE_MS, GroupConfig
-from coordinator.group_state import EMPTY
-from coordinator.records import Change
+from coordinator.classic.group_state import EMPTY
+from coordinator.group import events
+from coordinator.group.config import MINUTE_MS, GroupConfig
+from coordinator.group.records import Change
+from coordinator.runtime.effects import Effects, Response
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,

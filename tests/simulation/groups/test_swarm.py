@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator import group_loading
-from coordinator.offset_store import OffsetStore
-from coordinator.turn import Turn
+from coordinator.classic import group_loading
+from coordinator.group.step import Turn
+from coordinator.offsets.offset_store import OffsetStore
 from tests.simulation.groups.shell import Violation
 from tests.simulation.groups.swarm import Swarm
 

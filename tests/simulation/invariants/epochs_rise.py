@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.stage import Stage
+from broker.node.stage import Stage
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.metadata_log import MetadataLog
+from broker.metadata.metadata_log import MetadataLog
 from kraft.raft.log_view import OffsetAndEpoch
 from tests.simulation.invariants.observation import LogContent, Node, Observation, StoredBatch, Violation
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.node import Broker
+from broker.node.node import Broker
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import Partition as Assigned
 from protocol.primitives import BytesLike
 from protocol.record_batch import crc_is_valid, parse_header
 from replication.partition import Partition
-from storage.log import Log
-from storage.segment import Segment
+from storage.log.log import Log
+from storage.segment.segment import Segment
 from tests.support.cluster import Cluster
 from tests.support.simulation.disk import SimulatedDisk
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.stage import Stage
+from broker.node.stage import Stage
 from kraft.image.configs import ConfigResource, ResourceType
 from kraft.image.metadata_image import EMPTY_IMAGE
 from kraft.raft.election import QUORUM_STATE

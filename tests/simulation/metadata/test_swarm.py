@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata_log import MetadataLog
+from broker.metadata.metadata_log import MetadataLog
 from kraft.raft.log_view import OffsetAndEpoch
 from tests.simulation.metadata.swarm import Swarm
 from tests.support.simulation.loop import SimulationFailed

@@ -33,10 +33,10 @@ from kraft.raft.events import (
     Truncate,
     Truncated,
 )
-from kraft.raft.quorum_history import QuorumHistory
 from kraft.raft.raft import Raft
 from kraft.raft.settings import Identity, RaftSettings
-from kraft.raft.voters import Voter, Voters
+from kraft.raft.voters.quorum_history import QuorumHistory
+from kraft.raft.voters.voters import Voter, Voters
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from protocol.record_builder import Record

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kraft.raft.election import Election
 from kraft.raft.events import SentRequest, SentResponse
-from kraft.raft.voters import ReplicaKey, Voters
+from kraft.raft.voters.voters import ReplicaKey, Voters
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse

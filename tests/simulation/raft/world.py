@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from kraft.raft.control_records import QuorumDescription
 from kraft.raft.events import Effect, QuorumRequest, Received, Send, SentResponse
-from kraft.raft.voters import Voters
+from kraft.raft.voters.voters import Voters
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulation.raft.host import LISTENER, Host, directory_of, voter_of

@@ -9,14 +9,14 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.in_sync_changes import InSyncChanges
-from broker.pending import Pending
+from broker.replicas.in_sync_changes import InSyncChanges
+from broker.runtime.pending import Pending
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
-from storage.flush_work import FlushWork
-from storage.log_config import LogConfig
+from storage.log.flush_work import FlushWork
+from storage.log.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from tests.simulation.replicas.controller import NOBODY, Controller, Metadata
 from tests.support.replica_pair import TOPIC_ID, LeaderSide

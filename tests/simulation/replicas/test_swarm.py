@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replication.in_sync_set import InSyncSet
-from storage.leader_epochs import LeaderEpochs
+from storage.checkpoints.leader_epochs import LeaderEpochs
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.replicas.swarm import KEY, Swarm
 

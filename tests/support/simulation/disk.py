@@ -25,7 +25,7 @@ from random import Random
 from typing import NoReturn
 
 from protocol.primitives import BytesLike
-from storage.open_files import OpenFiles
+from storage.files.open_files import OpenFiles
 from tests.support.simulation.pages import Inode
 
 

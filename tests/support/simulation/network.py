@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
 
-from broker.acceptor import Door
+from broker.runtime.acceptor import Door
 from tests.support.simulation.connection import Connection
 from tests.support.simulation.life import NANOSECONDS, Life
 from tests.support.simulation.loop import SimulatedLoop
@@ -111,7 +111,7 @@ class Listener(asyncio.AbstractServer):
             self._waiting.append(connection)
             self._let_in(self.door)
 
-    # `broker.acceptor.Acceptor`
+    # `broker.runtime.acceptor.Acceptor`
 
     def open(self) -> None:
         self._serving = bool(self.sockets)

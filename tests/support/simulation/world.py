@@ -19,7 +19,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
-from broker.acceptor import Acceptor, Door
+from broker.runtime.acceptor import Acceptor, Door
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
 from tests.support.simulation.life import NANOSECONDS, Life
@@ -46,7 +46,7 @@ class ProcessEnded(BaseException):
 
 
 class SimulatedEnvironment:
-    """`broker.environment.Environment` for one life of one host."""
+    """`broker.runtime.environment.Environment` for one life of one host."""
 
     def __init__(self, host: Host, life: Life) -> None:
         self.fs = host.disk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.pending import Pending
+from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from replication.fetch_effects import Complain, Flush, LookUp, StartAt, Truncate

@@ -13,7 +13,7 @@ from spark_jobs.options import parse_options
 from spark_jobs.partition_files import Refused
 from spark_jobs.planning import DataLost, Task, plan, ranges_of, tasks_of
 from spark_jobs.record_columns import record_batches
-from storage.local_files import LocalFiles
+from storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 

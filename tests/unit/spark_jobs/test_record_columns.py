@@ -20,7 +20,7 @@ from protocol.record_reader import records_of
 from spark_jobs import segment_batches
 from spark_jobs.planning import Slice
 from spark_jobs.record_columns import COLUMN_TYPES, record_batches
-from storage.local_files import LocalFiles
+from storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches
 
 SHOWN = {"timestamp": pa.int64()}

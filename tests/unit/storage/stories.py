@@ -7,10 +7,10 @@ from protocol.compression import Codec
 from protocol.record_batch import crc_is_valid
 from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
-from storage.files import FileSystem
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_read import LogRead
+from storage.files.port import FileSystem
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
+from storage.log.log_read import LogRead
 
 NOW_MS = 1_000_000
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=150)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.last_life import LAST_LIFE
-from storage.local_files import LocalFiles
+from storage.checkpoints.last_life import LAST_LIFE
+from storage.files.local_files import LocalFiles
 from storage.log_directory import NEW, CheckpointWork, LogDirectory
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all

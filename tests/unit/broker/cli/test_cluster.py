@@ -21,8 +21,8 @@ from broker.cli.local_cluster.merged_output import MergedOutput
 from broker.cli.local_cluster.processes import ended
 from broker.cli.terminal import Terminal
 from broker.config import Config
-from storage.java_properties import read_properties
-from storage.local_files import LocalFiles
+from storage.checkpoints.java_properties import read_properties
+from storage.files.local_files import LocalFiles
 
 ROOT = Path(__file__).parents[4]
 

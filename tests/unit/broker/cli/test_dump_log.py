@@ -14,7 +14,7 @@ from protocol.compression import Codec
 from protocol.control_records import end_transaction_marker
 from protocol.record_builder import Record, build_batch
 from protocol.records import offsets
-from storage.text_checkpoint import format_checkpoint
+from storage.checkpoints.text_checkpoint import format_checkpoint
 
 Lines = list[dict[str, object]]
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker.config import Config, ConfigError, Listener, resolved
 from broker.config.sources import single_node_defaults
-from storage.java_properties import read_properties
+from storage.checkpoints.java_properties import read_properties
 
 # The settings of Apache Kafka 4.3.1's own config/server.properties.
 STOCK = """

@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from broker.apis import APIS, Api, Handler, Role, Route, routes
 from broker.metrics.request_meter import RequestMeter, errors_walk
-from broker.pending import Pending
+from broker.requests.apis import APIS, Api, Handler, Role, Route, routes
+from broker.runtime.pending import Pending
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatResponse
 

@@ -1,0 +1,96 @@
+"""What a shard's shell needs of the `__consumer_offsets` partition behind it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Protocol
+
+from protocol.errors import ErrorCode
+from replication.partition import Partition
+from storage.files.file_slice import FileSlice
+from storage.log.log import Log
+
+
+class GroupLog(Protocol):
+    """One partition that this broker leads."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    def append(self, batch: bytes, wall_ms: int) -> ErrorCode:
+        """Append one batch, all or nothing. May call the watcher before it returns."""
+
+    def watch(self, moved: Callable[[], None]) -> None:
+        """Call at every move of the high watermark, until `unwatch`."""
+
+    def unwatch(self, moved: Callable[[], None]) -> None: ...
+
+    def damaged(self, reason: str) -> None:
+        """What lies there is not what was written: another replica must lead."""
+
+    def failed(self, error: OSError) -> None:
+        """Its disk refused to read it: another replica must lead."""
+
+    def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
+        """Stored batches from the one that holds an offset, at least one whole; None where the log cannot be read.
+
+        Raises OSError where it cannot be opened at the moment, for want of descriptors."""
+
+
+class PartitionGroupLog:
+    """The log of a `replication.partition.Partition`; `flush` makes it durable soon where its settings ask for that."""
+
+    def __init__(self, partition: Partition, flush: Callable[[Log], None]) -> None:
+        self._partition = partition
+        self._flush = flush
+
+    @property
+    def index(self) -> int:
+        return self._partition.index
+
+    @property
+    def start_offset(self) -> int:
+        return self._partition.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._partition.log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._partition.high_watermark
+
+    def append(self, batch: bytes, wall_ms: int) -> ErrorCode:
+        error = self._partition.append_internal(batch, wall_ms).error
+        if self._partition.awaits_flush:
+            self._flush(self._partition.log)
+        return error
+
+    def watch(self, moved: Callable[[], None]) -> None:
+        self._partition.wait(moved)
+
+    def unwatch(self, moved: Callable[[], None]) -> None:
+        self._partition.forget(moved)
+
+    def damaged(self, reason: str) -> None:
+        self._partition.log.damaged(reason)
+
+    def failed(self, error: OSError) -> None:
+        self._partition.log.fail(error)
+
+    def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
+        log = self._partition.log
+        read = log.read(offset, size_max, end_offset=log.end_offset, at_least_one=True)
+        if read is ErrorCode.KAFKA_STORAGE_ERROR and log.failure is None:
+            raise OSError(errno.EMFILE, "no file descriptor", log.directory)
+        return None if isinstance(read, ErrorCode) else read.slice

@@ -1,0 +1,143 @@
+"""The controller while this node leads the metadata quorum: asks it to decide, appends what it decides, wakes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from broker.metadata.metadata_log import NoRoom
+from broker.metadata.publisher import MetadataPublisher, Reply
+from broker.runtime.environment import Environment
+from kraft.controller.controller import Controller
+from kraft.controller.decision import Decision
+from kraft.image.metadata_image import Provenance
+from protocol.errors import ErrorCode
+
+REFUSED_RETRY_MS: Final = 1_000
+STALL_MS_MIN: Final = 100
+"""A timer that comes later than that says that this node was stopped, or its loop held up."""
+SECOND_LOOK_MS: Final = 50
+BATCH_RECORDS_MAX: Final = 10_000
+"""Of a decision that need not be atomic."""
+
+AppendRecords = Callable[[Sequence[object], int], Provenance]
+"""Append one batch of records, written for this metadata.version. Raises `NoRoom`."""
+
+
+def batches_of(decision: Decision) -> Iterator[Sequence[object]]:
+    """The records of a decision as they go into the log."""
+    size = max(1, len(decision.records)) if decision.is_atomic else BATCH_RECORDS_MAX
+    for start in range(0, len(decision.records), size):
+        yield decision.records[start : start + size]
+
+
+class ActiveController:
+    """Made with each term, and forgotten with it. What it decides is published by the publisher once committed."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        environment: Environment,
+        publisher: MetadataPublisher,
+        append: AppendRecords,
+        raise_version: Callable[[int], None],
+    ) -> None:
+        """`raise_version`: have the quorum write its kraft.version."""
+        self._controller = controller
+        self._raise_version = raise_version
+        self._environment = environment
+        self._publisher = publisher
+        self._append = append
+        self._end_offset = controller.image.provenance.end_offset
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0
+        self._is_second_look = False
+        self._is_over = False
+        self._is_refused = False
+        """The disk had no room for what time asked for: it is asked again after a while."""
+
+    def begin(self, decisions: Sequence[Decision]) -> bool:
+        """Write what a new leader writes first; False where there is no room for it."""
+        is_written = all(self._carry_out(decision)[0] for decision in decisions)
+        self._arm()
+        return is_written
+
+    def submit(self, request: object, reply: Reply, given_up: Callable[[], None]) -> None:
+        """Decide on a request; its answer is given to `reply` once it is committed, or the term ends before."""
+        decision = self._controller.step(request, self._environment.monotonic_ms())
+        _, answer = self._carry_out(decision)
+        self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
+        self._arm()
+
+    def disconnected(self, broker_id: int) -> None:
+        """The broker may be gone."""
+        self._controller.disconnected(broker_id, self._environment.monotonic_ms())
+        self._arm_anew()
+
+    def silent_since(self, broker_id: int, heard_ms: int) -> None:
+        """The broker led before, and was heard from last at that time."""
+        self._controller.silent_since(broker_id, heard_ms)
+        self._arm_anew()
+
+    def resign(self) -> None:
+        """The term is over."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _carry_out(self, decision: Decision) -> tuple[bool, object]:
+        """Write what was decided; whether that was possible, and the answer. Where there is no room for it, nothing was
+        decided, and the answer says so; of a decision that is not atomic, its beginning may stand.
+
+        DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
+        """
+        if decision.kraft_version is not None:
+            self._raise_version(decision.kraft_version)
+        try:
+            for records in batches_of(decision):
+                self._append_batch(records)
+        except NoRoom as error:
+            if decision.reply is None:
+                return False, None
+            from broker.metadata.refusals import undone
+
+            return False, undone(decision.reply, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return True, decision.reply
+
+    def _append_batch(self, records: Sequence[object]) -> None:
+        controller = self._controller
+        provenance = self._append(records, controller.image.features.metadata_version)
+        self._end_offset = provenance.end_offset
+        delta = controller.replay(records, provenance, self._environment.monotonic_ms())
+        self._publisher.publish_later(controller.state.fork(), delta)
+
+    def _arm_anew(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._arm()
+
+    def _arm(self) -> None:
+        """One timer; it may come early, for what it waited for may have been put off."""
+        deadline_ms = self._controller.next_deadline_ms()
+        if deadline_ms is None or self._timer is not None or self._is_over:
+            return
+        delay_ms = max(0, deadline_ms - self._environment.monotonic_ms())
+        if self._is_refused:
+            delay_ms = max(delay_ms, REFUSED_RETRY_MS)
+        self._due_ms = self._environment.monotonic_ms() + delay_ms
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        late_ms = self._environment.monotonic_ms() - self._due_ms
+        if late_ms > STALL_MS_MIN and not self._is_second_look:
+            # What brokers sent meanwhile has not been read yet: nobody is to be fenced for that.
+            self._is_second_look = True
+            self._timer = asyncio.get_running_loop().call_later(SECOND_LOOK_MS / 1000, self._tick)
+            return
+        self._is_second_look = False
+        decisions = self._controller.tick(self._environment.monotonic_ms())
+        self._is_refused = not all(self._carry_out(decision)[0] for decision in decisions)
+        self._arm()

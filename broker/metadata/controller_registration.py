@@ -1,0 +1,26 @@
+"""A controller makes itself known to the active one, once in its life."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from broker.metadata.quorum_start import controller_registration
+
+if TYPE_CHECKING:
+    from broker.config.config import Config
+    from broker.metadata.quorum import Quorum
+
+RETRY_S: Final = 0.5
+
+
+async def keep_registered(quorum: Quorum, config: Config) -> None:
+    """Until the committed metadata shows this incarnation; a controller that leads has written it down itself."""
+    while True:
+        known = quorum.image.cluster.controllers.get(config.node_id)
+        if known is not None and known.incarnation_id == quorum.incarnation_id:
+            return
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        quorum.submit(controller_registration(config, quorum.incarnation_id), answered.set_result)
+        await answered
+        await asyncio.sleep(RETRY_S)

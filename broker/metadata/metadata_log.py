@@ -1,0 +1,403 @@
+"""The metadata log on disk: snapshot and records read at start, batches appended, snapshots written beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from kraft.features import record_version
+from kraft.image.metadata_image import MetadataImage, Provenance
+from kraft.image.replay import Replay
+from kraft.raft.control_records import QuorumDescription, described_by
+from kraft.raft.election import QUORUM_STATE, Election, decode_election
+from kraft.raft.log_view import OffsetAndEpoch
+from kraft.record_frame import decode_record, encode_record
+from kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
+from kraft.snapshot.loading import LoadedSnapshot, load_snapshot
+from kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
+from protocol.batch_iterator import iterate_batches
+from protocol.errors import ErrorCode
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid
+from protocol.record_builder import Record, build_batch
+from protocol.record_reader import records_of
+from protocol.records.metadata import NoOpRecord
+from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
+from storage.files.port import FileSystem, write_atomically
+from storage.log.append_result import AppendOrigin
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
+from storage.log.log_read import LogRead
+from storage.log_directory import make_durable_directory
+
+DIRECTORY: Final = "__cluster_metadata-0"
+TOPIC_ID: Final = (1).to_bytes(16, "big")
+BATCH_SIZE_MAX: Final = 8 << 20
+READ_SIZE: Final = 1 << 20
+NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADER_SIZE:]
+"""The body of a batch that says nothing."""
+
+
+class Loaded(NamedTuple):
+    """What a metadata directory held at start, up to the end of its log, whether it is committed or not."""
+
+    log: MetadataLog
+    replay: Replay
+    descriptions: list[Described]
+    election: Election
+
+
+Described = tuple[int, QuorumDescription]
+"""The quorum as control records leave it, and where they stand: the base offset of their batch, the last offset of a
+snapshot, `BEFORE_THE_LOG` for the bootstrap checkpoint."""
+
+
+class NoRoom(Exception):
+    """The disk is full, or the process has too many files open. Nothing was written, and later it may be."""
+
+
+class Reading:
+    """A start that is reading snapshot and log."""
+
+    def __init__(self) -> None:
+        self.replay = Replay()
+        self.descriptions: list[Described] = []
+
+    def describe(self, offset: int, description: QuorumDescription) -> None:
+        self.descriptions.append((offset, description))
+
+    @property
+    def quorum(self) -> QuorumDescription:
+        return self.descriptions[-1][1] if self.descriptions else QuorumDescription()
+
+
+class Retention(Protocol):
+    """How much of the past is kept; -1 for all of it."""
+
+    @property
+    def retention_bytes(self) -> int: ...
+
+    @property
+    def retention_ms(self) -> int: ...
+
+
+class MetadataLog:
+    """Wraps the `Log`; snapshots stand beside its segments."""
+
+    def __init__(self, fs: FileSystem, log: Log, snapshots: list[SnapshotId]) -> None:
+        self.log = log
+        self._fs = fs
+        self._snapshots = snapshots
+
+    @property
+    def directory(self) -> str:
+        return self.log.directory
+
+    # Opening
+
+    @classmethod
+    def open(cls, fs: FileSystem, log_dir: str, config: LogConfig, now_ms: int) -> Loaded:
+        """Read everything; blocks. Raises OSError, `CorruptLog`, `CorruptQuorumState` and `MalformedMessage`."""
+        directory = f"{log_dir}/{DIRECTORY}"
+        make_durable_directory(fs, directory)
+        names = fs.list_directory(directory)
+        for name in names:
+            if name.endswith(PART_SUFFIX):
+                fs.unlink(f"{directory}/{name}")
+        snapshots = snapshots_in(names)
+        reading = Reading()
+        newest = snapshots[-1] if snapshots else SnapshotId(0, 0)
+        if snapshots:
+            loaded = load_snapshot_file(fs, directory, newest)
+            reading.replay = loaded.replay
+            reading.describe(newest.end_offset - 1, loaded.quorum)
+        log = Log.open(fs, directory, config, recovery_point=newest.end_offset, now_ms=now_ms)
+        if log.end_offset < newest.end_offset:
+            log.truncate_fully_and_start_at(newest.end_offset, now_ms)
+        log.assign_topic_id(TOPIC_ID)
+        log.flush(now_ms)  # the process before this one may have been killed in the midst of a sync: this one vouches
+        metadata_log = cls(fs, log, snapshots)
+        unlink_all(fs, metadata_log._forget_before(log.log_start_offset))
+        metadata_log._replay_log(reading)
+        return Loaded(metadata_log, reading.replay, reading.descriptions, metadata_log._election())
+
+    def _election(self) -> Election:
+        path = f"{self.directory}/{QUORUM_STATE}"
+        return decode_election(self._fs.read(path)) if self._fs.exists(path) else Election()
+
+    def _replay_log(self, reading: Reading) -> None:
+        """One delta for the whole log: an image for each batch would make a start quadratic."""
+        end = reading.replay.image.provenance
+
+        def all_records() -> Iterator[object]:
+            nonlocal end
+            for header, records in self._batches(end.end_offset):
+                end = Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
+                if header.is_control:
+                    description = description_of(records, reading.quorum)
+                    if description is not reading.quorum:
+                        reading.describe(header.base_offset, description)
+                else:
+                    yield from (decode_record(_value(record)) for record in records)
+
+        delta_records = list(all_records())
+        reading.replay.replay(delta_records, end)
+
+    def records_between(self, start_offset: int, end_offset: int) -> Iterator[tuple[list[object], Provenance]]:
+        """The metadata records of each batch, and where it ends; control batches have none. Blocks on the disk.
+
+        Whole batches: `end_offset` is where one ends.
+        """
+        for header, records in self._batches(start_offset, end_offset):
+            decoded = [] if header.is_control else [decode_record(_value(record)) for record in records]
+            yield decoded, Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
+
+    def read(self, offset: int, size_max: int) -> bytes:
+        """Batches as they lie in the log, at least one where there is any; none where descriptors lack, or where it has
+        failed."""
+        try:
+            read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
+            if read is ErrorCode.KAFKA_STORAGE_ERROR:
+                return b""
+            assert isinstance(read, LogRead), f"cannot read {self.directory} at {offset}"
+            return b"" if read.slice is None else read.slice.file.pread(read.slice.size, read.slice.position)
+        except OSError as error:
+            self.log.fail_unless_passing(error)
+            return b""
+
+    def _batches(self, start_offset: int, end_offset: int | None = None) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        log = self.log
+        offset = max(start_offset, log.log_start_offset)
+        end_offset = log.end_offset if end_offset is None else end_offset
+        while offset < end_offset:
+            read = log.read(offset, READ_SIZE, end_offset=end_offset, at_least_one=True)
+            assert isinstance(read, LogRead) and read.slice is not None, f"cannot read {log.directory} at {offset}"
+            data = read.slice.file.pread(read.slice.size, read.slice.position)
+            for position, header in iterate_batches(data):
+                if not crc_is_valid(data, position, header):
+                    raise MalformedMessage(f"{log.directory}: the batch at offset {offset} has a wrong checksum")
+                # Most batches of an idle cluster are these, thousands an hour: a start should not open each of them.
+                is_silence = data[position + HEADER_SIZE : position + header.size] == NO_OP
+                yield header, [] if is_silence else list(records_of(data, position, header))
+                offset = header.next_offset
+
+    def replayed(self) -> Replay:
+        """Read the newest snapshot and the log after it again, up to its end. Blocks."""
+        newest = self.latest_snapshot
+        replay = Replay() if newest is None else load_snapshot_file(self._fs, self.directory, newest).replay
+        for records, provenance in self.records_between(replay.image.provenance.end_offset, self.end_offset):
+            replay.replay(records, provenance)
+        return replay
+
+    # What the Raft machine looks up (kraft/raft/log_view.py)
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        latest, snapshot = self.log.epochs.latest_epoch, self.latest_snapshot
+        return latest if latest != UNDEFINED_EPOCH else snapshot.epoch if snapshot is not None else 0
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        entries = self.log.epochs.entries
+        if entries and epoch >= entries[-1].epoch:
+            return OffsetAndEpoch(self.end_offset, entries[-1].epoch)
+        if not entries or epoch < entries[0].epoch:
+            earliest = self.earliest_snapshot
+            return OffsetAndEpoch(self.start_offset, earliest.epoch if earliest is not None else 0)
+        found = self.log.end_offset_for_epoch(epoch)
+        return OffsetAndEpoch(found.end_offset, found.epoch)
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        return next(iter(self._taken()), None)
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return next(reversed(self._taken()), None)
+
+    def snapshot_size(self, snapshot_id: SnapshotId) -> int | None:
+        if snapshot_id not in self._taken():
+            return None
+        return self._fs.file_size(f"{self.directory}/{snapshot_id.file_name}")
+
+    def _taken(self) -> list[SnapshotId]:
+        """Without the bootstrap checkpoint, which ends at 0."""
+        return [each for each in self._snapshots if each.end_offset > 0]
+
+    # Following a leader
+
+    def append_fetched(
+        self, records: BytesLike, leader_epoch: int, before: QuorumDescription, now_ms: int
+    ) -> list[Described]:
+        """Append a leader's batches as they are, as far as they are sound and of no later epoch; what control records
+        in them say of the quorum. `before`: the quorum as the log describes it so far. Raises `NoRoom`."""
+        start_offset = self.log.end_offset
+        result = self.log.append_as_follower(records, leader_epoch, now_ms)
+        if result.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            raise NoRoom(f"cannot append to {self.directory}: {result.error_message}")
+        described: list[Described] = []
+        for header, control in self._control_batches(records, start_offset):
+            description = description_of(control, before)
+            if description is not before:
+                described.append((header.base_offset, description))
+                before = description
+        return described
+
+    def _control_batches(self, records: BytesLike, start_offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        """Of what was appended: the rest may be anything."""
+        if self.log.end_offset == start_offset:
+            return
+        for position, header in iterate_batches(records):
+            if header.is_control:
+                yield header, list(records_of(records, position, header))
+            if header.next_offset >= self.log.end_offset:
+                return
+
+    def truncate(self, end_offset: int, now_ms: int) -> None:
+        """Drop everything from this offset on. Raises OSError."""
+        self.log.truncate_to(end_offset, now_ms)
+
+    def start_at(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
+        """A snapshot that is durable takes the place of everything that the log holds, and of all earlier ones: their
+        paths are to be unlinked off the loop. Raises OSError."""
+        self.log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
+        if snapshot not in self._snapshots:
+            self._snapshots.append(snapshot)
+        return self._forget_before(snapshot.end_offset)
+
+    def _forget_before(self, offset: int) -> list[str]:
+        """The log begins with the earliest snapshot: whoever stands at its start is asked for the epoch of that one."""
+        given_up = [each for each in self._taken() if each.end_offset < offset]
+        self._snapshots = [each for each in self._snapshots if each not in given_up]
+        return [f"{self.directory}/{each.file_name}" for each in given_up]
+
+    # Writing
+
+    def append_control(self, records: Sequence[Record], epoch: int, now_ms: int) -> Provenance:
+        dated = [record._replace(timestamp=now_ms) for record in records]
+        return self._append(build_batch(dated, is_control=True), epoch, now_ms)
+
+    def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
+        """One batch, which is there as a whole or not at all. Raises `NoRoom`; any other refusal of the disk goes to
+        the log's `on_failure`."""
+        values = [encode_record(record, record_version(record, metadata_version)) for record in records]
+        return self._append(build_batch(Record(None, value, now_ms) for value in values), epoch, now_ms)
+
+    def _append(self, batch: bytes, epoch: int, now_ms: int) -> Provenance:
+        assert len(batch) <= BATCH_SIZE_MAX, f"a metadata batch of {len(batch)} bytes"
+        result = self.log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.RAFT)
+        if result.error is not ErrorCode.NONE:
+            raise NoRoom(f"cannot append to {self.directory}: {result.error_message}")
+        return Provenance(self.log.end_offset, epoch, now_ms)
+
+    # Snapshots
+
+    def write_snapshot(self, image: MetadataImage, quorum: QuorumDescription, now_ms: int) -> SnapshotId:
+        """Make an image that is committed durable in a file of its own; blocks, touches nothing of the loop's."""
+        snapshot = SnapshotId(image.provenance.end_offset, image.provenance.epoch)
+        batches = snapshot_batches(
+            image.snapshot_records(),
+            quorum,
+            metadata_version=image.features.metadata_version,
+            epoch=snapshot.epoch,
+            last_contained_ms=image.provenance.timestamp_ms,
+            now_ms=now_ms,
+        )
+        path = f"{self.directory}/{snapshot.file_name}"
+        write_batches(self._fs, path, batches)
+        return snapshot
+
+    def took(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
+        """The snapshot is durable: give up the oldest ones, and the segments before what they leave, where the whole
+        is past its size or they are past their age. The paths are to be unlinked off the loop.
+
+        While it was written, one of the leader may have come and taken the place of the log.
+        """
+        newest = self.latest_snapshot
+        if newest is not None and snapshot <= newest:
+            return [] if snapshot in self._snapshots else [f"{self.directory}/{snapshot.file_name}"]
+        self._snapshots.append(snapshot)
+        paths: list[str] = []
+        while len(self._snapshots) > 1 and self._is_over(retention, now_ms):
+            oldest = self._snapshots.pop(0)
+            start_offset = self._snapshots[0].end_offset
+            error = self.log.advance_log_start(start_offset, start_offset)
+            assert error is ErrorCode.NONE, "a snapshot ends within the log"
+            paths += self.log.delete_old_segments(now_ms, start_offset)
+            paths.append(f"{self.directory}/{oldest.file_name}")
+        return paths
+
+    def _is_over(self, retention: Retention, now_ms: int) -> bool:
+        oldest = f"{self.directory}/{self._snapshots[0].file_name}"
+        is_old = 0 <= retention.retention_ms < now_ms - self._fs.modified_ms(oldest)
+        return is_old or 0 <= retention.retention_bytes < self._size()
+
+    def _size(self) -> int:
+        sizes = (self._fs.file_size(f"{self.directory}/{snapshot.file_name}") for snapshot in self._snapshots)
+        return self.log.size + sum(sizes)
+
+
+def read_snapshot_file(fs: FileSystem, path: str) -> SnapshotContent:
+    """Blocks. Raises OSError, and `MalformedMessage` naming the file."""
+    try:
+        return read_snapshot(fs.read(path))
+    except MalformedMessage as error:
+        raise MalformedMessage(f"{path}: {error}") from error
+
+
+def load_snapshot_file(fs: FileSystem, directory: str, snapshot: SnapshotId) -> LoadedSnapshot:
+    """Blocks. Raises OSError, and `MalformedMessage` naming the file."""
+    path = f"{directory}/{snapshot.file_name}"
+    try:
+        return load_snapshot(fs.read(path), snapshot)
+    except MalformedMessage as error:
+        raise MalformedMessage(f"{path}: {error}") from error
+
+
+def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:
+    """Write a snapshot so that a crash leaves it whole or absent. Blocks."""
+    directory, _, name = path.rpartition("/")
+    part = f"{path}.part"
+    if fs.exists(part):
+        fs.unlink(part)
+    file = fs.open(part, create=True)
+    try:
+        for batch in batches:
+            file.append([batch])
+        file.sync()
+    finally:
+        file.close()
+    fs.rename(part, f"{directory}/{name}")
+    fs.sync_directory(directory)
+
+
+def description_of(records: Iterable[Record], before: QuorumDescription) -> QuorumDescription:
+    """The quorum after a control batch; `before` itself where it says nothing of it."""
+    description = before
+    for record in records:
+        description = described_by(record, description)
+    return description
+
+
+def unlink_all(fs: FileSystem, paths: Iterable[str]) -> None:
+    """Blocks."""
+    for path in paths:
+        fs.unlink(path)
+
+
+def save_election(fs: FileSystem, directory: str, data: bytes) -> None:
+    """Make quorum-state durable; blocks."""
+    write_atomically(fs, f"{directory}/{QUORUM_STATE}", data)
+
+
+def _value(record: Record) -> bytes:
+    if record.value is None:
+        raise MalformedMessage(f"the metadata record at offset {record.offset} has no value")
+    return record.value

@@ -1,0 +1,128 @@
+"""What a node brings to the metadata quorum at its start: its voters, its log's settings, the first records."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.config.config import Config
+from broker.metadata.metadata_log import BATCH_SIZE_MAX, Loaded, read_snapshot_file
+from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
+from kraft.image.finalized_features import FeaturesImage
+from kraft.raft.settings import Identity, RaftSettings
+from kraft.raft.voters.quorum_history import QuorumHistory
+from kraft.raft.voters.voters import Address, Voter, Voters
+from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
+from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from protocol.records.metadata import FeatureLevelRecord
+from storage.checkpoints.meta_properties import MetaProperties
+from storage.files.port import FileSystem
+from storage.log.log_config import LogConfig
+
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""As the wire numbers them."""
+
+
+class UnusableMetadata(ValueError):
+    """The metadata directory is of a cluster that this node cannot run; the text says why."""
+
+
+def history_of(config: Config, loaded: Loaded) -> QuorumHistory:
+    """The voters as the log names them; with kraft.version 0 the configuration does. Raises `UnusableMetadata`."""
+    refuse_unsupported(loaded.replay.image.features)
+    static = Voters.of(
+        Voter(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
+        for each in config.controller_quorum_voters
+    )
+    history = QuorumHistory(static, loaded.descriptions)
+    if not history.voters.ids and not config.controller_quorum_bootstrap_servers:
+        raise UnusableMetadata(
+            "the metadata log names no voters: set controller.quorum.voters, or format with --standalone"
+        )
+    return history
+
+
+def identity_of(config: Config, properties: MetaProperties) -> Identity:
+    """This node as its peers in the quorum know it."""
+    endpoints = {each.name: (each.host, each.port) for each in config.advertised_controller_listeners}
+    return Identity(
+        node_id=config.node_id,
+        cluster_id=properties.cluster_id,
+        directory_id=properties.directory_id or bytes(16),
+        endpoints=endpoints if config.is_controller else {},
+        listener=config.controller_listener_names[0],
+    )
+
+
+def raft_settings(config: Config) -> RaftSettings:
+    return RaftSettings(
+        bootstrap_servers=tuple(map(address_of, config.controller_quorum_bootstrap_servers)),
+        election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
+        election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
+        request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+        fetch_size_max=config.integer("controller.quorum.fetch.max.bytes"),
+        snapshot_fetch_size_max=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
+        auto_join=config.flag("controller.quorum.auto.join.enable"),
+    )
+
+
+def address_of(server: str) -> Address:
+    """`host:port`, the host in brackets where it is an IPv6 address."""
+    host, _, port = server.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def refuse_unsupported(features: FeaturesImage) -> None:
+    """Raises `UnusableMetadata` naming every feature that is finalized at a level that this node does not support."""
+    levels = features.levels.items()
+    refusals = [refusal for name, level in levels if (refusal := refusal_of_feature(name, level)) is not None]
+    if refusals:
+        raise UnusableMetadata("; ".join(refusals))
+
+
+def metadata_log_config(config: Config) -> LogConfig:
+    """The metadata log gives up segments by its snapshots, never by age."""
+    return LogConfig(
+        segment_bytes=config.settings.integer_or_none("internal.metadata.log.segment.bytes")
+        or config.integer("metadata.log.segment.bytes"),
+        segment_ms=config.integer("metadata.log.segment.ms"),
+        retention_ms=-1,
+        retention_bytes=-1,
+        max_message_bytes=BATCH_SIZE_MAX,
+        is_always_flushed=True,
+    )
+
+
+def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
+    """What `format` left for the first leader; an old format without it means the latest metadata.version."""
+    path = f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
+    if not fs.exists(path):
+        return [FeatureLevelRecord(name="metadata.version", feature_level=SUPPORTED_FEATURES["metadata.version"].last)]
+    records = read_snapshot_file(fs, path).records
+    levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+    refuse_unsupported(FeaturesImage(levels))
+    return records
+
+
+def controller_registration(config: Config, incarnation_id: bytes) -> ControllerRegistrationRequest:
+    """What this controller says of itself."""
+    return ControllerRegistrationRequest(
+        controller_id=config.node_id,
+        incarnation_id=incarnation_id,
+        zk_migration_ready=False,
+        listeners=[
+            Listener(
+                name=each.name,
+                host=each.host,
+                port=each.port,
+                security_protocol=SECURITY_PROTOCOL_IDS[each.security_protocol],
+            )
+            for each in config.advertised_controller_listeners
+        ],
+        features=[
+            Feature(name=name, min_supported_version=first, max_supported_version=last)
+            for name, (first, last) in SUPPORTED_FEATURES.items()
+            if last > 0
+        ],
+    )

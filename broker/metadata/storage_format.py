@@ -1,0 +1,188 @@
+"""Preparing the directories of a new node, as kafka-storage format does.
+
+Every directory gets meta.properties and bootstrap.checkpoint, the first records of the metadata log. Where the
+configuration names no voters the log does (kraft.version 1): the metadata directory of the first ones also gets the
+snapshot 0-0, which holds them. A node without it learns of the voters when it follows their leader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.config.config import Config
+from broker.metadata.metadata_log import DIRECTORY, write_batches
+from kraft.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    ELIGIBLE_LEADER_REPLICAS_DEFAULT,
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_NAMES,
+    refusal_of_feature,
+)
+from kraft.raft.control_records import QuorumDescription
+from kraft.raft.voters.voters import Voter, Voters
+from kraft.snapshot.batches import snapshot_batches
+from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
+from protocol.records.metadata import FeatureLevelRecord
+from storage.checkpoints.meta_properties import (
+    META_PROPERTIES,
+    RESERVED_DIRECTORY_IDS,
+    InvalidMetaProperties,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from storage.checkpoints.partition_metadata import parse_uuid
+from storage.files.port import FileSystem
+from storage.log_directory import make_durable_directory
+
+Entropy = Callable[[int], bytes]
+EXAMPLE_DIRECTORY_ID: Final = "8wTLVMuVS7ebtRfBsi2mWg"
+
+
+class FormatError(Exception):
+    """Nothing was written; the text says why."""
+
+
+def format_directories(
+    fs: FileSystem,
+    config: Config,
+    cluster_id: str,
+    features: Mapping[str, int],
+    ignore_formatted: bool,
+    standalone: bool,
+    entropy: Entropy,
+    now_ms: int = 0,
+    initial_voters: Voters | None = None,
+) -> list[str]:
+    """Format what is not formatted yet; what was done, line by line. Raises `FormatError` and OSError. Blocks.
+
+    `standalone`: this controller is the only voter. `initial_voters`: the voters, where they are several.
+    """
+    levels = levels_of(features, is_dynamic=standalone or not config.controller_quorum_voters)
+    directories = list(dict.fromkeys((config.metadata_log_dir, *config.log_dirs)))
+    formatted = [path for path in directories if is_formatted(fs, path, cluster_id, config.node_id)]
+    if formatted and not ignore_formatted:
+        raise FormatError(
+            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore this directory"
+            " and format the others."
+        )
+    todo = [path for path in directories if path not in formatted]
+    if not todo:
+        return ["All of the log directories are already formatted."]
+    lines = []
+    for path in todo:
+        make_durable_directory(fs, path)
+        directory_id = new_directory_id(entropy)
+        write_bootstrap(fs, path, levels, now_ms)
+        kind = "data directory"
+        if path == config.metadata_log_dir:
+            voters = Voters.of([own_voter(config, directory_id)]) if standalone else initial_voters
+            kind = kind_of_metadata_directory(config, voters)
+            if voters is not None:
+                if config.node_id in voters.by_id:
+                    directory_id = voters.by_id[config.node_id].directory_id
+                write_voters(fs, config, voters, levels, now_ms)
+        # Last, because it is what makes a directory a formatted one.
+        write_meta_properties(fs, path, MetaProperties(cluster_id, config.node_id, directory_id))
+        version = METADATA_VERSION_NAMES[levels[METADATA_VERSION]]
+        lines.append(f"Formatting {kind} {path} with metadata.version {version}.")
+    return lines
+
+
+def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int]:
+    """What is not asked for has the level that Apache Kafka gives it, as far as this version supports it."""
+    levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
+    if levels[METADATA_VERSION] >= ELIGIBLE_LEADER_REPLICAS_DEFAULT:
+        levels.setdefault(ELIGIBLE_LEADER_REPLICAS, 1)
+    for name, level in levels.items():
+        refusal = refusal_of_feature(name, level)
+        if refusal is not None:
+            raise FormatError(f"--feature {name}={level}: {refusal}")
+    if is_dynamic and levels[KRAFT_VERSION] == 0:
+        raise FormatError("kraft.version 0 needs controller.quorum.voters: without them the log names the voters")
+    if not is_dynamic and levels[KRAFT_VERSION] == 1:
+        raise FormatError(
+            "kraft.version 1 and controller.quorum.voters exclude one another: the log names the voters then"
+        )
+    return levels
+
+
+def kind_of_metadata_directory(config: Config, voters: Voters | None) -> str:
+    """In Apache Kafka's words."""
+    if voters is None:
+        return "metadata directory"
+    return "dynamic metadata voter directory" if config.node_id in voters.by_id else "dynamic metadata directory"
+
+
+def own_voter(config: Config, directory_id: bytes) -> Voter:
+    listeners = tuple((each.name, (each.host, each.port)) for each in config.advertised_controller_listeners)
+    return Voter(config.node_id, directory_id, listeners)
+
+
+def read_initial_voters(text: str, listener: str) -> Voters:
+    """`id@host:port:directory id`, separated by commas; the id is 22 characters of base64. Raises `FormatError`."""
+    voters = []
+    for entry in filter(None, text.split(",")):
+        match = re.fullmatch(r"\s*(\d+)@(\[[^\]]+\]|[^:\[\]]+):(\d+):([A-Za-z0-9_-]{22})\s*", entry)
+        if match is None:
+            raise FormatError(f"{entry!r} is not id@host:port:directory-id, as in 1@host:9093:{EXAMPLE_DIRECTORY_ID}")
+        address = (match[2].strip("[]"), int(match[3]))
+        voters.append(Voter(int(match[1]), parse_uuid(match[4]), ((listener, address),)))
+    if len({voter.id for voter in voters}) < len(voters) or len({voter.directory_id for voter in voters}) < len(voters):
+        raise FormatError("each of the initial controllers has an id and a directory id of its own")
+    if not voters:
+        raise FormatError("there are no initial controllers in the list")
+    return Voters.of(voters)
+
+
+def is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> bool:
+    try:
+        properties = read_meta_properties(fs, path)
+    except InvalidMetaProperties as error:
+        raise FormatError(str(error)) from error
+    if properties is None:
+        return False
+    if (properties.cluster_id, properties.node_id) != (cluster_id, node_id):
+        raise FormatError(
+            f"{path}/{META_PROPERTIES} is of node {properties.node_id} in cluster {properties.cluster_id},"
+            f" not of node {node_id} in cluster {cluster_id}"
+        )
+    return True
+
+
+def new_directory_id(entropy: Entropy) -> bytes:
+    while True:
+        directory_id = entropy(16)
+        if int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS and directory_id[0] >> 2 != 62:
+            return directory_id
+
+
+def write_bootstrap(fs: FileSystem, path: str, levels: Mapping[str, int], now_ms: int) -> None:
+    others = sorted(name for name, level in levels.items() if level and name not in (METADATA_VERSION, KRAFT_VERSION))
+    batches = snapshot_batches(
+        [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in (METADATA_VERSION, *others)],
+        QuorumDescription(),
+        metadata_version=levels[METADATA_VERSION],
+        epoch=0,
+        last_contained_ms=0,
+        now_ms=now_ms,
+    )
+    write_batches(fs, f"{path}/{BOOTSTRAP_CHECKPOINT}", batches)
+
+
+def write_voters(fs: FileSystem, config: Config, voters: Voters, levels: Mapping[str, int], now_ms: int) -> None:
+    directory = f"{config.metadata_log_dir}/{DIRECTORY}"
+    make_durable_directory(fs, directory)
+    batches = snapshot_batches(
+        (),
+        QuorumDescription(levels[KRAFT_VERSION], voters),
+        metadata_version=levels[METADATA_VERSION],
+        epoch=0,
+        last_contained_ms=now_ms,
+        now_ms=now_ms,
+    )
+    write_batches(fs, f"{directory}/{SnapshotId(0, 0).file_name}", batches)

@@ -1,0 +1,1 @@
+"""Connections: framing, pipelining, the order of replies, memory of requests and replies, channels to peers."""

@@ -1,0 +1,219 @@
+"""What leaves a connection past its transport: pieces of replies in order, those that lie in files by sendfile.
+
+A transport takes bytes only, and copies them. Here a piece may be a `FileSlice`: the kernel sends it from the page
+cache, it passes through no buffer of ours, and a reader that is slow to take it holds no memory. The pieces go out
+through a duplicate of the transport's descriptor, because a loop refuses to watch the transport's own.
+
+    NOTHING    all pieces have left
+    TRANSPORT  the transport holds older bytes, which go first; it says when they have left
+    SOCKET     the socket is full, or others are to have their turn; the loop says when it takes more
+    DISK       what is to be sent is not in the page cache; a thread reads it
+    CLOSED     nothing leaves any more
+
+A piece that cannot be sent whole, because its file became shorter or cannot be read, ends the connection: the peer was
+told how much would come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from broker.network.reply_memory import held_size
+from protocol.primitives import BytesLike, Chunk
+from storage.files.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from broker.node.node import Broker
+
+log = logging.getLogger("moldau.connection")
+
+TURN_SIZE_MAX: Final = (1 << 20) + (1 << 16)
+"""So many bytes leave in one turn of the loop, a fetch of 1 MiB with what is around it; then others have theirs."""
+CACHED_FOR_S = 1.0
+"""So long after a look nobody looks again whether the bytes are in the page cache."""
+BUFFERS_PER_CALL_MAX: Final = 64
+
+
+class Waits(Enum):
+    """What the first piece waits for."""
+
+    NOTHING = "nothing"
+    TRANSPORT = "transport"
+    SOCKET = "socket"
+    DISK = "disk"
+    CLOSED = "closed"
+
+
+class DirectOutput:
+    """`blocked` is called when pieces have to wait, `drained` when all of them have left."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        transport: asyncio.Transport,
+        blocked: Callable[[], None],
+        drained: Callable[[], None],
+    ) -> None:
+        own = transport.get_extra_info("socket")
+        self._socket = socket.fromfd(own.fileno(), own.family, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
+        self._broker = broker
+        self._transport = transport
+        self._blocked = blocked
+        self._drained = drained
+        self._pieces: deque[Chunk] = deque()
+        self._sent_of_first = 0
+        """Bytes of the first piece that have left, where it is a slice of a file."""
+        self._looked_at_s = broker.loop.time()
+        self._is_ending = False
+        self._waits = Waits.NOTHING
+        if transport.get_write_buffer_size():
+            self._waits = Waits.TRANSPORT
+            transport.set_write_buffer_limits(high=0)  # it calls pause_writing now, resume_writing when it is empty
+
+    @property
+    def waits(self) -> Waits:
+        return self._waits
+
+    def held_size(self) -> int:
+        """Memory of the pieces that wait; slices of files hold none."""
+        return held_size(self._pieces)
+
+    def write(self, pieces: Iterable[Chunk]) -> None:
+        """Send these after those before them; what does not leave at once waits here."""
+        if self._waits is Waits.CLOSED:
+            return
+        if not self._pieces:
+            self._looked_at_s = self._broker.loop.time()
+        self._pieces.extend(pieces)
+        if self._waits is Waits.NOTHING:
+            self._send()
+            if self._waits is not Waits.NOTHING:
+                self._blocked()
+
+    def transport_drained(self) -> None:
+        """The transport holds nothing any more, and will not be given anything."""
+        if self._waits is Waits.TRANSPORT:
+            self._go_on()
+
+    def end(self) -> None:
+        """Close the transport when all has left; nothing more is written."""
+        self._is_ending = True
+        if self._waits is Waits.NOTHING:
+            self._end_now()
+
+    def close(self) -> None:
+        """The connection is gone: let go of everything."""
+        if self._waits is Waits.SOCKET:
+            self._broker.loop.remove_writer(self._socket.fileno())
+        self._waits = Waits.CLOSED
+        self._pieces.clear()
+        self._socket.close()
+
+    # Sending
+
+    def _go_on(self) -> None:
+        self._send()
+        if self._waits is Waits.NOTHING:
+            self._end_now() if self._is_ending else self._drained()
+
+    def _send(self) -> None:
+        """What the socket takes in one turn; then `_waits` says what for."""
+        waited = self._waits
+        self._waits = Waits.NOTHING
+        pieces, left = self._pieces, TURN_SIZE_MAX
+        try:
+            while pieces and left > 0 and self._waits is Waits.NOTHING:
+                piece = pieces[0]
+                left -= self._send_slice(piece, left) if isinstance(piece, FileSlice) else self._send_bytes()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            log.info("closing a connection: its reply could not be sent: %s", error)
+            self._break(waited)
+            return
+        if pieces and self._waits is Waits.NOTHING:
+            self._waits = Waits.SOCKET
+        if waited is not self._waits:
+            if waited is Waits.SOCKET:
+                self._broker.loop.remove_writer(self._socket.fileno())
+            elif self._waits is Waits.SOCKET:
+                self._broker.loop.add_writer(self._socket.fileno(), self._go_on)
+
+    def _send_slice(self, piece: FileSlice, size_max: int) -> int:
+        position = piece.position + self._sent_of_first
+        wanted = min(piece.size - self._sent_of_first, size_max)
+        if not self._is_warm(piece, position, wanted):
+            return 0
+        sent = piece.file.send(self._socket.fileno(), wanted, position)
+        if not sent:
+            raise OSError("the file has become shorter than what was promised of it")
+        self._sent_of_first += sent
+        if self._sent_of_first == piece.size:
+            self._sent_of_first = 0
+            self._pieces.popleft()
+        return sent
+
+    def _send_bytes(self) -> int:
+        """The pieces before the next slice, in one call; with one behind them they leave in a packet with it."""
+        run: list[BytesLike] = []
+        flags = 0
+        for piece in self._pieces:
+            if isinstance(piece, FileSlice):
+                flags = socket.MSG_MORE
+                break
+            if len(run) == BUFFERS_PER_CALL_MAX:
+                break
+            run.append(piece)  # type: ignore[arg-type]
+        sent = self._socket.send(run[0], flags) if len(run) == 1 else self._socket.sendmsg(run, (), flags)
+        left = sent
+        for piece in run:
+            if left < len(piece):
+                self._pieces[0] = memoryview(piece)[left:]
+                break
+            left -= len(piece)
+            self._pieces.popleft()
+        return sent
+
+    # The page cache
+
+    def _is_warm(self, piece: FileSlice, position: int, size: int) -> bool:
+        """Whoever made the reply has looked; look again where it had to wait for long."""
+        now_s = self._broker.loop.time()
+        if now_s - self._looked_at_s <= CACHED_FOR_S:
+            return True
+        self._looked_at_s = now_s
+        if piece.file.is_cached(size, position):
+            return True
+        self._waits = Waits.DISK
+        self._broker.spawn(self._warm(FileSlice(piece.open_file, position, size)))
+        return False
+
+    async def _warm(self, piece: FileSlice) -> None:
+        try:
+            await self._broker.environment.offload(piece.warm)
+        except OSError as error:
+            if self._waits is Waits.DISK:
+                log.error("closing a connection: the records of its reply cannot be read: %s", error)
+                self._break(Waits.DISK)
+            return
+        if self._waits is Waits.DISK:
+            self._looked_at_s = self._broker.loop.time()
+            self._go_on()
+
+    # The end
+
+    def _break(self, waited: Waits) -> None:
+        self._waits = waited
+        self.close()
+        self._transport.abort()
+
+    def _end_now(self) -> None:
+        self.close()
+        self._transport.close()

@@ -1,0 +1,218 @@
+"""A listener: an address, the APIs served behind it, and the connections that came through it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from broker.network.closing_log import ClosingLog
+from broker.network.connection import Connection
+from broker.requests.apis import Role, routes
+
+if TYPE_CHECKING:
+    from broker.network.admission import Admission
+    from broker.node.node import Broker
+    from broker.runtime.acceptor import Acceptor
+
+log = logging.getLogger("moldau.listener")
+
+SWEPT_AT_ONCE: Final = 200
+"""Connections that a sweep for idle ones looks at before others get their turn: closing one takes 20 us."""
+
+
+class Listener:
+    """`receive_buffer` is shared by all listeners of the loop: parsing never spans two callbacks.
+
+    It is its acceptor's door: `may_enter`, `enters`, `left`, `failed`, `protocol`.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        name: str,
+        host: str | None,
+        port: int,
+        role: Role,
+        receive_buffer: memoryview,
+        admission: Admission,
+        *,
+        request_size_max: int,
+        idle_ms_max: int,
+    ) -> None:
+        self.broker = broker
+        self.name = name
+        self.host = host
+        self.port = port
+        self.role = role
+        self.receive_buffer = receive_buffer
+        self.request_memory = broker.request_memory
+        self.reply_memory = broker.reply_memory
+        self.closing_log = ClosingLog(broker.loop)
+        self.request_size_max = request_size_max
+        self.routes = routes(role)
+        self.connections: dict[Connection, None] = {}
+        """In order of arrival: a set would close them in a different order in every run."""
+        self.created_count = 0
+        """Connections ever made."""
+        self.malformed_count = 0
+        """Those that ended with a request that could not be parsed."""
+        self.idle_count = 0
+        """Those that were closed because they sent nothing."""
+        self.refused_count = 0
+        """Those that were closed at once: too many of one address."""
+        self.excess_count = 0
+        """Those that were closed because there were too many."""
+        self.accept_failures_count = 0
+        """Tries to accept without a descriptor."""
+        self._admission = admission
+        self._quotas = admission.quotas
+        self._blocked_ms = 0
+        self._blocked_since_ms: int | None = None
+        self._received_bytes = self._sent_bytes = 0
+        """Of connections that have ended."""
+        self._idle_ms_max = idle_ms_max
+        self._acceptor: Acceptor | None = None
+        self._sweep: asyncio.Handle | None = None
+        self._rate_timer: asyncio.TimerHandle | None = None
+
+    async def bind(self) -> None:
+        """Take the address; clients are refused until `accept`. Raises OSError."""
+        self._acceptor = await self.broker.environment.acceptor(self, self.host, self.port)
+
+    async def accept(self) -> None:
+        """Begin to serve."""
+        assert self._acceptor is not None
+        self._acceptor.open()
+        self._sweep_later()
+
+    # The door
+
+    def may_enter(self) -> bool:
+        now_ms = self.broker.environment.monotonic_ms()
+        wait_ms = self._quotas.wait_ms(self.name, now_ms)
+        if wait_ms == 0:
+            return True
+        if self._blocked_since_ms is None:
+            self._blocked_since_ms = now_ms
+        if wait_ms is not None and self._rate_timer is None:
+            self._rate_timer = self.broker.loop.call_later(wait_ms / 1000, self._rate_allows)
+        return False
+
+    def enters(self, address: str) -> bool:
+        self._quotas.accepted(self.name)
+        if self._quotas.is_full(address):
+            self.refused_count += 1
+            log.debug("refusing a connection from %s, which has as many as it may", address)
+            return False
+        self._quotas.begun(self.name, address)
+        self._admission.end_excess()
+        return True
+
+    def left(self, address: str) -> None:
+        self._quotas.ended(self.name, address)
+        self._admission.room_made()
+
+    def failed(self) -> None:
+        self.accept_failures_count += 1
+
+    def protocol(self, address: str) -> Connection:
+        return Connection(self, address)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether somebody waits to be accepted because of a limit."""
+        return self._blocked_since_ms is not None
+
+    def blocked_s(self) -> float:
+        """How long nobody was accepted because of a limit."""
+        since_ms, now_ms = self._blocked_since_ms, self.broker.environment.monotonic_ms()
+        return (self._blocked_ms + (0 if since_ms is None else now_ms - since_ms)) / 1000
+
+    def go_on(self) -> None:
+        """A limit may allow more now."""
+        if self._blocked_since_ms is not None and self._acceptor is not None:
+            now_ms = self.broker.environment.monotonic_ms()
+            if self._quotas.wait_ms(self.name, now_ms) is None:
+                return
+            self._blocked_ms += now_ms - self._blocked_since_ms
+            self._blocked_since_ms = None
+            self._acceptor.release()
+
+    def _rate_allows(self) -> None:
+        self._rate_timer = None
+        self.go_on()
+
+    # Connections
+
+    def opened(self, connection: Connection) -> None:
+        self.created_count += 1
+        self.connections[connection] = None
+
+    def closed(self, connection: Connection) -> None:
+        if connection.beats_for >= 0:
+            self.broker.quorum.disconnected(connection.beats_for)
+        self.malformed_count += connection.was_malformed
+        self._received_bytes += connection.received_bytes
+        self._sent_bytes += connection.sent_bytes
+        if self.connections.pop(connection, connection) is None:
+            self.left(connection.client_host)
+
+    @property
+    def received_bytes(self) -> int:
+        """Through all connections ever made."""
+        return self._received_bytes + sum(each.received_bytes for each in self.connections)
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._sent_bytes + sum(each.sent_bytes for each in self.connections)
+
+    def close_one_in_excess(self) -> bool:
+        """End a connection that is little used: one that was silent since the last sweep, else the oldest."""
+        silent = (each for each in self.connections if not each.was_active and not each.is_closed)
+        oldest = (each for each in self.connections if not each.is_closed)
+        connection = next(silent, None) or next(oldest, None)
+        if connection is None:
+            return False
+        self.excess_count += 1
+        connection.close("there are more connections than max.connections")
+        return True
+
+    async def stop(self) -> None:
+        """Stop listening and close what is open."""
+        for timer in (self._sweep, self._rate_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
+        for connection in tuple(self.connections):
+            connection.close("the broker is stopping", logging.DEBUG)
+
+    def _sweep_later(self) -> None:
+        if self._idle_ms_max >= 0:  # a negative limit is none
+            self._sweep = self.broker.loop.call_later(max(self._idle_ms_max, 1) / 1000, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """Close connections that sent nothing since the last sweep: idle for one to two times the limit.
+
+        One that was closed by the last sweep and is still here has a peer that takes nothing more.
+        """
+        self._close_idle_of(tuple(self.connections), 0)
+
+    def _close_idle_of(self, connections: Sequence[Connection], first: int) -> None:
+        """A slice of the sweep, then the rest in the loop's next round."""
+        for connection in connections[first : first + SWEPT_AT_ONCE]:
+            if connection.is_closed:
+                connection.abort()
+            elif connection.was_active:
+                connection.was_active = False
+            else:
+                self.idle_count += 1
+                connection.close("idle for too long", logging.DEBUG)
+        first += SWEPT_AT_ONCE
+        if first < len(connections):
+            self._sweep = self.broker.loop.call_soon(self._close_idle_of, connections, first)
+        else:
+            self._sweep_later()

@@ -1,0 +1,80 @@
+"""A reply: its place in the order of the requests, and the frame that its response becomes."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.requests.apis import API_VERSIONS
+from protocol.primitives import BytesLike, Chunk
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.runtime.pending import Pending
+
+JOINED_REPLY_SIZE_MAX: Final = 1 << 15
+"""Replies up to this size leave as one piece of bytes; the pieces of larger ones are not copied."""
+SLICE_SIZE_MIN: Final = JOINED_REPLY_SIZE_MAX
+"""A slice of a file in a reply has at least this size: then it is never joined with other pieces."""
+KEPT_PIECE_SIZE_MIN: Final = 4096
+
+_REPLY_HEADER: Final = struct.Struct(">ii").pack
+_FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
+
+
+class EncodedResponse:
+    """A response that was encoded where it was made, in the version of the request."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: list[Chunk]) -> None:
+        self.pieces = pieces
+
+
+class Reply:
+    """A place in the queue of replies: encoded once the response is there, so that its size is known."""
+
+    __slots__ = ("context", "held_size", "parked", "pieces")
+
+    def __init__(self, context: RequestContext | None, parked: Pending[object] | None = None) -> None:
+        self.context = context
+        """Needed to encode a response that is still to come."""
+        self.parked = parked
+        self.pieces: list[Chunk] | None = None
+        self.held_size = 0
+        """Memory of the pieces."""
+
+
+def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int]:
+    """A reply's frame in pieces, and its size."""
+    chunks: list[Chunk] = [b""]
+    route = context.route
+    if isinstance(response, EncodedResponse):
+        chunks += response.pieces
+    else:
+        route.encoders[context.version](response, chunks)
+    size = sum(map(len, chunks))
+    if context.version >= route.flexible_from and route.api.key != API_VERSIONS:
+        chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)
+    else:
+        chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)
+    if size <= JOINED_REPLY_SIZE_MAX:
+        return [b"".join(cast("list[BytesLike]", chunks))], size + len(chunks[0])
+    return _coalesce(chunks), size + len(chunks[0])
+
+
+def _coalesce(pieces: list[Chunk]) -> list[Chunk]:
+    """Join runs of small pieces, keep large ones as they are."""
+    out: list[Chunk] = []
+    run: list[BytesLike] = []
+    for piece in pieces:
+        if len(piece) < KEPT_PIECE_SIZE_MIN:
+            run.append(cast("BytesLike", piece))
+            continue
+        if run:
+            out.append(b"".join(run))
+            run = []
+        out.append(piece)
+    if run:
+        out.append(b"".join(run))
+    return out

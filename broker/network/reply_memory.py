@@ -1,0 +1,96 @@
+"""Reply memory: the bytes of replies that have not left, over all connections of a node.
+
+A reply holds memory from the moment it is made until the kernel has taken it; slices of files that the kernel sends by
+itself hold none. Who does not take its replies is not read, so that one connection holds no more than its own limits
+allow; here is what holds over all of them:
+
+    room      a fetch copies no more records than there is room for, but always one batch
+    used up   a connection is not read while replies of its own wait for one before them; one that holds something and
+              takes less than `TAKEN_SIZE_MIN` in `STALL_MS`, because its peer reads next to nothing or because that
+              one does not come, is given up with what it holds. One that holds something while there is room is not
+
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from protocol.primitives import Chunk
+from storage.files.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+STALL_MS: Final = 30_000
+"""A consumer may work on what it has for a while before it takes more."""
+TAKEN_SIZE_MIN: Final = 1 << 16
+"""Less than this is no reading, but a way to hold memory: a byte now and then."""
+
+
+def held_size(pieces: Iterable[Chunk]) -> int:
+    """Bytes that pieces of a reply hold."""
+    return sum(len(piece) for piece in pieces if type(piece) is not FileSlice)
+
+
+class ReplyMemory:
+    """`size_max` of -1 is no limit."""
+
+    def __init__(self, size_max: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.used_size = 0
+        self.aborted_count = 0
+        """Readers that were given up."""
+        self._limit = 1 << 62 if size_max < 0 else size_max
+        self._loop = loop
+        self._held: dict[Connection, int] = {}
+        self._watch: asyncio.TimerHandle | None = None
+        self._marks: dict[Connection, int] = {}
+        """What readers had taken in all at the last look; forgotten once they hold nothing."""
+
+    @property
+    def holders_count(self) -> int:
+        """Connections that hold something now."""
+        return len(self._held)
+
+    def room(self) -> int:
+        """Bytes that may still be copied."""
+        return max(self._limit - self.used_size, 0)
+
+    def holds(self, connection: Connection, size: int) -> None:
+        """This is what a connection holds now."""
+        self.used_size += size - self._held.get(connection, 0)
+        if size:
+            self._held[connection] = size
+            if self.used_size >= self._limit and self._watch is None:
+                self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
+        elif connection in self._held:
+            del self._held[connection]
+            self._marks.pop(connection, None)
+
+    def borrow(self, size: int) -> None:
+        """A thread reads so much for a reply."""
+        self.used_size += size
+
+    def give_back(self, size: int) -> None:
+        """The reply holds it now, or nobody does."""
+        self.used_size -= size
+
+    def _look(self) -> None:
+        """Give up connections that took next to nothing since the last look, as long as there is no room."""
+        self._watch = None
+        if self.used_size < self._limit:
+            self._marks.clear()
+            return
+        self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
+        for connection in tuple(self._held):
+            taken_size = connection.sent_bytes - connection.unsent_size()
+            mark = self._marks.get(connection)
+            if mark is None or taken_size - mark >= TAKEN_SIZE_MIN:
+                self._marks[connection] = taken_size
+            elif self.used_size >= self._limit:
+                self.aborted_count += 1
+                connection.close("its replies do not leave, and there is no room for those of others", logging.WARNING)
+                connection.abort()
+                self.holds(connection, 0)

@@ -1,0 +1,1 @@
+"""A node put together: composition in dependency order, start, stop, the process."""

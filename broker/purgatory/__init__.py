@@ -1,0 +1,1 @@
+"""Requests that wait for something, and the timers that end their waits."""

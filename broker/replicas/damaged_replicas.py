@@ -1,0 +1,197 @@
+"""Replicas of this broker whose logs are damaged: fenced one by one, and fetched again where somebody has the data.
+
+    sound ──a bad batch, at the start or in a read──▶ fenced ──the controller counts on it no more, another leads──▶
+    repairing ──the bad segments are set aside, what is before them is served again──▶ following, from there on
+    following ──it has what is committed──▶ assigned to its directory again: from now on it may be in sync
+
+Fenced: this broker answers KAFKA_STORAGE_ERROR for the one partition, touches none of its files, and assigns it to the
+directory that Kafka calls LOST (AssignReplicasToDirs). The controller then takes leadership away and the replica out of
+the in-sync set. Where it is the last one in sync, it stays so and the partition has no leader: nobody else has what it
+has, so its files wait for an operator. A start reads a log that is LOST from end to end, and serves it if it is sound.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from kraft.image.cluster import LOST_DIRECTORY
+from kraft.image.topics import NO_LEADER
+from kraft.image.topics import Partition as Assigned
+from storage.log.log import Log
+from storage.log_directory import Repaired
+
+if TYPE_CHECKING:
+    from broker.node.node import Broker
+
+log = logging.getLogger("moldau.replica")
+
+RETRY_MS: Final = 5000
+CAUGHT_UP_MS: Final = 100
+
+
+class State(Enum):
+    """How far the repair is."""
+
+    FENCED = auto()
+    REPAIRING = auto()
+
+
+@dataclass(slots=True)
+class DamagedReplica:
+    """One of them."""
+
+    topic: str
+    topic_id: bytes
+    index: int
+    state: State = State.FENCED
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+
+class DamagedReplicas:
+    """Owned by the loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._damaged: dict[tuple[bytes, int], DamagedReplica] = {}
+        self.found_count = 0
+        self.repaired_count = 0
+
+    def __len__(self) -> int:
+        return len(self._damaged)
+
+    # Fencing
+
+    def found(self, damaged: Log, reason: str) -> None:
+        """In the midst of a read: what follows from it waits for the next turn of the loop."""
+        self._broker.loop.call_soon(self._fence, damaged, reason)
+
+    def _fence(self, damaged: Log, reason: str) -> None:
+        broker = self._broker
+        partition = broker.replicas.get(damaged.topic, damaged.partition)
+        if partition is None or partition.log is not damaged:
+            return
+        broker.partition_lost(partition)
+        broker.fetchers.unfollow(partition)
+        broker.replicas.take_offline(partition)
+        broker.flusher.forget(damaged)
+        broker.logs.fence(damaged, partition.high_watermark)
+        self.note(partition.topic, partition.topic_id, partition.index, reason)
+
+    def note(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
+        """This replica is not served; the controller is told."""
+        self.found_count += 1
+        self._damaged[topic_id, index] = DamagedReplica(topic, topic_id, index)
+        log.error("the replica of %s-%d on this broker is damaged, and fenced: %s", topic, index, reason)
+        self._broker.assignments.note(topic_id, index, LOST_DIRECTORY)
+        assigned = self._broker.image.topics.partition(topic, index)
+        if assigned is not None and len(assigned.replicas) == 1:
+            log.error(
+                "%s-%d has no other replica: its files stay as they are, and nobody can read it until they are mended"
+                " and this broker is started again",
+                topic,
+                index,
+            )
+
+    # Repairing
+
+    def look(self) -> None:
+        """At all of them: some may be taken out of their in-sync sets already."""
+        for topic_id, index in tuple(self._damaged):
+            topic = self._broker.image.topics.by_id.get(topic_id)
+            if topic is not None:
+                self.changed(topic_id, index, topic.partitions[index])
+
+    def changed(self, topic_id: bytes, index: int, assigned: Assigned) -> None:
+        """The metadata says something new of a partition."""
+        damaged = self._damaged.get((topic_id, index))
+        if damaged is not None and damaged.state is State.FENCED and self._may_be_repaired(assigned):
+            damaged.state = State.REPAIRING
+            self._broker.spawn(self._repair(damaged))
+
+    def _may_be_repaired(self, assigned: Assigned) -> bool:
+        """Whether somebody else leads, and nobody would elect this replica."""
+        node_id = self._broker.node_id
+        counts = (*assigned.isr, *assigned.eligible_leader_replicas, *assigned.last_known_elr)
+        return node_id in assigned.replicas and assigned.leader not in (NO_LEADER, node_id) and node_id not in counts
+
+    def _is_wanted(self, damaged: DamagedReplica) -> bool:
+        return self._damaged.get((damaged.topic_id, damaged.index)) is damaged
+
+    async def _repair(self, damaged: DamagedReplica) -> None:
+        broker = self._broker
+        key = (damaged.topic, damaged.index)
+        directory = broker.logs.where_damaged(key)
+        if directory is None:
+            return  # its directory failed meanwhile
+        try:
+            repaired = await broker.logs.repair(directory, key, broker.follower.log_config(damaged.topic))
+        except OSError as error:
+            log.error("%s cannot be repaired: %s", damaged, error)
+            directory.refused(error)
+            broker.loop.call_later(RETRY_MS / 1000, self._try_again, damaged)
+            return
+        directory.adopt(repaired.log)
+        await broker.logs.checkpoint()  # before anything new is written to it
+        if self._is_wanted(damaged):
+            self._resume(damaged, repaired)
+            return
+        path = broker.logs.delete(repaired.log)
+        if path is not None:
+            broker.log_jobs.remove_later([path], repaired.log.config.file_delete_delay_ms)
+
+    def _try_again(self, damaged: DamagedReplica) -> None:
+        damaged.state = State.FENCED
+        self.look()
+
+    def _resume(self, damaged: DamagedReplica, repaired: Repaired) -> None:
+        """Follow the leader, as the metadata is now, from where the log ends."""
+        self._damaged.pop((damaged.topic_id, damaged.index), None)
+        self.repaired_count += 1
+        if repaired.damage is None:
+            log.warning("%s: all of its batches are sound now", damaged)
+        else:
+            log.warning(
+                "%s: %s; its segments from offset %d on are kept in %s, and fetched again from offset %d on",
+                damaged,
+                repaired.damage.reason,
+                repaired.damage.segment_base_offset,
+                repaired.aside,
+                repaired.log.end_offset,
+            )
+        self._broker.follower.take_repaired(damaged.topic, damaged.topic_id, damaged.index, repaired.log)
+        self._tell_when_caught_up((damaged.topic_id, damaged.index), repaired.log)
+
+    def _tell_when_caught_up(self, key: tuple[bytes, int], repaired: Log) -> None:
+        """Its leader remembers how far this replica was, and would have it in sync at once: the controller lets none in
+        that is LOST, and hears where this one is once it has what is committed."""
+        broker = self._broker
+        partition, topic = broker.replicas.find(key), broker.image.topics.by_id.get(key[0])
+        if partition is None or partition.log is not repaired or topic is None:
+            return
+        if partition.has_fetched and not partition.lag:
+            broker.follower.say_where(partition, topic.partitions[key[1]])
+        else:
+            broker.loop.call_later(CAUGHT_UP_MS / 1000, self._tell_when_caught_up, key, repaired)
+
+    # Leaving
+
+    def topic_deleted(self, topic_id: bytes) -> None:
+        for key in [key for key in self._damaged if key[0] == topic_id]:
+            self.left(*key)
+
+    def left(self, topic_id: bytes, index: int) -> None:
+        """This broker has no such replica any more: its files go, as those of any other."""
+        damaged = self._damaged.pop((topic_id, index), None)
+        if damaged is None:
+            return
+        self._broker.replicas.forget_offline(topic_id, index)
+        if damaged.state is State.FENCED:
+            path = self._broker.logs.remove_damaged((damaged.topic, damaged.index))
+            if path is not None:
+                delay_ms = self._broker.settings.config.integer("log.segment.delete.delay.ms")
+                self._broker.log_jobs.remove_later([path], delay_ms)

@@ -1,0 +1,209 @@
+"""Asks the controller for other in-sync sets: followers that have caught up join, those that lag behind leave.
+
+One request is under way at a time, with everything that was proposed meanwhile in the next. A proposal stands until the
+controller has answered it, or newer metadata has overtaken it; nobody knows which set holds until then.
+
+answer of the controller                          what becomes of the proposal
+NONE                                              confirmed, as the answer says
+INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED       refused: the controller did nothing, the confirmed set goes on
+INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH, ...  stands until the metadata tells: it may have been taken before, under
+                                                  an answer that was lost
+anything else, or no answer                       asked again, unless metadata has overtaken it
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.runtime.tasks import Job
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from replication.partition import Partition
+
+if TYPE_CHECKING:
+    from broker.node.node import Broker
+
+RETRY_MS: Final = 50
+REFUSED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+METADATA_WILL_TELL: Final = (
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.NEW_LEADER_ELECTED,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+class Proposal(NamedTuple):
+    """A set, and the state of the partition for which it was proposed."""
+
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+class InSyncChanges:
+    """Owned by the loop; partitions hold what is proposed."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._lag_ms_max = broker.config.integer("replica.lag.time.max.ms")
+        self._proposed: dict[Partition, Proposal] = {}
+        self._is_asking = False
+        self.shrink_count = 0
+        self.expand_count = 0
+        self.failure_count = 0
+
+    def job(self) -> Job:
+        """Looks for laggards, twice in replica.lag.time.max.ms."""
+        return Job("in-sync sets", max(1, self._lag_ms_max // 2), self._shrink)
+
+    def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
+        """A follower has fetched: let it in where it has caught up, is alive, and is the incarnation that we know."""
+        leadership = partition.leadership
+        if leadership is None or replica_id in leadership.in_sync.confirmed:
+            return
+        follower = leadership.followers[replica_id]
+        is_eligible = self._is_eligible(partition, replica_id, follower.broker_epoch)
+        keeps_up = not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms)
+        leadership.joins(replica_id, is_eligible and keeps_up)
+        isr = leadership.set_with(replica_id, partition.high_watermark)
+        if isr is not None and is_eligible:
+            self._propose(partition, isr)
+
+    def brokers_changed(self) -> None:
+        """Commits do not wait for a broker that is fenced now; one that is not any more may join."""
+        now_ms = self._broker.environment.monotonic_ms()
+        for partition in self._broker.replicas:
+            self._give_up_joining(partition, now_ms)
+            self._let_in(partition, now_ms)
+
+    async def _shrink(self) -> None:
+        now_ms = self._broker.environment.monotonic_ms()
+        for partition in self._broker.replicas:
+            leadership = partition.leadership
+            if leadership is not None and leadership.followers:
+                isr = leadership.set_without_laggards(partition.log.end_offset, self._lag_ms_max, now_ms)
+                if isr is not None:
+                    self._propose(partition, isr)
+                self._give_up_joining(partition, now_ms)
+                self._let_in(partition, now_ms)
+
+    def _let_in(self, partition: Partition, now_ms: int) -> None:
+        """A follower that has everything need not ask again, so whatever kept it out then is looked at again here."""
+        leadership = partition.leadership
+        for replica_id, follower in leadership.followers.items() if leadership is not None else ():
+            if not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms):
+                self.may_join(partition, replica_id, now_ms)
+
+    def _give_up_joining(self, partition: Partition, now_ms: int) -> None:
+        leadership = partition.leadership
+        for replica_id, follower in leadership.followers.items() if leadership is not None else ():
+            if follower.is_joining and leadership is not None:
+                lags = follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms)
+                leadership.joins(
+                    replica_id, not lags and self._is_eligible(partition, replica_id, follower.broker_epoch)
+                )
+                partition.advance()
+
+    def _is_eligible(self, partition: Partition, replica_id: int, broker_epoch: int) -> bool:
+        """As the controller sees it."""
+        image = self._broker.image
+        broker = image.cluster.brokers.get(replica_id)
+        assigned = image.topics.partition(partition.topic, partition.index)
+        if broker is None or assigned is None or not broker.is_active or broker_epoch != broker.epoch:
+            return False
+        return broker.has_online(assigned.directory_of(replica_id))
+
+    def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        partition.propose(isr)
+        self._proposed[partition] = Proposal(isr, partition.leader_epoch, partition.partition_epoch)
+        self._ask()
+
+    def _ask(self) -> None:
+        asked = {partition: proposal for partition, proposal in self._proposed.items() if stands(partition, proposal)}
+        if self._is_asking:
+            return
+        self._proposed = {}
+        if not asked:
+            return
+        self._is_asking = True
+        request = AlterPartitionRequest(
+            broker_id=self._broker.node_id,
+            broker_epoch=self._broker.registration.epoch,
+            topics=self._topics(asked),
+        )
+        self._broker.quorum.submit(request, lambda response: self._answered(asked, response))
+
+    def _topics(self, asked: dict[Partition, Proposal]) -> list[TopicData]:
+        topics: dict[bytes, TopicData] = {}
+        for partition, proposal in asked.items():
+            data = PartitionData(
+                partition_index=partition.index,
+                leader_epoch=proposal.leader_epoch,
+                new_isr=list(proposal.isr),
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=each, broker_epoch=self._epoch_of(partition, each)) for each in proposal.isr
+                ],
+                partition_epoch=proposal.partition_epoch,
+            )
+            topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id)).partitions.append(data)
+        return list(topics.values())
+
+    def _epoch_of(self, partition: Partition, replica_id: int) -> int:
+        """Of the incarnation that fetches: the controller refuses one that is not the registered one (KIP-903)."""
+        if replica_id == self._broker.node_id:
+            return self._broker.registration.epoch
+        follower = partition.leadership.followers.get(replica_id) if partition.leadership is not None else None
+        return follower.broker_epoch if follower is not None else -1
+
+    def _answered(self, asked: dict[Partition, Proposal], response: AlterPartitionResponse) -> None:
+        self._is_asking = False
+        answers = {
+            (topic.topic_id, each.partition_index): each for topic in response.topics for each in topic.partitions
+        }
+        again: dict[Partition, Proposal] = {}
+        for partition, proposal in asked.items():
+            answer = answers.get((partition.topic_id, partition.index))
+            error = response.error_code or (answer.error_code if answer is not None else ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.failure_count += error != ErrorCode.NONE
+            if answer is not None and error == ErrorCode.NONE:
+                self._confirmed(partition, proposal, tuple(answer.isr), answer.partition_epoch)
+            elif not stands(partition, proposal) or error in METADATA_WILL_TELL:
+                continue
+            elif error in REFUSED:
+                partition.in_sync_set_refused()
+            else:
+                again[partition] = proposal
+        self._proposed = again | self._proposed
+        if again:
+            self._broker.loop.call_later(RETRY_MS / 1000, self._ask)
+        else:
+            self._ask()
+
+    def _confirmed(self, partition: Partition, proposal: Proposal, isr: tuple[int, ...], partition_epoch: int) -> None:
+        if len(proposal.isr) > len(partition.isr):
+            self.expand_count += 1
+        else:
+            self.shrink_count += 1
+        if partition.leader_epoch == proposal.leader_epoch:
+            partition.in_sync_set_confirmed(isr, partition_epoch)
+            self._let_in(partition, self._broker.environment.monotonic_ms())
+
+
+def stands(partition: Partition, proposal: Proposal) -> bool:
+    """Whether nothing has overtaken a proposal: else its answer, and what it was made of, are of the past."""
+    leadership = partition.leadership
+    return (
+        leadership is not None
+        and partition.leader_epoch == proposal.leader_epoch
+        and partition.partition_epoch == proposal.partition_epoch
+        and leadership.in_sync.proposed == proposal.isr
+    )

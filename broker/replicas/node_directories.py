@@ -1,0 +1,66 @@
+"""What the log directories of a node say of themselves before they are served, and which cannot be."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from broker.config.config import Config
+from broker.runtime.environment import Environment
+from storage.checkpoints.meta_properties import (
+    InvalidMetaProperties,
+    MetaProperties,
+    disagreement,
+    read_meta_properties,
+)
+
+log = logging.getLogger("moldau.logs")
+
+
+class NotFormatted(Exception):
+    """The node cannot be served from its directories as they are; the text says what to do."""
+
+
+class Directories(NamedTuple):
+    """By path, the metadata directory among them."""
+
+    properties: dict[str, MetaProperties]
+    unusable: dict[str, str]
+    """Those that are offline from the start, and why."""
+
+
+def look_into(environment: Environment, config: Config) -> Directories:
+    """Raises `NotFormatted` and `InvalidMetaProperties` where the node cannot start at all: without the metadata
+    directory, or without any log directory.
+
+    DIVERGES: Apache Kafka does not start where a directory has no meta.properties or a damaged one, only where reading
+    it fails does it go on without; a disk that was not mounted is no reason to take the others away.
+    """
+    properties: dict[str, MetaProperties] = {}
+    unusable: dict[str, Exception] = {}
+    for path in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
+        try:
+            found = read_meta_properties(environment.fs, path)
+        except (InvalidMetaProperties, OSError) as error:
+            unusable[path] = error
+        else:
+            if found is None:
+                text = "not formatted. First run `moldau format -c` with the same file"
+                unusable[path] = NotFormatted(f"{path}: {text}")
+            else:
+                properties[path] = found
+    if config.metadata_log_dir in unusable or all(path in unusable for path in config.log_dirs):
+        raise next(iter(unusable.values()))
+    _check(config, properties)
+    for path, why in unusable.items():
+        log.error("log directory %s is offline: %s", path, why)
+    return Directories(properties, {path: str(why) for path, why in unusable.items()})
+
+
+def _check(config: Config, properties: dict[str, MetaProperties]) -> None:
+    problem = disagreement(list(properties.items()))
+    if problem is not None:
+        raise NotFormatted(problem)
+    node_id = next(iter(properties.values())).node_id
+    if node_id != config.node_id:
+        raise NotFormatted(f"{config.log_dirs[0]} is of node {node_id}, the configuration says {config.node_id}")

@@ -1,0 +1,276 @@
+"""Follows the leaders of this broker's replicas: one fetcher and one connection for each of the brokers that lead some.
+
+The machine decides (replication/replica_fetcher.py); here its requests travel, and its effects touch the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from typing import TYPE_CHECKING, Final
+
+from broker.network.peer_channel import NoAnswer, PeerChannel
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.primitives import MalformedMessage
+from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
+from replication.partition import Partition
+from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+
+if TYPE_CHECKING:
+    from broker.node.node import Broker
+
+log = logging.getLogger("moldau.replica")
+
+PURPOSE: Final = "replica fetch"
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+
+class ReplicaFetchers:
+    """All fetchers of a broker, by the id of the leader's broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.may_fetch = False
+        """Once this broker is registered, for a leader must know which incarnation it hears from; until it stops."""
+        self._fetchers: dict[int, RunningFetcher] = {}
+
+    def begin(self) -> None:
+        """This broker has its epoch."""
+        self.may_fetch = True
+        self.brokers_changed()
+
+    def end(self) -> None:
+        """This broker stops: its logs are about to be closed, and what still comes is left to the next start."""
+        self.may_fetch = False
+
+    def follow(self, partition: Partition) -> None:
+        """Follow the partition's leader, which may have changed; nobody where it has none."""
+        for leader_id, fetcher in self._fetchers.items():
+            if leader_id != partition.leader_id:
+                fetcher.unfollow(partition)
+        if partition.leader_id >= 0:
+            self._fetcher(partition.leader_id).follow(partition)
+
+    def unfollow(self, partition: Partition) -> None:
+        """This broker leads the partition, or has it no more."""
+        for fetcher in self._fetchers.values():
+            fetcher.unfollow(partition)
+
+    def leaders_of(self, partition: Partition) -> list[int]:
+        """The brokers that it is fetched from: one, or none."""
+        return [leader_id for leader_id, fetcher in self._fetchers.items() if fetcher.follows(partition)]
+
+    def brokers_changed(self) -> None:
+        """Leaders may have moved to other addresses, or have started again."""
+        for fetcher in self._fetchers.values():
+            fetcher.leader_changed()
+            fetcher.go_on()
+
+    def _fetcher(self, leader_id: int) -> RunningFetcher:
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = RunningFetcher(self, self._broker, leader_id)
+        return fetcher
+
+
+class RunningFetcher:
+    """One fetcher at work."""
+
+    def __init__(self, fetchers: ReplicaFetchers, broker: Broker, leader_id: int) -> None:
+        self._fetchers = fetchers
+        self._broker = broker
+        self._leader_id = leader_id
+        self._backoff_ms = broker.config.integer("replica.fetch.backoff.ms")
+        self._timeout_ms = broker.config.integer("replica.socket.timeout.ms")
+        self._machine = ReplicaFetcher(broker.node_id, fetcher_settings(broker), broker.throttles.follower)
+        self._is_asking = False
+        self._leader: tuple[PeerChannel, int] | None = None
+        """The way to the leader's broker, and the epoch of that broker, until either may have changed."""
+        self._asked: tuple[PeerChannel, int] | None = None
+        """The same of the request under way or the last one."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def follow(self, partition: Partition) -> None:
+        flush = self._machine.follow(partition)
+        if flush is not None:
+            self._perform(flush)
+        self._broker.loop.call_soon(self.go_on)
+
+    def unfollow(self, partition: Partition) -> None:
+        self._machine.unfollow(partition)
+
+    def follows(self, partition: Partition) -> bool:
+        return partition in self._machine.partitions
+
+    def go_on(self) -> None:
+        """Ask for what is to be fetched now, unless an answer is still awaited."""
+        if self._is_asking or not self._machine or not self._fetchers.may_fetch:
+            return
+        self._go_on(self._broker.environment.monotonic_ms())
+
+    def _go_on(self, now_ms: int) -> None:
+        leader = self._find_leader()
+        if leader is None:
+            self._look_again(self._backoff_ms)
+            return
+        request = self._machine.next_request(self._broker.registration.epoch, now_ms)
+        if request is not None:
+            self._is_asking = True
+            self._asked = leader
+            leader[0].ask(request, self._answered, self._timeout_ms)
+            return
+        deadline_ms = self._machine.next_deadline_ms()
+        retry_ms = self._machine.retry_ms(now_ms)
+        if deadline_ms is not None or retry_ms:
+            self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
+
+    def leader_changed(self) -> None:
+        """Await no answer of a process that is no more: where its host lost power, no connection broke."""
+        self._leader = None
+        if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():
+            self._asked[0].close()
+
+    def _leader_broker_epoch(self) -> int:
+        leader = self._broker.image.cluster.brokers.get(self._leader_id)
+        return leader.epoch if leader is not None else -1
+
+    def _look_again(self, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._broker.loop.call_later(delay_ms / 1000, self.go_on)
+
+    def _find_leader(self) -> tuple[PeerChannel, int] | None:
+        """None while its address is not known."""
+        if self._leader is None:
+            channel = self._channel()
+            self._leader = (channel, self._leader_broker_epoch()) if channel is not None else None
+        return self._leader
+
+    def _channel(self) -> PeerChannel | None:
+        broker = self._broker
+        leader = broker.image.cluster.brokers.get(self._leader_id)
+        endpoint = leader.endpoints.get(broker.config.inter_broker_listener_name) if leader is not None else None
+        if endpoint is None:
+            return None
+        return broker.channels.to(PURPOSE, endpoint.host, endpoint.port)
+
+    def _answered(self, response: object) -> None:
+        self._is_asking = False
+        if not self._fetchers.may_fetch:
+            return
+        now_ms = self._broker.environment.monotonic_ms()
+        if isinstance(response, NoAnswer):
+            self._machine.failed(now_ms)
+        else:
+            assert isinstance(response, FetchResponse)
+            for effect in self._machine.answered(response, self._broker.environment.wall_ms(), now_ms):
+                self._perform(effect)
+        if self._machine and not self._is_asking:
+            self._go_on(now_ms)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Truncate() | StartAt():
+                self._broker.spawn(self._truncate(effect))
+            case Flush(partition, leader_epoch):
+                self._flush(partition, leader_epoch)
+            case LookUp(partition, leader_epoch):
+                self._look_up(partition, leader_epoch)
+            case Complain(message):
+                log.warning("following broker %d: %s", self._leader_id, message)
+
+    async def _truncate(self, effect: Truncate | StartAt) -> None:
+        """The recovery point first: a crash must not take what is cut away for old bytes that were damaged."""
+        partition, broker = effect.partition, self._broker
+        try:
+            partition.log.lower_recovery_point(effect.offset)
+            if not await broker.logs.checkpoint():
+                raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
+            if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
+                now_ms = broker.environment.wall_ms()
+                if isinstance(effect, Truncate):
+                    partition.log.truncate_to(effect.offset, now_ms)
+                else:
+                    partition.log.truncate_fully_and_start_at(effect.offset, now_ms)
+                partition.truncated()
+                log.info("truncated %s-%d to offset %d", partition.topic, partition.index, effect.offset)
+        except MalformedMessage as malformed:
+            partition.log.damaged(str(malformed))
+            return
+        except OSError as error:
+            log.error("cannot truncate %s: %s", partition.log.directory, error)
+            self._machine.not_truncated(partition, effect.leader_epoch, broker.environment.monotonic_ms())
+            self.go_on()
+            return
+        self._machine.truncated(partition, effect.leader_epoch)
+        self.go_on()
+
+    def _flush(self, partition: Partition, leader_epoch: int) -> None:
+        def flushed() -> None:
+            self._machine.flushed(partition, leader_epoch)
+            self.go_on()
+
+        self._broker.flusher.when_durable([partition.log], flushed)
+
+    def _look_up(self, partition: Partition, leader_epoch: int) -> None:
+        """Where the leader's log begins and ends: two timestamps, one after the other."""
+        found: list[int] = []
+
+        def ask(timestamp: int) -> None:
+            channel = self._channel()
+            if channel is None:
+                self._machine.look_up_failed(partition, leader_epoch, self._broker.environment.monotonic_ms())
+                self.go_on()
+                return
+            channel.ask(offsets_request(self._broker.node_id, partition, timestamp), answered, self._timeout_ms)
+
+        def answered(response: object) -> None:
+            offset = offset_in(response)
+            if offset is None:
+                self._machine.look_up_failed(partition, leader_epoch, self._broker.environment.monotonic_ms())
+            else:
+                found.append(offset)
+                if len(found) == 1:
+                    ask(LATEST)
+                    return
+                for effect in self._machine.looked_up(partition, leader_epoch, found[0], found[1]):
+                    self._perform(effect)
+            self.go_on()
+
+        ask(EARLIEST)
+
+
+def fetcher_settings(broker: Broker) -> FetcherSettings:
+    config = broker.config
+    return FetcherSettings(
+        wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
+        min_bytes=config.integer("replica.fetch.min.bytes"),
+        max_bytes=config.integer("replica.fetch.max.bytes"),
+        response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
+        backoff_ms=config.integer("replica.fetch.backoff.ms"),
+    )
+
+
+def offsets_request(replica_id: int, partition: Partition, timestamp: int) -> ListOffsetsRequest:
+    wish = ListOffsetsPartition(
+        partition_index=partition.index, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
+    )
+    topic = ListOffsetsTopic(name=partition.topic, partitions=[wish])
+    return ListOffsetsRequest(replica_id=replica_id, isolation_level=0, topics=[topic])
+
+
+def offset_in(response: object) -> int | None:
+    """None where the leader did not say."""
+    if not isinstance(response, ListOffsetsResponse):
+        return None
+    answer = response.topics[0].partitions[0]
+    return answer.offset if answer.error_code == ErrorCode.NONE else None

@@ -1,0 +1,1 @@
+"""The APIs that this server speaks: one table, one handler for each."""

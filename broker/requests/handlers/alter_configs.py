@@ -1,0 +1,47 @@
+"""AlterConfigs: the controller decides, except on brokers that the request was not sent to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.requests.apis import Role
+from broker.requests.own_resources import refusal_of_broker
+from broker.runtime.pending import Pending
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
+    answers, passed_on = [], []
+    for resource in request.resources:
+        refusal = None
+        if context.listener.role is Role.BROKER:
+            refusal = refusal_of_broker(broker.node_id, resource.resource_type, resource.resource_name)
+        if refusal is None:
+            passed_on.append(resource)
+        else:
+            answers.append(
+                AlterConfigsResourceResponse(
+                    error_code=refusal.error,
+                    error_message=refusal.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+    if not answers:
+        return broker.ask_controller(request, context.version)
+    if not passed_on:
+        return AlterConfigsResponse(responses=answers)
+    reply: Pending[AlterConfigsResponse] = Pending()
+
+    def decided(response: AlterConfigsResponse) -> None:
+        reply.complete(AlterConfigsResponse(responses=answers + response.responses))
+
+    asked = AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
+    broker.quorum.submit(asked, decided, context.version)
+    return reply

@@ -1,0 +1,64 @@
+"""ApiVersions: what this listener serves, computed from the table of APIs, and the cluster's features."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from broker.requests.apis import PRODUCE, Api
+from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+
+SOFTWARE_VERSION: Final = 3
+"""From this version on clients say which library they are, and learn of features."""
+ZERO_MINIMUM_VERSION: Final = 4
+"""Clients that speak less fail on a supported feature whose lowest level is 0."""
+SOFTWARE_LENGTH_MAX: Final = 255
+SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= SOFTWARE_VERSION:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(map(SOFTWARE.fullmatch, software)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        # DIVERGES: Apache Kafka keeps all of the two texts, which may be 64 KB a connection.
+        context.connection.software = (software[0][:SOFTWARE_LENGTH_MAX], software[1][:SOFTWARE_LENGTH_MAX])
+    image = broker.image
+    levels = {**image.features.levels, KRAFT_VERSION: broker.quorum.kraft_version}
+    return ApiVersionsResponse(
+        api_keys=[_range(route.api) for route in context.listener.routes.values() if route.api.is_advertised],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=first, max_version=last)
+            for name, (first, last) in SUPPORTED_FEATURES.items()
+            if last > 0 and (first > 0 or context.version >= ZERO_MINIMUM_VERSION)
+        ],
+        finalized_features_epoch=image.provenance.end_offset - 1,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in levels.items()
+            if level > 0
+        ],
+    )
+
+
+def unsupported_version(api: Api) -> ApiVersionsResponse:
+    """The answer, in version 0, to a version that we do not know: our own range, with which clients try again."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(api)])
+
+
+def _range(api: Api) -> ApiVersion:
+    # Old librdkafka turns compression off unless version 0 of Produce is shown; a request in 0 to 2 is refused.
+    first = 0 if api.key == PRODUCE else api.first
+    return ApiVersion(api_key=api.key, min_version=first, max_version=api.last)

@@ -1,0 +1,16 @@
+"""CreateTopics: the controller decides, and its answer comes back as it is once the partitions are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+    from broker.runtime.pending import Pending
+
+
+def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
+    return broker.ask_for_partitions(request, context.version)

@@ -1,0 +1,26 @@
+"""What the active controller decides, asked at a controller listener: by brokers, and by tools that go there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.refusals import refused
+from broker.runtime.pending import Pending
+from protocol.errors import ErrorCode
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+
+
+def handle(broker: Broker, context: RequestContext, request: object) -> object | Pending[object]:
+    """NOT_CONTROLLER sends the asker on to whoever leads now; it may also hide a decision of a term that ended."""
+    if isinstance(request, BrokerHeartbeatRequest):
+        context.connection.beats_for = request.broker_id
+    active = broker.quorum.active_controller
+    if active is None:
+        return refused(request, ErrorCode.NOT_CONTROLLER)
+    reply: Pending[object] = Pending()
+    active.submit(request, reply.complete, lambda: reply.complete(refused(request, ErrorCode.NOT_CONTROLLER)))
+    return reply

@@ -1,0 +1,55 @@
+"""DeleteGroups: delete empty groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.shard_runner import ShardRunner
+from broker.runtime.pending import Pending
+from coordinator.group.events import DeleteGroups
+from coordinator.runtime.effects import Waiter
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+    from coordinator.runtime.effects import Response
+
+
+class GatheredReply:
+    """Complete when all shards have answered."""
+
+    def __init__(self) -> None:
+        self.pending: Pending[DeleteGroupsResponse] = Pending()
+        self.waiting = 1
+        """Shards that were asked, and one for the handler itself."""
+        self._results: list[DeletableGroupResult] = []
+
+    def refuse(self, group_id: str, error: ErrorCode) -> None:
+        self._results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+
+    def complete(self, response: Response) -> None:
+        assert isinstance(response, DeleteGroupsResponse)
+        self._results.extend(response.results)
+        self.waiting -= 1
+        if self.waiting == 0:
+            self.pending.complete(DeleteGroupsResponse(results=self._results))
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+    reply = GatheredReply()
+    by_partition: dict[int, tuple[ShardRunner, list[str]]] = {}
+    for group_id in dict.fromkeys(request.groups_names):
+        runner = broker.groups.runner_of(group_id)
+        if isinstance(runner, ErrorCode):
+            reply.refuse(group_id, runner)
+        else:
+            by_partition.setdefault(broker.groups.partition_of(group_id), (runner, []))[1].append(group_id)
+    for runner, names in by_partition.values():
+        reply.waiting += 1
+        runner.submit(DeleteGroups(Waiter(reply, context.version), DeleteGroupsRequest(groups_names=names)))
+    reply.complete(DeleteGroupsResponse())
+    return reply.pending

@@ -1,0 +1,55 @@
+"""DescribeLogDirs: what lies in each log directory, and the room on its disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    results = []
+    for directory in broker.log_dirs:
+        if directory in broker.logs.offline:
+            results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
+            continue
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for partition in broker.replicas:
+            if partition.log.directory.rpartition("/")[0] != directory:
+                continue
+            if wanted is not None and (partition.topic, partition.index) not in wanted:
+                continue
+            topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index,
+                    partition_size=partition.log.size,
+                    offset_lag=0,
+                    is_future_key=False,
+                )
+            )
+        try:
+            total_bytes, usable_bytes = broker.environment.fs.disk_usage(directory)
+        except OSError:
+            results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
+            continue
+        results.append(
+            DescribeLogDirsResult(
+                log_dir=directory, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
+            )
+        )
+    return DescribeLogDirsResponse(results=results)

@@ -1,0 +1,91 @@
+"""DescribeTopicPartitions: topics in order of their names, in pages of a bounded number of partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config.internal_topics import INTERNAL_TOPICS
+from broker.requests.authorized_operations import TOPIC_OPERATIONS
+from kraft.image.topics import Partition, Topic
+from kraft.topic_names import refusal_of_name
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    topics = broker.image.topics
+    names = {topic.name for topic in request.topics} or set(topics.ids)
+    cursor = request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)):
+        return DescribeTopicPartitionsResponse(topics=[_refused(name) for name in sorted(names)])
+    first_name = cursor.topic_name if cursor is not None else ""
+    left = max(min(request.response_partition_limit, broker.described_partitions_max), 1)
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(name for name in names if name >= first_name):
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = topics.by_name(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        indexes = [index for index in sorted(topic.partitions) if index >= start]
+        response.topics.append(_described(broker, topic, indexes[:left]))
+        if len(indexes) > left:
+            response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
+            break
+        left -= len(indexes)
+    return response
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name, topic_id=ZERO_UUID)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    # DIVERGES: an empty name makes Apache Kafka fail the whole request; here it is invalid like any other.
+    is_valid = refusal_of_name(name) is None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _described(broker: Broker, topic: Topic, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(broker, index, topic.partitions[index]) for index in indexes],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(broker: Broker, index: int, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=partition.offline_replicas(broker.image.cluster),
+    )

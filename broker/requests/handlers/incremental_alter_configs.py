@@ -1,0 +1,79 @@
+"""IncrementalAlterConfigs: a node's own loggers are set here, the rest is for the controller to decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.requests.apis import Role
+from broker.requests.own_resources import (
+    BROKER_LOGGER,
+    Change,
+    Verdict,
+    alter_own_loggers,
+    refusal_of_broker,
+    refusal_of_changes,
+    refusal_of_node,
+)
+from broker.runtime.pending import Pending
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    answers: list[AlterConfigsResourceResponse | None] = []
+    for resource in request.resources:
+        is_only = times[resource.resource_type, resource.resource_name] == 1
+        verdict = _own(broker, context, resource, request.validate_only) if is_only else None
+        answers.append(None if verdict is None else _answer(resource, verdict))
+    passed_on = [resource for resource, answer in zip(request.resources, answers, strict=True) if answer is None]
+    if len(passed_on) == len(answers):
+        return broker.ask_controller(request, context.version)
+    if not passed_on:
+        return IncrementalAlterConfigsResponse(responses=[answer for answer in answers if answer is not None])
+    reply: Pending[IncrementalAlterConfigsResponse] = Pending()
+
+    def decided(response: IncrementalAlterConfigsResponse) -> None:
+        theirs = iter(response.responses)
+        reply.complete(IncrementalAlterConfigsResponse(responses=[each or next(theirs) for each in answers]))
+
+    asked = IncrementalAlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
+    broker.quorum.submit(asked, decided, context.version)
+    return reply
+
+
+def _answer(resource: AlterConfigsResource, verdict: Verdict) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=verdict.error,
+        error_message=verdict.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _own(
+    broker: Broker, context: RequestContext, resource: AlterConfigsResource, validate_only: bool
+) -> Verdict | None:
+    """What this node says of a resource; None where the controller is to be asked."""
+    changes = [Change(each.name, each.config_operation, each.value) for each in resource.configs]
+    refusal = refusal_of_changes(changes)
+    if refusal is not None:
+        return refusal
+    if resource.resource_type == BROKER_LOGGER:
+        return alter_own_loggers(broker.node_id, resource.resource_name, changes, validate_only=validate_only)
+    if context.listener.role is Role.CONTROLLER:
+        cluster = broker.image.cluster
+        nodes = {*cluster.brokers, *cluster.controllers}
+        return refusal_of_node(nodes, resource.resource_type, resource.resource_name)
+    return refusal_of_broker(broker.node_id, resource.resource_type, resource.resource_name)

@@ -1,0 +1,29 @@
+"""LeaveGroup: take members out of a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.runtime.pending import Pending
+from coordinator.classic.leave import BATCH_VERSION
+from coordinator.group.events import Leave
+from coordinator.runtime.effects import Waiter
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
+    runner = broker.groups.runner_of(request.group_id)
+    if isinstance(runner, ErrorCode):
+        return LeaveGroupResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
+    if context.version < BATCH_VERSION:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    reply: Pending[LeaveGroupResponse] = Pending()
+    runner.submit(Leave(Waiter(reply, context.version), request))
+    return reply

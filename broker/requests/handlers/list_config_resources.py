@@ -1,0 +1,49 @@
+"""ListConfigResources: the names of what has, or can have, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from broker.requests.own_resources import BROKER_LOGGER
+from kraft.image.configs import ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+
+LISTABLE: Final = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    # Version 0 was made for client metrics alone and names no types; from 1 on, no types means all.
+    types: Iterable[int] = dict.fromkeys(request.resource_types) or LISTABLE
+    if context.version == 0:
+        types = (ResourceType.CLIENT_METRICS,)
+    if not set(types) <= set(LISTABLE):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind) for kind in types for name in _names(broker, kind)
+        ]
+    )
+
+
+def _names(broker: Broker, kind: int) -> Iterable[str]:
+    if kind == ResourceType.TOPIC:
+        return broker.image.topics.ids
+    if kind in (ResourceType.BROKER, BROKER_LOGGER):
+        return map(str, broker.image.cluster.brokers)
+    return [resource.name for resource in broker.image.configs.by_resource if resource.type == kind and resource.name]

@@ -1,0 +1,124 @@
+"""ListOffsets: the offset of a timestamp or of a special position."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.primitives import MalformedMessage
+from protocol.schema import VERSION_MAX
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+    from replication.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+FIRST_VERSIONS: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version that brought each special position; clients that speak less cannot mean it."""
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+CONSUMER_REPLICA_ID: Final = -1
+NO_EPOCH: Final = -1
+NOT_AVAILABLE_VERSION: Final = 5
+"""From this version on clients know OFFSET_NOT_AVAILABLE."""
+
+
+def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked = Counter((topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wish in topic.partitions:
+            times = asked.pop((topic.name, wish.partition_index), 0)
+            if times == 0:
+                continue  # asked for several times, and refused once already
+            partition = broker.replicas.get(topic.name, wish.partition_index)
+            if times > 1:
+                answers.append(_refused(wish, ErrorCode.INVALID_REQUEST))
+            elif partition is None:
+                answers.append(_refused(wish, broker.replicas.why_not(topic.name, wish.partition_index)))
+            else:
+                answers.append(_answer(request, context.version, wish, partition))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _refused(wish: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=wish.partition_index, error_code=error)
+
+
+def _not_available(version: int) -> ErrorCode:
+    """A new leader does not know yet how much of what it took over is committed: an end told now could go back."""
+    return ErrorCode.OFFSET_NOT_AVAILABLE if version >= NOT_AVAILABLE_VERSION else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _answer(
+    request: ListOffsetsRequest, version: int, wish: ListOffsetsPartition, partition: Partition
+) -> ListOffsetsPartitionResponse:
+    refusal = partition.check_leader_epoch(wish.current_leader_epoch)
+    if refusal is not ErrorCode.NONE:
+        return _refused(wish, refusal)
+    if not partition.is_leader:
+        return _refused(wish, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if wish.timestamp < 0 and version < FIRST_VERSIONS.get(wish.timestamp, VERSION_MAX):
+        return _refused(wish, ErrorCode.UNSUPPORTED_VERSION)
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refused(wish, ErrorCode.UNKNOWN_SERVER_ERROR)
+    log = partition.log
+    end_offset = log.end_offset
+    if request.replica_id == CONSUMER_REPLICA_ID:
+        is_committed = request.isolation_level == READ_COMMITTED
+        end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
+    answer = ListOffsetsPartitionResponse(partition_index=wish.partition_index)
+    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+    if is_consumer and wish.timestamp == LATEST and end_offset < partition.epoch_start_offset:
+        return _refused(wish, _not_available(version))
+    if wish.timestamp == LATEST:
+        answer.offset = end_offset
+        answer.leader_epoch = partition.leader_epoch
+    elif wish.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        epoch = log.epochs.epoch_of(log.log_start_offset)
+        answer.leader_epoch = NO_EPOCH if epoch is None else epoch
+    elif wish.timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        try:
+            found = (
+                log.offset_of_max_timestamp()
+                if wish.timestamp == MAX_TIMESTAMP
+                else log.offset_for_timestamp(wish.timestamp)
+            )
+        except OSError as error:
+            log.fail_unless_passing(error)
+            return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
+        except MalformedMessage as malformed:
+            log.damaged(str(malformed))
+            return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
+        if found is not None and found.offset < end_offset:
+            answer.timestamp = found.timestamp
+            answer.offset = found.offset
+            answer.leader_epoch = found.leader_epoch
+        elif is_consumer and end_offset < partition.epoch_start_offset:
+            return _refused(wish, _not_available(version))
+    return answer

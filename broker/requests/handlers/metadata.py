@@ -1,0 +1,193 @@
+"""Metadata: who is in the cluster, and where each partition of the topics asked for is led."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.config.internal_topics import INTERNAL_TOPICS
+from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kraft.controller.new_partitions import NEW_PARTITIONS_MAX
+from kraft.image.topics import NO_LEADER, Partition, Topic, TopicsImage
+from kraft.topic_names import refusal_of_name
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.network.reply import EncodedResponse
+    from broker.node.node import Broker, NodeAddress
+    from broker.runtime.pending import Pending
+    from kraft.image.cluster import ClusterImage
+    from kraft.image.metadata_image import MetadataImage
+
+NULL_MEANS_ALL_VERSION: Final = 1
+"""Version 0 has no null: there the empty list asks for all topics."""
+LARGE: Final = 2_000
+"""Topics and partitions in an answer that is put together on the loop: 20 ms at most."""
+ASKED_BY_ID_VERSION: Final = 12
+"""The ids that versions 10 and 11 know may only be told, not asked by."""
+
+
+class Question(NamedTuple):
+    """What is asked, and all that the answer rests on: so it can be put together beside the loop, too."""
+
+    image: MetadataImage
+    listener: str
+    nodes: Sequence[NodeAddress]
+    controller_id: int
+    cluster_id: str
+    wishes: Sequence[MetadataRequestTopic] | None
+    """None for all topics."""
+    topic_operations: int
+    cluster_operations: int
+    new_topics_max: int
+    """How many topics may be created for being asked for: all that are missing or none, as in Apache Kafka."""
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Pending[EncodedResponse]:
+    if context.version < ASKED_BY_ID_VERSION and any(_is_by_id(wish) for wish in request.topics or ()):
+        return _refused(request)
+    asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
+    creates = request.allow_auto_topic_creation and broker.auto_creates_topics
+    question = Question(
+        image=broker.image,
+        listener=context.listener.name,
+        nodes=tuple(broker.live_nodes(context.listener.name)),
+        controller_id=broker.any_live_node_id(),
+        cluster_id=broker.cluster_id,
+        wishes=None if asks_for_all else request.topics,
+        topic_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
+        cluster_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+        new_topics_max=NEW_PARTITIONS_MAX // broker.settings.config.integer("num.partitions") if creates else 0,
+    )
+    if _is_large(question):
+        return broker.large_metadata.ask(question, context.version)
+    response, missing = answer(question)
+    for name in missing:
+        # The answer does not wait for the topic: clients ask again, as they do of Apache Kafka.
+        broker.create_topic(name)
+    return response
+
+
+def _is_large(question: Question) -> bool:
+    """Counted only as far as it needs to be."""
+    topics, wishes = question.image.topics, question.wishes
+    if wishes is not None and len(wishes) > LARGE:
+        return True
+    found = topics.by_id.values() if wishes is None else (_found(topics, wish) for wish in wishes)
+    count = 0
+    for each in found:
+        count += 1 if each is None else 1 + len(each.partitions)
+        if count > LARGE:
+            return True
+    return False
+
+
+def answer(question: Question) -> tuple[MetadataResponse, list[str]]:
+    """The reply, and the names of topics to be created."""
+    wanted = list(_wanted(question.image.topics, question.wishes))
+    missing_count = sum(type(topic) is not Topic for topic in wanted)
+    missing: list[str] | None = [] if missing_count <= question.new_topics_max else None
+    reachable = frozenset(
+        node_id for node_id, node in question.image.cluster.brokers.items() if question.listener in node.endpoints
+    )
+    topics = [
+        _described(question, topic, reachable) if isinstance(topic, Topic) else _missing(topic, missing)
+        for topic in wanted
+    ]
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in question.nodes
+        ],
+        cluster_id=question.cluster_id,
+        controller_id=question.controller_id,
+        topics=topics,
+        cluster_authorized_operations=question.cluster_operations,
+    )
+    return response, missing or []
+
+
+def _is_by_id(wish: MetadataRequestTopic) -> bool:
+    return wish.name is None or wish.topic_id != ZERO_UUID
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=wish.name or "", topic_id=wish.topic_id)
+        for wish in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics)
+
+
+def _wanted(
+    topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
+) -> Iterable[Topic | MetadataRequestTopic]:
+    """The topics asked for, each once; where one is not there, what was asked."""
+    if wishes is None:
+        return topics.by_id.values()
+    # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
+    return {
+        (wish.topic_id if _is_by_id(wish) else wish.name or ""): _found(topics, wish) or wish for wish in wishes
+    }.values()
+
+
+def _found(topics: TopicsImage, wish: MetadataRequestTopic) -> Topic | None:
+    return topics.by_id.get(wish.topic_id) if _is_by_id(wish) else topics.by_name(wish.name or "")
+
+
+def _described(question: Question, topic: Topic, reachable: Collection[int]) -> MetadataResponseTopic:
+    cluster = question.image.cluster
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(cluster, reachable, index, partition) for index, partition in sorted(topic.partitions.items())
+        ],
+        topic_authorized_operations=question.topic_operations,
+    )
+
+
+def _partition(
+    cluster: ClusterImage, reachable: Collection[int], index: int, partition: Partition
+) -> MetadataResponsePartition:
+    """`reachable`: brokers that have an address at the listener that was asked."""
+    error, leader = ErrorCode.NONE, partition.leader
+    if leader not in reachable:
+        error = ErrorCode.LISTENER_NOT_FOUND if leader in cluster.brokers else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=partition.offline_replicas(cluster),
+    )
+
+
+def _missing(wish: MetadataRequestTopic, missing: list[str] | None) -> MetadataResponseTopic:
+    """`missing`: where the topics are noted that are to be created; None where none are."""
+    if _is_by_id(wish) or wish.name is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wish.topic_id)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refusal_of_name(wish.name) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif missing is not None:
+        missing.append(wish.name)
+    return MetadataResponseTopic(
+        error_code=error, name=wish.name, topic_id=ZERO_UUID, is_internal=wish.name in INTERNAL_TOPICS
+    )

@@ -1,0 +1,97 @@
+"""OffsetCommit: store the offsets that a group has reached, in partitions that exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.runtime.pending import Pending
+from coordinator.group.events import CommitOffsets
+from coordinator.offsets.offset_commit import same_for_all
+from coordinator.runtime.effects import Waiter
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+    from coordinator.runtime.effects import Response
+
+TOPIC_ID_VERSION: Final = 10
+"""From this version on topics travel by id."""
+
+
+class MergedReply:
+    """Puts what the coordinator says beside what was refused before it was asked."""
+
+    def __init__(self, refused: list[OffsetCommitResponseTopic], *, by_id: bool) -> None:
+        self.pending: Pending[OffsetCommitResponse] = Pending()
+        self._refused = refused
+        self._by_id = by_id
+
+    def complete(self, response: Response) -> None:
+        assert isinstance(response, OffsetCommitResponse)
+        self.pending.complete(self.merged(response))
+
+    def merged(self, response: OffsetCommitResponse) -> OffsetCommitResponse:
+        merged = OffsetCommitResponse(topics=list(self._refused))
+        known = {(topic.name, topic.topic_id): topic for topic in merged.topics}
+        for topic in response.topics:
+            if not self._by_id:
+                topic.topic_id = ZERO_UUID
+            before = known.get((topic.name, topic.topic_id))
+            if before is None:
+                merged.topics.append(topic)
+            else:
+                before.partitions.extend(topic.partitions)
+        return merged
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
+    by_id = context.version >= TOPIC_ID_VERSION
+    refused: list[OffsetCommitResponseTopic] = []
+    accepted: list[OffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        accept(broker, topic, by_id, accepted, refused)
+    reply = MergedReply(refused, by_id=by_id)
+    request.topics = accepted
+    if not accepted:
+        return reply.merged(OffsetCommitResponse())
+    runner = broker.groups.runner_of(request.group_id)
+    if isinstance(runner, ErrorCode):
+        return reply.merged(same_for_all(request, runner))
+    runner.submit(CommitOffsets(Waiter(reply, context.version), request))
+    return reply.pending
+
+
+def accept(
+    broker: Broker,
+    topic: OffsetCommitRequestTopic,
+    by_id: bool,
+    accepted: list[OffsetCommitRequestTopic],
+    refused: list[OffsetCommitResponseTopic],
+) -> None:
+    """Part the partitions that exist, under name and id of their topic, from those that do not."""
+    topics = broker.image.topics
+    known = topics.by_id.get(topic.topic_id) if by_id else topics.by_name(topic.name)
+    error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    existing = () if known is None else known.partitions
+    missing = [
+        OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+        for partition in topic.partitions
+        if partition.partition_index not in existing
+    ]
+    if missing:
+        name = known.name if by_id and known is not None else topic.name
+        refused.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=missing))
+    found = [partition for partition in topic.partitions if partition.partition_index in existing]
+    if known is not None and found:
+        accepted.append(OffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=found))

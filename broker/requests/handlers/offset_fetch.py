@@ -1,0 +1,181 @@
+"""OffsetFetch: read the offsets that groups have committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.runtime.pending import Pending
+from coordinator.group.events import FetchStableOffsets
+from coordinator.offsets.offset_fetch import NO_OFFSET
+from coordinator.runtime.effects import Waiter
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.network.connection import RequestContext
+    from broker.node.node import Broker
+    from coordinator.runtime.effects import Response
+
+GROUPS_VERSION: Final = 8
+"""From this version on several groups are asked for at once."""
+GROUP_ERROR_VERSION: Final = 2
+"""Before this version an error had no place but the partitions."""
+TOPIC_ID_VERSION: Final = 10
+
+
+class GatheredReply:
+    """Complete when all groups of the request have answered."""
+
+    def __init__(self, broker: Broker, version: int, count: int) -> None:
+        self.pending: Pending[OffsetFetchResponse] = Pending()
+        self._broker = broker
+        self._version = version
+        self._answers: list[OffsetFetchResponseGroup | None] = [None] * count
+        self._missing = count
+
+    def answer(self, place: int, response: OffsetFetchResponseGroup) -> None:
+        self._answers[place] = response
+        self._missing -= 1
+        if self._missing == 0:
+            groups = [group for group in self._answers if group is not None]
+            self.pending.complete(in_version(groups, self._version))
+
+
+class GroupReply:
+    """The token of one group of a request, which knows what the coordinator was not asked about."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        gathered: GatheredReply,
+        place: int,
+        unknown: list[OffsetFetchResponseTopics],
+        version: int,
+    ) -> None:
+        self._broker = broker
+        self._gathered = gathered
+        self._place = place
+        self._unknown = unknown
+        self._version = version
+
+    def complete(self, response: Response) -> None:
+        assert isinstance(response, OffsetFetchResponseGroup)
+        if self._version >= TOPIC_ID_VERSION:
+            response.topics = [topic for topic in response.topics if self._identify(topic)]
+        response.topics.extend(self._unknown)
+        self._gathered.answer(self._place, response)
+
+    def _identify(self, topic: OffsetFetchResponseTopics) -> bool:
+        """Give the topic its id; False where it does not exist any more."""
+        known = self._broker.image.topics.by_name(topic.name)
+        if known is None:
+            return False
+        topic.topic_id = known.id
+        return True
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
+    version = context.version
+    groups = request.groups if version >= GROUPS_VERSION else [single_group(request)]
+    if not groups:
+        return OffsetFetchResponse()
+    gathered = GatheredReply(broker, version, len(groups))
+    for place, group in enumerate(groups):
+        unknown = by_name(broker, group, version)
+        reply = GroupReply(broker, gathered, place, unknown, version)
+        runner = broker.groups.runner_of(group.group_id)
+        if isinstance(runner, ErrorCode):
+            gathered.answer(place, refused(group, runner, version))
+        elif request.require_stable:
+            runner.submit(FetchStableOffsets(Waiter(reply, version), group))
+        else:
+            reply.complete(runner.shard.offsets(group))
+    return gathered.pending
+
+
+def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """A request of before version 8 in the newer form."""
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def by_name(broker: Broker, group: OffsetFetchRequestGroup, version: int) -> list[OffsetFetchResponseTopics]:
+    """Name the topics that the request names by id; the answers for those that nobody knows."""
+    if version < TOPIC_ID_VERSION or group.topics is None:
+        return []
+    unknown: list[OffsetFetchResponseTopics] = []
+    known: list[OffsetFetchRequestTopics] = []
+    for topic in group.topics:
+        found = broker.image.topics.by_id.get(topic.topic_id)
+        if found is None:
+            unknown.append(no_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    group.topics = known
+    return unknown
+
+
+def refused(group: OffsetFetchRequestGroup, error: ErrorCode, version: int) -> OffsetFetchResponseGroup:
+    if version >= GROUP_ERROR_VERSION:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+    topics = [no_offsets(topic, error) for topic in group.topics or ()]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def no_offsets(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=error)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def in_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+    """The reply as the version wants it."""
+    if version >= GROUPS_VERSION:
+        if version < TOPIC_ID_VERSION:
+            for topic in (topic for group in groups for topic in group.topics):
+                topic.topic_id = ZERO_UUID
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )

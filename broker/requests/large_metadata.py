@@ -1,0 +1,82 @@
+"""Answers to Metadata that take long are put together and encoded beside the loop, one at a time.
+
+All topics of a cluster of 100,000 partitions are 4 MB and most of a second: nobody else is to wait for that. The last
+answer that named all topics is kept until the cluster is another one, for clients come in crowds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.network.reply import EncodedResponse
+from broker.runtime.pending import Pending
+
+if TYPE_CHECKING:
+    from broker.node.node import Broker
+    from broker.requests.handlers.metadata import Question
+    from protocol.primitives import Chunk
+
+
+class Kept(NamedTuple):
+    question: Question
+    version: int
+    response: EncodedResponse
+
+    def answers(self, question: Question, version: int) -> bool:
+        """Whether it is word for word the same question about the same cluster."""
+        kept = self.question
+        is_same_cluster = kept.image.topics is question.image.topics and kept.image.cluster is question.image.cluster
+        same = kept._replace(image=question.image, nodes=question.nodes, controller_id=question.controller_id)
+        return version == self.version and is_same_cluster and same == question
+
+
+class LargeMetadata:
+    """The queue of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._turn = asyncio.Lock()
+        self._kept: Kept | None = None
+        self.made_count = 0
+
+    def ask(self, question: Question, version: int) -> Pending[EncodedResponse]:
+        waits = [True]
+        reply: Pending[EncodedResponse] = Pending(waits.clear)
+        self._broker.spawn(self._answer(question, version, reply, waits))
+        return reply
+
+    async def _answer(
+        self, question: Question, version: int, reply: Pending[EncodedResponse], waits: list[bool]
+    ) -> None:
+        """`waits`: empty once the client has gone."""
+        async with self._turn:
+            if not waits:
+                return
+            if self._kept is None or not self._kept.answers(question, version):
+                kept = await self._made(question, version)
+            else:
+                kept = self._kept
+        reply.complete(kept.response)
+
+    async def _made(self, question: Question, version: int) -> Kept:
+        response, missing = await self._broker.environment.offload(lambda: made(question, version))
+        self.made_count += 1
+        for name in missing:
+            self._broker.create_topic(name)
+        kept = Kept(question, version, response)
+        if question.wishes is None:
+            self._kept = kept
+        return kept
+
+
+def made(question: Question, version: int) -> tuple[EncodedResponse, list[str]]:
+    """The answer, and the topics to be created."""
+    from broker.requests.handlers.metadata import answer
+    from protocol.compiler import encoder_of
+    from protocol.messages.metadata import MetadataResponse
+
+    response, missing = answer(question)
+    pieces: list[Chunk] = []
+    encoder_of(MetadataResponse, version)(response, pieces)
+    return EncodedResponse(pieces), missing

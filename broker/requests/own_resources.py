@@ -1,0 +1,69 @@
+"""What a node decides itself when settings are altered: the levels of its own loggers, and who else's brokers are."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Final, NamedTuple
+
+from broker.config.log_levels import DELETE, alter_loggers
+from kraft.image.configs import ResourceType
+from protocol.errors import ErrorCode
+
+BROKER_LOGGER: Final = 8
+
+
+class Verdict(NamedTuple):
+    """The answer for one resource; error NONE where it is done."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+class Change(NamedTuple):
+    """One setting, one operation of IncrementalAlterConfigs."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def refusal_of_changes(changes: Sequence[Change]) -> Verdict | None:
+    """What Apache Kafka looks at before it asks whose settings these are."""
+    if len({each.name for each in changes}) < len(changes):
+        return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]
+    if nulls:
+        return Verdict(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    return None
+
+
+def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | None:
+    """A broker takes settings for itself and for all brokers, not for another one."""
+    if resource_type != ResourceType.BROKER or not name:
+        return None
+    problem = _not_a_number(name)
+    if problem is None and int(name) != node_id:
+        problem = f"Unexpected broker id, expected {node_id}, but received {name}"
+    return None if problem is None else Verdict(ErrorCode.INVALID_REQUEST, problem)
+
+
+def refusal_of_node(known: Container[int], resource_type: int, name: str) -> Verdict | None:
+    """A controller takes settings for every node that is registered."""
+    if resource_type != ResourceType.BROKER or not name or _not_a_number(name) or int(name) in known:
+        return None
+    return Verdict(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
+
+
+def alter_own_loggers(node_id: int, name: str, changes: Sequence[Change], *, validate_only: bool) -> Verdict:
+    """Set or give up levels of this process's loggers: all that is asked, or nothing of it."""
+    problem = _not_a_number(name)
+    if problem is None and int(name) != node_id:
+        problem = f"Unexpected node id. Expected {node_id}, but received {name}"
+    if problem is not None:
+        return Verdict(ErrorCode.INVALID_REQUEST, problem)
+    return Verdict(*alter_loggers(changes, validate_only=validate_only))
+
+
+def _not_a_number(name: str) -> str | None:
+    is_number = name.isascii() and name[name[:1] in ("+", "-") :].isdigit()
+    return None if is_number else f"Node id must be an integer, but it is: {name}"

@@ -1,0 +1,146 @@
+"""The environment port: all that the shell asks of the world besides the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+
+from storage.files.local_files import LocalFiles
+from storage.files.port import FileSystem
+
+if TYPE_CHECKING:
+    from broker.runtime.acceptor import Acceptor, Door
+    from broker.runtime.process import Process
+
+T = TypeVar("T")
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Where Linux says it."""
+EXIT_HALTED = 1
+"""Exit status of a process that stopped itself."""
+
+
+class Environment(Protocol):
+    """Two implementations: `LocalEnvironment` and the simulated one of the tests."""
+
+    @property
+    def fs(self) -> FileSystem:
+        """The disk."""
+
+    @property
+    def random(self) -> Random:
+        """For jitter and choices, not for secrets. Seeded in simulation."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch. May jump, also backwards."""
+
+    def monotonic_ms(self) -> int:
+        """The loop's clock: never jumps, means nothing outside this process."""
+
+    def precise_ns(self) -> int:
+        """A clock for measuring how long something took, finer than the loop's."""
+
+    def boot_id(self) -> str:
+        """Another one each time the machine starts; empty where it has none."""
+
+    def process(self) -> Process | None:
+        """The process, for its metrics; None where there is none of our own."""
+
+    async def acceptor(self, door: Door, host: str | None, port: int) -> Acceptor:
+        """A server's sockets, bound and not yet open. Raises OSError."""
+
+    def descriptors_max(self) -> int:
+        """How many file descriptors the process may have."""
+
+    def entropy(self, size: int) -> bytes:
+        """Unguessable bytes; an id is `entropy(16)`."""
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        """Run blocking work beside the loop: a sync, a cold read, a checkpoint.
+
+        It cannot be interrupted: cancelling the caller leaves the work running to its end. The world has changed when
+        it returns.
+        """
+
+    def halt(self, reason: str) -> None:
+        """Stop the process at once, without cleaning up: an invariant is broken. Does not return."""
+
+
+class LocalEnvironment:
+    """The machine, for the process's one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, offload_threads_max: int = 4) -> None:
+        self.fs: FileSystem = LocalFiles()
+        self.random = Random()
+        self._loop = loop
+        self._offload_threads_max = offload_threads_max
+        self._threads: ThreadPoolExecutor | None = None
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return round(self._loop.time() * 1000)  # int() would make 1000 of 1.001 * 1000
+
+    def precise_ns(self) -> int:
+        return time.perf_counter_ns()
+
+    def boot_id(self) -> str:
+        with contextlib.suppress(OSError), open(BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+        return ""
+
+    def process(self) -> Process:
+        from broker.runtime.process import Process
+
+        return Process(self.precise_ns)
+
+    async def acceptor(self, door: Door, host: str | None, port: int) -> Acceptor:
+        from broker.runtime.acceptor import SocketAcceptor
+
+        acceptor = SocketAcceptor(self._loop, door, self.descriptors_max())
+        await acceptor.bind(host, port)
+        return acceptor
+
+    def descriptors_max(self) -> int:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    def raise_descriptors_max(self) -> int:
+        """Take as many descriptors as the machine allows without asking; how many that is."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(OSError, ValueError):  # some kernels call a number unlimited that they do not take
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            return hard
+        return soft
+
+    def entropy(self, size: int) -> bytes:
+        return os.urandom(size)
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        threads = self._threads
+        if threads is None:
+            threads = self._threads = ThreadPoolExecutor(self._offload_threads_max, thread_name_prefix="offload")
+        return await self._loop.run_in_executor(threads, work)
+
+    def halt(self, reason: str) -> NoReturn:
+        try:
+            logging.getLogger("moldau").critical("halted: %s", reason, stack_info=True)
+            logging.shutdown()
+            sys.stderr.flush()
+        finally:
+            os._exit(EXIT_HALTED)
+
+    def close(self) -> None:
+        """Wait for offloaded work and end the threads."""
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None

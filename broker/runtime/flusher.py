@@ -1,0 +1,139 @@
+"""Group commit: makes logs durable beside the loop, one sync at a time for each log, for all who wait for it.
+
+Nobody waits for a write-back: it keeps the dirty part of the page cache small, so that writes do not wait for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Final, Protocol
+
+from broker.runtime.environment import Environment
+from storage.files.open_file import OpenFile
+from storage.log.log import Log
+
+POSTPONED_MS: Final = 100
+"""How long a flush waits that found no file descriptor."""
+
+
+class Spawn(Protocol):
+    def __call__(self, work: Coroutine[object, object, None], /) -> object:
+        """Run a coroutine under supervision. It is not cancelled: its thread would go on unheard."""
+
+
+class Flusher:
+    """While a log is being synced, newcomers wait for the sync after it: theirs covers what they appended."""
+
+    def __init__(
+        self, environment: Environment, spawn: Spawn, flushed: Callable[[Log], None] = lambda log: None
+    ) -> None:
+        self._environment = environment
+        self._spawn = spawn
+        self._flushed = flushed
+        self._waiting: dict[Log, list[Callable[[], None]]] = {}
+        """Logs being synced, each with those who wait for the next sync."""
+        self._to_write_back: dict[Log, OpenFile] = {}
+        self._writing_back: Log | None = None
+        self._writes_back = False
+        self._idle: asyncio.Future[None] | None = None
+        self.write_back_count = 0
+        self.sync_count = 0
+        self.sync_ms = 0
+        """How long all of them took together."""
+
+    def when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
+        """Call `done` when each of these logs has failed (`Log.failure`), or all that it holds now is durable."""
+        left = len(logs)
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        for log in logs:
+            self._request(log, one_done)
+
+    def flush(self, log: Log) -> None:
+        """Make a log durable soon; nobody waits."""
+        self._request(log, lambda: None)
+
+    async def finish(self) -> None:
+        """Hear of all that is under way; what was not begun is left to whoever closes the logs: it syncs them again,
+        which succeeds also after a sync that failed unheard, and writes the same files, where a thread that came later
+        would put older ones in their place."""
+        self._to_write_back.clear()
+        while self._waiting or self._writes_back:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def forget(self, log: Log) -> None:
+        """The log is about to be deleted: nobody needs it to be durable, and those who wait are let go."""
+        self._to_write_back.pop(log, None)
+        if self._writing_back is log:
+            self._writing_back = None
+        for callback in self._waiting.pop(log, ()):
+            callback()
+
+    def write_back(self, log: Log) -> None:
+        """Bring what was written to the active segment to the disk, in turn with other logs that ask for it.
+
+        An error is that of a failed flush: the kernel has dropped the pages.
+        """
+        self._to_write_back[log] = log.active.begin_write_back()
+        if not self._writes_back:
+            self._writes_back = True
+            self._spawn(self._write_back())
+
+    def _request(self, log: Log, done: Callable[[], None]) -> None:
+        waiting = self._waiting.get(log)
+        if waiting is not None:
+            waiting.append(done)
+            return
+        self._waiting[log] = [done]
+        self._spawn(self._sync(log))
+
+    async def _write_back(self) -> None:
+        """One file at a time, so that syncs and cold reads find a thread."""
+        while self._to_write_back:
+            log = next(iter(self._to_write_back))
+            open_file = self._to_write_back.pop(log)
+            self._writing_back = log
+            try:
+                await self._environment.offload(open_file.file.sync)
+            except OSError as error:
+                if self._writing_back is log:
+                    log.fail(error)
+            self._writing_back = None
+            self.write_back_count += 1
+        self._writes_back = False
+        self._ended()
+
+    async def _sync(self, log: Log) -> None:
+        while callbacks := self._waiting.get(log):
+            self._waiting[log] = []
+            work = log.pending_flush()
+            if work is not None:
+                began_ms = self._environment.monotonic_ms()
+                try:
+                    await self._environment.offload(work.run)
+                except OSError as error:
+                    log.flush_failed(error)
+                else:
+                    log.flushed(work, self._environment.wall_ms())
+                    self._flushed(log)
+                self.sync_count += 1
+                self.sync_ms += self._environment.monotonic_ms() - began_ms
+                if work.is_postponed and (waiting := self._waiting.get(log)) is not None:
+                    waiting[:0] = callbacks
+                    await asyncio.sleep(POSTPONED_MS / 1000)
+                    continue
+            for callback in callbacks:
+                callback()
+        self._waiting.pop(log, None)
+        self._ended()
+
+    def _ended(self) -> None:
+        if self._idle is not None and not (self._waiting or self._writes_back or self._idle.done()):
+            self._idle.set_result(None)

@@ -1,0 +1,1 @@
+"""Classic groups: members, generations, and one file for each request."""

@@ -1,0 +1,1 @@
+"""The coordinator of the groups of one `__consumer_offsets` partition: the shard, its records, its offsets."""

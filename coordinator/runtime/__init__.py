@@ -1,0 +1,1 @@
+"""What every coordinator shares: effects, timers, the reading of a log."""

@@ -1,0 +1,213 @@
+"""What others ask of this node: checked, applied to its epoch, answered by the role it is in.
+
+Vote, BeginQuorumEpoch, EndQuorumEpoch     to a voter: a later epoch is entered, an earlier one refused
+Fetch, FetchSnapshot, UpdateRaftVoter      to the leader of just this epoch
+DescribeQuorum, AddRaftVoter, RemoveRaftVoter    to the leader, whatever its epoch
+"""
+
+from __future__ import annotations
+
+from kraft.raft.answers import begin_response, end_response, refusal, vote_response, whole_refusal
+from kraft.raft.describe import describe_nothing
+from kraft.raft.events import Received, Reply
+from kraft.raft.leader_discovery import turn_to
+from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Machine, Member
+from kraft.raft.replica_states import replica_id_of
+from kraft.raft.roles.role import Ballot
+from kraft.raft.roles.transitions import CastVote, EnterEpoch
+from kraft.raft.voters.voters import ReplicaKey
+from protocol.errors import ErrorCode
+from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from protocol.messages.describe_quorum import DescribeQuorumRequest
+from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, PartitionData
+from protocol.messages.fetch import FetchPartition, FetchRequest
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from protocol.messages.vote import VoteRequest
+from protocol.schema import ZERO_UUID
+
+
+def receive(machine: Machine, event: Received) -> None:
+    """Answer, or have the leader keep it until there is an answer."""
+    member, request = machine.member, event.request
+    if isinstance(request, DescribeQuorumRequest) and not _is_about_the_partition(event):
+        member.put(Reply(event.token, describe_nothing(request)))
+        return
+    error = _error_of_whole(member, event)
+    if error is not ErrorCode.NONE:
+        member.put(Reply(event.token, whole_refusal(member, request, event.listener, error)))
+        return
+    match request:
+        case VoteRequest():
+            _vote(machine, event, request)
+        case BeginQuorumEpochRequest():
+            _begin_epoch(machine, event, request)
+        case EndQuorumEpochRequest():
+            _end_epoch(machine, event, request)
+        case _:
+            _ask_leader(machine, event)
+
+
+def _error_of_whole(member: Member, event: Received) -> ErrorCode:
+    request = event.request
+    if not isinstance(request, DescribeQuorumRequest) and request.cluster_id not in (None, member.identity.cluster_id):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    return ErrorCode.NONE if _is_about_the_partition(event) else ErrorCode.INVALID_REQUEST
+
+
+def _is_about_the_partition(event: Received) -> bool:
+    """About partition 0 of the metadata log, and nothing else; a fetch names it by its id."""
+    match event.request:
+        case FetchRequest() as request:
+            named = [
+                (topic.topic_id == METADATA_TOPIC_ID, each.partition)
+                for topic in request.topics
+                for each in topic.partitions
+            ]
+        case FetchSnapshotRequest() as request:
+            named = [
+                (topic.name == METADATA_TOPIC, each.partition) for topic in request.topics for each in topic.partitions
+            ]
+        case VoteRequest() | BeginQuorumEpochRequest() | EndQuorumEpochRequest() | DescribeQuorumRequest() as request:
+            named = [
+                (topic.topic_name == METADATA_TOPIC, each.partition_index)
+                for topic in request.topics
+                for each in topic.partitions
+            ]
+        case _:
+            return True
+    return len(request.topics) == 1 and named == [(True, 0)]
+
+
+# To a voter
+
+
+def _vote(machine: Machine, event: Received, request: VoteRequest) -> None:
+    member = machine.member
+    (partition,) = request.topics[0].partitions
+    candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
+    ballot = Ballot(candidate, partition.last_offset_epoch, partition.last_offset, partition.pre_vote)
+    error, is_granted = ErrorCode.NONE, False
+    if not _is_possible(ballot, partition.replica_epoch):
+        error = ErrorCode.INVALID_REQUEST
+    elif partition.replica_epoch < member.epoch:
+        error = ErrorCode.FENCED_LEADER_EPOCH
+    else:
+        if partition.replica_epoch > member.epoch:
+            machine.turn(EnterEpoch(partition.replica_epoch))
+        if not _is_meant(member, request.voter_id, partition.voter_directory_id):
+            error = ErrorCode.INVALID_VOTER_KEY
+        else:
+            is_granted = machine.role.grants(ballot)
+    if is_granted and not ballot.is_pre_vote and member.election.voted_id < 0:
+        machine.turn(CastVote(candidate))
+    member.put(Reply(event.token, vote_response(member, event.listener, error, is_granted=is_granted)))
+
+
+def _is_possible(ballot: Ballot, epoch: int) -> bool:
+    """Whoever stands for an epoch has no record of it yet; a pre-vote asks in the epoch of the last one."""
+    last_epoch_max = epoch if ballot.is_pre_vote else epoch - 1
+    return ballot.candidate.id >= 0 and 0 <= ballot.last_epoch <= last_epoch_max and ballot.end_offset >= 0
+
+
+def _begin_epoch(machine: Machine, event: Received, request: BeginQuorumEpochRequest) -> None:
+    member = machine.member
+    (partition,) = request.topics[0].partitions
+    error = _error_of_leader(member, partition.leader_epoch, partition.leader_id)
+    if error is ErrorCode.NONE and not _is_meant(member, request.voter_id, partition.voter_directory_id):
+        error = ErrorCode.INVALID_VOTER_KEY
+    if error is ErrorCode.NONE:
+        endpoints = {each.name: (each.host, each.port) for each in request.leader_endpoints}
+        _hear_of_leader(machine, partition.leader_epoch, partition.leader_id, endpoints)
+    member.put(Reply(event.token, begin_response(member, event.listener, error)))
+
+
+def _end_epoch(machine: Machine, event: Received, request: EndQuorumEpochRequest) -> None:
+    member = machine.member
+    (partition,) = request.topics[0].partitions
+    error = _error_of_leader(member, partition.leader_epoch, partition.leader_id)
+    if error is ErrorCode.NONE:
+        endpoints = {each.name: (each.host, each.port) for each in request.leader_endpoints}
+        _hear_of_leader(machine, partition.leader_epoch, partition.leader_id, endpoints)
+        machine.role.epoch_ended(*_position(member, event.version, partition))
+    member.put(Reply(event.token, end_response(member, event.listener, error)))
+
+
+def _hear_of_leader(machine: Machine, epoch: int, leader_id: int, endpoints: dict[str, tuple[str, int]]) -> None:
+    """Version 0 names no endpoints: they are those of the voters."""
+    turn = turn_to(machine.member, epoch, leader_id, endpoints or machine.member.endpoints_of(leader_id))
+    if turn is not None:
+        machine.turn(turn)
+
+
+def _position(member: Member, version: int, partition: PartitionData) -> tuple[int, int]:
+    """At which place this node should stand, and of how many; the last where it is not named."""
+    if version == 0:
+        preferred = [ReplicaKey(each) for each in partition.preferred_successors]
+        key = ReplicaKey(member.node_id)
+    else:
+        preferred = [
+            ReplicaKey(each.candidate_id, each.candidate_directory_id) for each in partition.preferred_candidates
+        ]
+        key = member.voted_key(member.key)
+    position = preferred.index(key) if key in preferred else len(preferred)
+    return position, len(preferred) + 1
+
+
+def _error_of_leader(member: Member, epoch: int, leader_id: int) -> ErrorCode:
+    """Of somebody who says that it leads, or led, an epoch. A leader that hears of itself hears nothing new.
+
+    DIVERGES: where another than its leader is said to lead this very epoch, Apache Kafka's
+    process ends; the request is refused.
+    """
+    if epoch < member.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    known_id = member.election.leader_id if epoch == member.epoch else -1
+    is_itself = leader_id == member.node_id != known_id
+    is_another = known_id not in (-1, leader_id)
+    return ErrorCode.INVALID_REQUEST if leader_id < 0 or is_itself or is_another else ErrorCode.NONE
+
+
+def _is_meant(member: Member, voter_id: int, directory_id: bytes) -> bool:
+    """Early versions name nobody; with kraft.version 0 nobody's directory is known."""
+    return voter_id < 0 or (voter_id == member.node_id and directory_id in (ZERO_UUID, member.identity.directory_id))
+
+
+# To the leader
+
+
+def _ask_leader(machine: Machine, event: Received) -> None:
+    member, request = machine.member, event.request
+    match request:
+        case FetchRequest():
+            (fetch_partition,) = request.topics[0].partitions
+            epoch = fetch_partition.current_leader_epoch
+            is_possible = _is_possible_fetch(request, fetch_partition)
+        case FetchSnapshotRequest():
+            (snapshot_partition,) = request.topics[0].partitions
+            epoch, is_possible = snapshot_partition.current_leader_epoch, True
+        case UpdateRaftVoterRequest():
+            epoch, is_possible = request.current_leader_epoch, True
+        case _:
+            epoch, is_possible = member.epoch, True
+    error = _error_for_leader(machine, epoch) if is_possible else ErrorCode.INVALID_REQUEST
+    if error is ErrorCode.NONE and isinstance(request, FetchRequest) and replica_id_of(request) == member.node_id:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # the leader does not fetch from itself
+    if error is not ErrorCode.NONE:
+        member.put(Reply(event.token, refusal(member, event, error)))
+        return
+    turn = machine.role.asked(event)
+    if turn is not None:
+        machine.turn(turn)
+
+
+def _is_possible_fetch(request: FetchRequest, partition: FetchPartition) -> bool:
+    is_within = 0 <= partition.last_fetched_epoch <= partition.current_leader_epoch
+    return is_within and partition.fetch_offset >= 0 and request.max_wait_ms >= 0
+
+
+def _error_for_leader(machine: Machine, epoch: int) -> ErrorCode:
+    member = machine.member
+    if epoch != member.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < member.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE if machine.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,151 @@
+"""The requests that the members of a quorum send one another, for its one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, DurableEnd, Member
+from kraft.raft.voters.voters import Address, ReplicaKey, Voter
+from kraft.snapshot.names import SnapshotId
+from protocol.messages import add_raft_voter, fetch, fetch_snapshot, remove_raft_voter, update_raft_voter, vote
+from protocol.messages import begin_quorum_epoch as begin
+from protocol.messages import end_quorum_epoch as end
+
+
+def vote_request(member: Member, voter: Voter, *, is_pre_vote: bool) -> vote.VoteRequest:
+    """In the epoch that this node is in; a pre-vote asks about the next one."""
+    partition = vote.PartitionData(
+        partition_index=0,
+        replica_epoch=member.epoch,
+        replica_id=member.node_id,
+        replica_directory_id=member.identity.directory_id,
+        voter_directory_id=voter.directory_id,
+        last_offset_epoch=member.log.last_epoch,
+        last_offset=member.log.end_offset,
+        pre_vote=is_pre_vote,
+    )
+    topic = vote.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return vote.VoteRequest(cluster_id=member.identity.cluster_id, voter_id=voter.id, topics=[topic])
+
+
+def begin_request(member: Member, voter: Voter) -> begin.BeginQuorumEpochRequest:
+    partition = begin.PartitionData(
+        partition_index=0,
+        voter_directory_id=voter.directory_id,
+        leader_id=member.node_id,
+        leader_epoch=member.epoch,
+    )
+    return begin.BeginQuorumEpochRequest(
+        cluster_id=member.identity.cluster_id,
+        voter_id=voter.id,
+        topics=[begin.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=[
+            begin.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in own_endpoints(member)
+        ],
+    )
+
+
+def end_request(member: Member, preferred: Sequence[ReplicaKey]) -> end.EndQuorumEpochRequest:
+    partition = end.PartitionData(
+        partition_index=0,
+        leader_id=member.node_id,
+        leader_epoch=member.epoch,
+        preferred_successors=[key.id for key in preferred],
+        preferred_candidates=[
+            end.ReplicaInfo(candidate_id=key.id, candidate_directory_id=key.directory_id) for key in preferred
+        ],
+    )
+    return end.EndQuorumEpochRequest(
+        cluster_id=member.identity.cluster_id,
+        topics=[end.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=[
+            end.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in own_endpoints(member)
+        ],
+    )
+
+
+def fetch_request(member: Member, end: DurableEnd) -> fetch.FetchRequest:
+    """From the end of this node's log, which says that it holds everything before."""
+    settings = member.settings
+    partition = fetch.FetchPartition(
+        partition=0,
+        current_leader_epoch=member.epoch,
+        fetch_offset=end.offset,
+        last_fetched_epoch=end.epoch,
+        log_start_offset=member.log.start_offset,
+        partition_max_bytes=settings.fetch_size_max,
+        replica_directory_id=member.identity.directory_id,
+        high_watermark=member.high_watermark,
+    )
+    return fetch.FetchRequest(
+        cluster_id=member.identity.cluster_id,
+        replica_id=member.node_id,
+        replica_state=fetch.ReplicaState(replica_id=member.node_id),
+        max_wait_ms=settings.fetch_max_wait_ms,
+        min_bytes=0,
+        max_bytes=settings.fetch_size_max,
+        topics=[fetch.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+    )
+
+
+def fetch_snapshot_request(
+    member: Member, snapshot_id: SnapshotId, position: int
+) -> fetch_snapshot.FetchSnapshotRequest:
+    partition = fetch_snapshot.PartitionSnapshot(
+        partition=0,
+        current_leader_epoch=member.epoch,
+        snapshot_id=fetch_snapshot.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
+        position=position,
+        replica_directory_id=member.identity.directory_id,
+    )
+    return fetch_snapshot.FetchSnapshotRequest(
+        cluster_id=member.identity.cluster_id,
+        replica_id=member.node_id,
+        max_bytes=member.settings.snapshot_fetch_size_max,
+        topics=[fetch_snapshot.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
+    )
+
+
+def update_voter_request(member: Member) -> update_raft_voter.UpdateRaftVoterRequest:
+    supported = SUPPORTED_FEATURES[KRAFT_VERSION]
+    return update_raft_voter.UpdateRaftVoterRequest(
+        cluster_id=member.identity.cluster_id,
+        current_leader_epoch=member.epoch,
+        voter_id=member.node_id,
+        voter_directory_id=member.identity.directory_id,
+        listeners=[
+            update_raft_voter.Listener(name=name, host=host, port=port) for name, host, port in own_endpoints(member)
+        ],
+        k_raft_version_feature=update_raft_voter.KRaftVersionFeature(
+            min_supported_version=supported.first, max_supported_version=supported.last
+        ),
+    )
+
+
+def add_voter_request(member: Member) -> add_raft_voter.AddRaftVoterRequest:
+    """For this node itself. It is answered once it is written: to commit it this node may have to fetch it."""
+    return add_raft_voter.AddRaftVoterRequest(
+        cluster_id=member.identity.cluster_id,
+        timeout_ms=member.settings.request_timeout_ms,
+        voter_id=member.node_id,
+        voter_directory_id=member.identity.directory_id,
+        listeners=[
+            add_raft_voter.Listener(name=name, host=host, port=port) for name, host, port in own_endpoints(member)
+        ],
+        ack_when_committed=False,
+    )
+
+
+def remove_voter_request(member: Member, voter: Voter) -> remove_raft_voter.RemoveRaftVoterRequest:
+    return remove_raft_voter.RemoveRaftVoterRequest(
+        cluster_id=member.identity.cluster_id, voter_id=voter.id, voter_directory_id=voter.directory_id
+    )
+
+
+def own_endpoints(member: Member) -> list[tuple[str, str, int]]:
+    return endpoint_list(member.identity.endpoints)
+
+
+def endpoint_list(endpoints: Mapping[str, Address]) -> list[tuple[str, str, int]]:
+    return [(name, host, port) for name, (host, port) in endpoints.items()]

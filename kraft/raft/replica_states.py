@@ -1,0 +1,112 @@
+"""How far each replica of the metadata log has come, as the leader sees it in their fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kraft.raft.member import Member
+from kraft.raft.voters.voters import ReplicaKey, Voter
+from protocol.messages.fetch import FetchRequest
+
+OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
+"""An observer that has not fetched for so long is not described any more."""
+
+
+def replica_id_of(request: FetchRequest) -> int:
+    return request.replica_state.replica_id if request.replica_state is not None else request.replica_id
+
+
+class Progress:
+    """Of one replica in this term."""
+
+    __slots__ = ("caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset")
+
+    def __init__(self) -> None:
+        self.end_offset = -1
+        """Everything before it is durable there; -1 until it has fetched."""
+        self.fetch_ms = -1
+        self.caught_up_ms = -1
+        """When it held what this log held then, as far as a fetch has shown."""
+        self.leader_end_offset = -1
+        """At its last fetch."""
+
+    def fetched(self, end_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """It has caught up if it is at the end, or where the end was at its fetch before this one."""
+        if end_offset >= leader_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif end_offset >= self.leader_end_offset >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetch_ms)
+        self.end_offset = end_offset
+        self.fetch_ms = now_ms
+        self.leader_end_offset = leader_end_offset
+
+
+class Replicas:
+    """Voters are those of the moment; whoever else fetches is an observer."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._progress: dict[ReplicaKey, Progress] = {}
+        self._heard_since_majority: set[int] = set()
+        self._majority_ms = member.now_ms
+        """When a majority of the voters had been heard of for the last time."""
+
+    def fetched(self, key: ReplicaKey, end_offset: int) -> None:
+        """A valid fetch from this offset: everything before it is durable there."""
+        member = self._member
+        self._progress.setdefault(key, Progress()).fetched(end_offset, member.log.end_offset, member.now_ms)
+        self._forget_observers()
+
+    def heard_from(self, key: ReplicaKey) -> None:
+        """Any valid request shows that a voter follows."""
+        member = self._member
+        if not member.voters.has(key):
+            return
+        self._heard_since_majority.add(key.id)
+        heard = sum(voter.id in self._heard_since_majority for voter in member.other_voters())
+        if heard + member.is_voter >= member.voters.majority:
+            self._heard_since_majority.clear()
+            self._majority_ms = member.now_ms
+
+    def majority_deadline_ms(self) -> int | None:
+        """When it cannot be the leader any more for all it knows; None where it is its own majority."""
+        member = self._member
+        if member.is_voter and member.voters.majority == 1:
+            return None
+        return self._majority_ms + member.settings.fetch_timeout_ms * 3 // 2
+
+    def of_voter(self, voter: Voter) -> Progress | None:
+        """With kraft.version 0 a voter is known by its id alone: then it is the directory that fetched last."""
+        found = [progress for key, progress in self._progress.items() if voter.is_replica(key)]
+        return max(found, key=lambda progress: progress.fetch_ms, default=None)
+
+    def of(self, key: ReplicaKey) -> Progress | None:
+        return self._progress.get(key)
+
+    def durable_on_majority(self) -> int:
+        """The greatest offset that so many voters have on disk; -1 where too few have fetched."""
+        ends = sorted(map(self._end_offset, self._member.voters.by_id.values()), reverse=True)
+        return ends[self._member.voters.majority - 1]
+
+    def successors(self) -> tuple[ReplicaKey, ...]:
+        """The other voters, the one with the longest log first."""
+        others = self._member.other_voters()
+        return tuple(voter.key for voter in sorted(others, key=lambda voter: (-self._end_offset(voter), voter.id)))
+
+    def observers(self) -> Iterable[tuple[ReplicaKey, Progress]]:
+        voters = self._member.voters
+        return [(key, progress) for key, progress in sorted(self._progress.items()) if not voters.has(key)]
+
+    def _end_offset(self, voter: Voter) -> int:
+        member = self._member
+        if voter.id == member.node_id:
+            return member.flushed_end_offset if voter.is_replica(member.key) else -1
+        progress = self.of_voter(voter)
+        return -1 if progress is None else progress.end_offset
+
+    def _forget_observers(self) -> None:
+        oldest_ms = self._member.now_ms - OBSERVER_SESSION_TIMEOUT_MS
+        for key, progress in self.observers():
+            if progress.fetch_ms < oldest_ms:
+                del self._progress[key]

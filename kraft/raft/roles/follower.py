@@ -1,0 +1,239 @@
+"""Follower: it copies the leader's log, one fetch after the other, and stands itself when the leader falls silent.
+
+    Fetch ⟶ records      AppendFetched ⟶ Appended ⟶ Flushed ⟶ Fetch from the new end
+          ⟶ diverging    Truncate ⟶ Truncated ⟶ Fetch from the new end
+          ⟶ snapshot     FetchSnapshot ... SnapshotFetched ⟶ SnapshotLoaded ⟶ Fetch from its end
+
+A node that is no voter (an observer) does the same; where the leader falls silent it asks others who leads now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from kraft.raft.events import Answered, AppendFetched, Destination, SentRequest, Truncate
+from kraft.raft.leader_discovery import Hearsay, heard_in, turn_to_leader
+from kraft.raft.member import Member
+from kraft.raft.outgoing_requests import fetch_request
+from kraft.raft.roles.role import Ballot, Role
+from kraft.raft.roles.transitions import GiveUp, Stand, Turn
+from kraft.raft.snapshot_fetch import SnapshotFetch
+from kraft.raft.voters.voter_description import ChangeOfItself, change_of_itself
+from kraft.raft.voters.voters import Address
+from kraft.snapshot.names import SnapshotId
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import EpochEndOffset, PartitionData
+from protocol.messages.fetch_snapshot import ResponsePartitionSnapshot
+from protocol.messages.update_raft_voter import UpdateRaftVoterResponse
+from protocol.primitives import BytesLike
+
+REFUSALS_MAX = 2
+"""Connections to the leader refused one after the other, until it counts as gone."""
+
+
+class Follower(Role):
+    __slots__ = (
+        "_fetch_deadline_ms",
+        "_has_described_itself",
+        "_has_fetched",
+        "_heard_high_watermark",
+        "_is_writing",
+        "_leader",
+        "_refusals",
+        "_snapshot",
+        "_update_deadline_ms",
+    )
+
+    def __init__(self, member: Member) -> None:
+        """Of the leader that the election names."""
+        super().__init__(member)
+        self._leader = Destination(member.election.leader_id, *leader_address(member, member.leader_endpoints))
+        self._fetch_deadline_ms = member.fetch_deadline_ms()
+        self._update_deadline_ms = self._fetch_deadline_ms
+        self._has_fetched = False
+        """Whether this leader has answered: while it does, nobody else is wanted."""
+        self._has_described_itself = False
+        """To this leader; only what the log does not say has to be said to each."""
+        self._heard_high_watermark = -1
+        self._is_writing = False
+        """An append or a truncation that was asked for has not been done."""
+        self._refusals = 0
+        self._snapshot: SnapshotFetch | None = None
+
+    def enter(self) -> Turn | None:
+        return self.tick()
+
+    # Time
+
+    def tick(self) -> Turn | None:
+        member = self.member
+        if member.now_ms >= self._fetch_deadline_ms and not self._is_waiting_for_disk():
+            if not member.may_stand:
+                return GiveUp()
+            if not member.is_stopping:
+                return Stand()
+        if member.peers.can_send(self._leader.node_id, member.now_ms):
+            self._ask()
+        return None
+
+    def deadline_ms(self) -> int | None:
+        member = self.member
+        if self._is_waiting_for_disk():
+            return None
+        deadlines = [] if member.is_stopping and member.may_stand else [self._fetch_deadline_ms]
+        if not member.peers.is_waiting(self._leader.node_id):
+            deadlines.append(member.peers.ready_ms(self._leader.node_id))
+        return min(deadlines, default=None)
+
+    def patience_ms(self) -> int | None:
+        return self._fetch_deadline_ms
+
+    def _is_waiting_for_disk(self) -> bool:
+        """It is this node's disk that is slow, then, not the leader."""
+        return self._is_writing or self.member.durable_end() is None
+
+    def _disk_done(self) -> Turn | None:
+        self._heard_from_leader()
+        return self.tick()
+
+    def _heard_from_leader(self) -> None:
+        self._fetch_deadline_ms = self.member.fetch_deadline_ms()
+
+    # Questions
+
+    def _ask(self) -> None:
+        member = self.member
+        end = member.durable_end()
+        request: SentRequest
+        if self._is_writing or end is None:
+            return
+        if self._snapshot is not None:
+            request = self._snapshot.request()
+        else:
+            request = self._change_of_itself() or fetch_request(member, end)
+        member.peers.send(self._leader, request)
+
+    def _change_of_itself(self) -> ChangeOfItself | None:
+        """From time to time: whether the voters say something else of this one than it would."""
+        member = self.member
+        if not self._has_fetched or member.now_ms < self._update_deadline_ms:
+            return None
+        self._update_deadline_ms = member.now_ms + member.settings.fetch_timeout_ms
+        if self._has_described_itself and member.history.kraft_version == 0:
+            return None
+        return change_of_itself(member)
+
+    # Answers
+
+    def answered(self, event: Answered) -> Turn | None:
+        member = self.member
+        self._count_refusals(event)
+        if isinstance(event.request, ChangeOfItself):
+            if isinstance(event.response, UpdateRaftVoterResponse) and event.response.error_code == ErrorCode.NONE:
+                self._has_described_itself = True
+            return self.tick()
+        heard = heard_in(event.response)
+        turn = turn_to_leader(member, heard) if heard is not None else None
+        if turn is not None:
+            return turn
+        if heard is not None and heard.is_success and heard.epoch == member.epoch:
+            self._take(heard)
+        else:
+            if heard is not None:
+                self._snapshot = None  # it may have gone; the next fetch names another
+            member.peers.back_off(self._leader.node_id, member.now_ms)
+        return self.tick()
+
+    def _take(self, heard: Hearsay) -> None:
+        """An answer of the leader that it follows."""
+        self._heard_from_leader()
+        self._has_fetched = True
+        partition = heard.partition
+        if isinstance(partition, ResponsePartitionSnapshot):
+            if self._snapshot is not None and not self._snapshot.take(partition):
+                self._snapshot = None
+        elif isinstance(partition, PartitionData):
+            self._take_records(partition)
+
+    def _take_records(self, partition: PartitionData) -> None:
+        member = self.member
+        if partition.diverging_epoch is not None and partition.diverging_epoch.epoch >= 0:
+            self._truncate(partition.diverging_epoch)
+        elif partition.snapshot_id is not None and partition.snapshot_id.epoch >= 0:
+            snapshot = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+            self._snapshot = SnapshotFetch(member, snapshot)
+        else:
+            self._heard_high_watermark = partition.high_watermark
+            records = cast("BytesLike", partition.records)  # of an answer that was decoded
+            if records:
+                self._is_writing = True
+                member.put(AppendFetched(records, member.epoch))
+            else:
+                self._commit()
+
+    def _truncate(self, diverging: EpochEndOffset) -> None:
+        """To where the logs of the two may still be the same; the leader looks again at the next fetch."""
+        log = self.member.log
+        local = log.end_offset_for_epoch(diverging.epoch)
+        is_same = local.epoch == diverging.epoch
+        end_offset = min(local.offset, diverging.end_offset) if is_same else local.offset
+        assert end_offset >= self.member.high_watermark, "what is committed stays"
+        if end_offset < log.end_offset:
+            self._is_writing = True
+            self.member.put(Truncate(end_offset))
+
+    def _commit(self) -> None:
+        self.member.commit(min(self._heard_high_watermark, self.member.log.end_offset))
+
+    def _count_refusals(self, event: Answered) -> None:
+        """DIVERGES: a leader whose connections are refused need not time out. A pre-vote does no harm if it lives."""
+        member = self.member
+        self._refusals = self._refusals + 1 if event.is_refused else 0
+        if self._refusals == REFUSALS_MAX:
+            self._forsake(member.random.randrange(max(1, member.settings.election_timeout_ms // 4)))
+
+    def _forsake(self, delay_ms: int) -> None:
+        """The leader is gone, or wants to go: others may stand, and this node does after the delay."""
+        self._has_fetched = False
+        self._fetch_deadline_ms = min(self._fetch_deadline_ms, self.member.now_ms + delay_ms)
+
+    # The log
+
+    def appended(self) -> Turn | None:
+        self._is_writing = False
+        self._commit()
+        if self.member.durable_end() is not None:  # nothing in it was valid
+            self.member.peers.back_off(self._leader.node_id, self.member.now_ms)
+        return self.tick()
+
+    def flushed(self) -> Turn | None:
+        return self._disk_done() if self.member.durable_end() is not None else None
+
+    def truncated(self) -> Turn | None:
+        self._is_writing = False
+        return self._disk_done()
+
+    def snapshot_ended(self) -> Turn | None:
+        self._snapshot = None
+        return self._disk_done()
+
+    # Requests
+
+    def grants(self, ballot: Ballot) -> bool:
+        """It has no vote in an epoch that has a leader; in advance, while it has not heard of that leader itself."""
+        member = self.member
+        is_long = member.is_log_as_long(ballot.last_epoch, ballot.end_offset)
+        return ballot.is_pre_vote and is_long and not self._has_fetched
+
+    def epoch_ended(self, position: int, count: int) -> None:
+        """The first stands at once; each later one waits twice as long as the one before it."""
+        if position == 0:
+            self._forsake(0)
+        else:
+            self._forsake(self.member.settings.election_backoff_max_ms >> max(0, count - position - 1))
+
+
+def leader_address(member: Member, endpoints: Mapping[str, Address]) -> Address:
+    """At the quorum's listener; at any where there is none of its name."""
+    return endpoints.get(member.identity.listener) or next(iter(endpoints.values()))

@@ -1,0 +1,87 @@
+"""Resigned: it led this epoch, and leads it no more. It tells the voters, so that none waits for it to time out."""
+
+from __future__ import annotations
+
+from kraft.raft.events import Answered, Stopped
+from kraft.raft.leader_discovery import heard_in, turn_to_leader
+from kraft.raft.member import Member
+from kraft.raft.outgoing_requests import end_request
+from kraft.raft.roles.role import Ballot, Role
+from kraft.raft.roles.transitions import EnterEpoch, Turn
+from kraft.raft.voters.voters import ReplicaKey, Voter
+
+
+class Resigned(Role):
+    """It cannot lead its epoch again: after an election timeout it goes on to the next one."""
+
+    __slots__ = ("_acknowledged", "_election_deadline_ms", "_is_stopped", "_preferred", "_stop_deadline_ms")
+
+    def __init__(self, member: Member, preferred: tuple[ReplicaKey, ...], stop_timeout_ms: int | None) -> None:
+        """`stop_timeout_ms`: where this node stops, for how long it tries to tell the others."""
+        super().__init__(member)
+        self._preferred = preferred
+        self._acknowledged: set[int] = set()
+        self._election_deadline_ms = member.election_deadline_ms()
+        self._stop_deadline_ms = None if stop_timeout_ms is None else member.now_ms + stop_timeout_ms
+        self._is_stopped = False
+
+    def enter(self) -> Turn | None:
+        return self.tick()
+
+    def stop(self, timeout_ms: int) -> Turn | None:
+        self._stop_deadline_ms = self.member.now_ms + timeout_ms
+        return self.tick()
+
+    def tick(self) -> Turn | None:
+        member = self.member
+        if self._stop_deadline_ms is not None:
+            self._end_stop()
+        elif member.now_ms >= self._election_deadline_ms:
+            return EnterEpoch(member.epoch + 1)
+        for voter in self._uninformed():
+            to = member.destination(voter)
+            if to is not None and member.peers.can_send(voter.id, member.now_ms):
+                member.peers.send(to, end_request(member, self._preferred))
+        return None
+
+    def deadline_ms(self) -> int | None:
+        if self._is_stopped:
+            return None
+        peers = self.member.peers
+        deadline_ms = self._election_deadline_ms if self._stop_deadline_ms is None else self._stop_deadline_ms
+        retries = [peers.ready_ms(voter.id) for voter in self._uninformed() if not peers.is_waiting(voter.id)]
+        return min([deadline_ms, *retries])
+
+    def patience_ms(self) -> int | None:
+        return self._election_deadline_ms
+
+    def answered(self, event: Answered) -> Turn | None:
+        heard = heard_in(event.response)
+        turn = turn_to_leader(self.member, heard) if heard is not None else None
+        if turn is not None:
+            return turn
+        # Where this node stops, one that takes no connection is gone, and need not be told.
+        is_gone = event.is_refused and self._stop_deadline_ms is not None
+        if is_gone or (heard is not None and heard.is_success):
+            self._acknowledged.add(event.to.node_id)
+        elif event.response is not None:
+            self.member.peers.back_off(event.to.node_id, self.member.now_ms)
+        return self.tick()
+
+    def grants(self, ballot: Ballot) -> bool:
+        """It voted for itself; but whoever wants to lead next is welcome."""
+        return ballot.is_pre_vote and self.member.is_log_as_long(ballot.last_epoch, ballot.end_offset)
+
+    def _uninformed(self) -> list[Voter]:
+        """None any more once it has stopped."""
+        voters = self.member.other_voters()
+        return [
+            each for each in voters if each.endpoints and each.id not in self._acknowledged and not self._is_stopped
+        ]
+
+    def _end_stop(self) -> None:
+        member = self.member
+        is_late = self._stop_deadline_ms is not None and member.now_ms >= self._stop_deadline_ms
+        if not self._is_stopped and (is_late or not self._uninformed()):
+            self._is_stopped = True
+            member.put(Stopped())

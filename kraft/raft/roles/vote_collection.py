@@ -1,0 +1,100 @@
+"""Asking all voters for their votes: who has granted, who has refused, who is still to answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.raft.events import Answered
+from kraft.raft.leader_discovery import Hearsay
+from kraft.raft.member import Member
+from kraft.raft.outgoing_requests import vote_request
+from kraft.raft.voters.voters import Voter
+from protocol.errors import ErrorCode
+from protocol.messages.vote import ResponsePartitionData, VoteResponse
+
+PRE_VOTE_PAUSE_MS: Final = 150
+
+
+class Canvass:
+    """Majorities are of the voters at the time of counting: they may change while it goes on."""
+
+    def __init__(self, member: Member, *, is_pre_vote: bool) -> None:
+        self._member = member
+        self._is_pre_vote = is_pre_vote
+        self._granted: list[int] = []
+        """In the order they came."""
+        self._refused: set[int] = set()
+        self._ask_again_ms = 0
+        """From when on those are asked again who refused a pre-vote."""
+
+    @property
+    def granted(self) -> tuple[int, ...]:
+        return tuple(self._granted)
+
+    def grant(self, voter_id: int) -> None:
+        if voter_id not in self._granted:
+            self._granted.append(voter_id)
+
+    @property
+    def is_won(self) -> bool:
+        voters = self._member.voters
+        return sum(voter_id in voters.by_id for voter_id in self._granted) >= voters.majority
+
+    @property
+    def is_lost(self) -> bool:
+        """Not even all who have not answered yet would be enough."""
+        voters = self._member.voters
+        return len(voters.ids) - sum(voter_id in voters.by_id for voter_id in self._refused) < voters.majority
+
+    def count(self, event: Answered, heard: Hearsay | None) -> None:
+        """The answer of a voter; where it was none, the voter is asked again."""
+        voter_id = event.to.node_id
+        if (
+            heard is not None
+            and heard.epoch == self._member.epoch
+            and isinstance(heard.partition, ResponsePartitionData)
+        ):
+            if heard.is_success and heard.partition.vote_granted:
+                self._refused.discard(voter_id)
+                self.grant(voter_id)
+            else:
+                self._refused.add(voter_id)
+                self._ask_again_ms = self._member.now_ms + PRE_VOTE_PAUSE_MS
+        elif self._is_pre_vote and _knows_no_pre_vote(event):
+            self.grant(voter_id)  # a release without pre-votes is asked for its vote itself
+        elif event.response is not None:
+            self._member.peers.back_off(voter_id, self._member.now_ms)
+
+    def ask(self) -> None:
+        """Everybody who has not answered and may be asked now."""
+        member = self._member
+        for voter in self._open():
+            to = member.destination(voter)
+            if to is not None and member.peers.can_send(voter.id, member.now_ms):
+                member.peers.send(to, vote_request(member, voter, is_pre_vote=self._is_pre_vote))
+
+    def retry_ms(self) -> int | None:
+        """When somebody may be asked again."""
+        peers = self._member.peers
+        times = [peers.ready_ms(voter.id) for voter in self._open() if not peers.is_waiting(voter.id)]
+        return min([*times, self._ask_again_ms] if self._may_ask_again_later() else times, default=None)
+
+    def _open(self) -> list[Voter]:
+        member = self._member
+        answered = {*self._granted, *(self._refused if not self._may_ask_again() else ())}
+        voters = member.other_voters()
+        return [each for each in voters if each.id not in answered and member.destination(each) is not None]
+
+    def _may_ask_again(self) -> bool:
+        """A pre-vote binds nobody: who has heard from the leader a moment ago may not hear from it now.
+
+        DIVERGES: Apache Kafka asks each voter once, and who was refused waits for its election timeout.
+        """
+        return self._is_pre_vote and self._member.now_ms >= self._ask_again_ms
+
+    def _may_ask_again_later(self) -> bool:
+        return self._is_pre_vote and bool(self._refused) and not self._may_ask_again()
+
+
+def _knows_no_pre_vote(event: Answered) -> bool:
+    return isinstance(event.response, VoteResponse) and event.response.error_code == ErrorCode.UNSUPPORTED_VERSION

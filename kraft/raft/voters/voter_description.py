@@ -1,0 +1,35 @@
+"""This node as a voter: what the voters record should say of it, and what it asks for where that says otherwise."""
+
+from __future__ import annotations
+
+from kraft.raft.member import Member
+from kraft.raft.outgoing_requests import add_voter_request, remove_voter_request, update_voter_request
+from kraft.raft.voters.voters import Voter
+from protocol.messages.add_raft_voter import AddRaftVoterRequest
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+
+ChangeOfItself = UpdateRaftVoterRequest | AddRaftVoterRequest | RemoveRaftVoterRequest
+
+
+def own_description(member: Member) -> Voter:
+    identity = member.identity
+    return Voter(identity.node_id, identity.directory_id, tuple(identity.endpoints.items()))
+
+
+def describes_voter(member: Member) -> bool:
+    voter = member.voters.by_id.get(member.node_id)
+    return voter is not None and voter.is_described_as(own_description(member))
+
+
+def change_of_itself(member: Member) -> ChangeOfItself | None:
+    """None where the voters are as they should be. A controller that joins by itself first takes away the voter that it
+    was with a disk that is gone."""
+    if member.history.kraft_version == 0:
+        return update_voter_request(member) if member.is_voter else None
+    if member.is_voter:
+        return None if describes_voter(member) else update_voter_request(member)
+    if not (member.settings.auto_join and member.identity.is_controller) or member.is_stopping:
+        return None
+    former = member.voters.by_id.get(member.node_id)
+    return add_voter_request(member) if former is None else remove_voter_request(member, former)

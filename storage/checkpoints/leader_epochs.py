@@ -1,0 +1,140 @@
+"""The leader epochs of a log: each with the offset where its leader began, in leader-epoch-checkpoint."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from storage.checkpoints.text_checkpoint import CorruptCheckpoint, format_checkpoint, parse_checkpoint
+from storage.files.port import FileSystem, write_atomically
+from storage.log.log_paths import LEADER_EPOCH_CHECKPOINT
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochStart(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """(-1, -1) where the log cannot tell."""
+
+    epoch: int
+    end_offset: int
+
+
+UNDEFINED_END = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+_epoch = itemgetter(0)
+
+
+class LeaderEpochs:
+    """Both columns strictly increase. Changes stay in memory until a flush writes them.
+
+    DIVERGES: Kafka writes the file at every new leader, with a sync; past the recovery point the batches themselves say
+    their epochs, so a thousand partitions may change leaders without a thousand syncs.
+    """
+
+    __slots__ = ("_directory", "_fs", "_written_entries", "entries", "latest_epoch")
+
+    def __init__(self, fs: FileSystem, directory: str, entries: list[EpochStart]) -> None:
+        self._fs = fs
+        self._directory = directory
+        self.entries = entries
+        self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
+        self._written_entries: list[EpochStart] | None = list(entries)
+
+    @classmethod
+    def load(cls, fs: FileSystem, directory: str) -> LeaderEpochs:
+        path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        if not fs.exists(path):
+            return cls(fs, directory, [])
+        return cls(fs, directory, decode_epochs(fs.read(path), path))
+
+    @property
+    def path(self) -> str:
+        return f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """A leader of this epoch appends from this offset on. Entries that the new one contradicts go, as in Kafka."""
+        if epoch < 0 or start_offset < 0 or epoch == self.latest_epoch:
+            return
+        while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
+            self.entries.pop()
+        self.entries.append(EpochStart(epoch, start_offset))
+        self._changed()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """The largest epoch not above the one asked for, and where it ended: where the next began, or the log's end."""
+        if epoch == UNDEFINED_EPOCH or not self.entries or epoch > self.latest_epoch:
+            return UNDEFINED_END
+        if epoch == self.latest_epoch:
+            return EpochEnd(epoch, log_end_offset)
+        slot = bisect_right(self.entries, epoch, key=_epoch)
+        next_start = self.entries[slot].start_offset
+        return EpochEnd(self.entries[slot - 1].epoch if slot else epoch, next_start)
+
+    def epoch_of(self, offset: int) -> int | None:
+        """The epoch whose leader appended at an offset."""
+        slot = bisect_right(self.entries, offset, key=itemgetter(1))
+        return self.entries[slot - 1].epoch if slot else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that began at or past a new end of the log."""
+        if end_offset >= 0 and self.entries and self.entries[-1].start_offset >= end_offset:
+            self.entries = [entry for entry in self.entries if entry.start_offset < end_offset]
+            self._changed()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that ended at or before a new start of the log; the one that goes on there begins there."""
+        slot = bisect_right(self.entries, start_offset, key=itemgetter(1))
+        if slot and self.entries[slot - 1].start_offset < start_offset:
+            self.entries = [EpochStart(self.entries[slot - 1].epoch, start_offset), *self.entries[slot:]]
+            self._changed()
+
+    def precede(self, earlier: list[EpochStart]) -> None:
+        """Epochs that began before those that are known."""
+        self.entries = [*earlier, *(entry for entry in self.entries if entry.epoch > earlier[-1].epoch)]
+        self._changed()
+
+    def clear(self) -> None:
+        self.entries = []
+        self._changed()
+
+    def encode(self) -> bytes:
+        return format_checkpoint([f"{entry.epoch} {entry.start_offset}" for entry in self.entries])
+
+    @property
+    def is_dirty(self) -> bool:
+        """The file says something else."""
+        return self.entries != self._written_entries
+
+    def note_written(self) -> None:
+        """The file is being written with the entries of now."""
+        self._written_entries = list(self.entries)
+
+    def note_not_written(self) -> None:
+        """It was not: nobody knows what the file says."""
+        self._written_entries = None
+
+    def write(self) -> None:
+        write_atomically(self._fs, self.path, self.encode())
+        self.note_written()
+
+    def _changed(self) -> None:
+        self.latest_epoch = self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+
+
+def decode_epochs(data: bytes, path: str) -> list[EpochStart]:
+    entries: list[EpochStart] = []
+    for line in parse_checkpoint(data, path):
+        fields = line.split(" ")
+        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+            raise CorruptCheckpoint(f"{path}: {line!r} is not an epoch and an offset")
+        entries.append(EpochStart(int(fields[0]), int(fields[1])))
+    if any(a.epoch >= b.epoch or a.start_offset >= b.start_offset for a, b in pairwise(entries)):
+        raise CorruptCheckpoint(f"{path}: epochs and offsets must increase")
+    return entries

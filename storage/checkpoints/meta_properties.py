@@ -1,0 +1,97 @@
+"""The meta.properties file: which cluster and node a log directory belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage.checkpoints.java_properties import MalformedProperties, read_properties
+from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from storage.files.port import FileSystem, write_atomically
+
+META_PROPERTIES = "meta.properties"
+VERSION = 1
+RESERVED_DIRECTORY_IDS = 100
+"""Directory ids below this number mean something else: migrating, unassigned, lost."""
+_ESCAPES = {"\\": "\\\\", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+class InvalidMetaProperties(ValueError):
+    """The directory cannot be served; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    cluster_id: str
+    node_id: int
+    directory_id: bytes | None
+    """None in a directory that an early KRaft release formatted: the owner gives it one."""
+
+
+def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
+    """None where the directory is not formatted. Raises `InvalidMetaProperties`."""
+    path = f"{directory}/{META_PROPERTIES}"
+    if not fs.exists(path):
+        return None
+    try:
+        values = read_properties(fs.read(path).decode("latin-1"))
+    except MalformedProperties as error:
+        raise InvalidMetaProperties(f"{path}: {error}") from None
+    version = values.get("version", "0")
+    if version == "0":
+        raise InvalidMetaProperties(
+            f"{path}: written by a broker of the ZooKeeper era (version {version}, broker.id"
+            f" {values.get('broker.id', 'missing')}). Migrate the cluster to KRaft with Apache Kafka 3.9 first,"
+            " or use an empty directory"
+        )
+    if version != str(VERSION):
+        raise InvalidMetaProperties(f"{path}: version {version!r} is of a later release; this one reads {VERSION}")
+    cluster_id, node_id = values.get("cluster.id", ""), values.get("node.id", "")
+    if not cluster_id:
+        raise InvalidMetaProperties(f"{path}: cluster.id is missing: format the directory again or restore the file")
+    if not node_id.isdigit():
+        raise InvalidMetaProperties(f"{path}: node.id {node_id!r} is not a number from 0 on")
+    return MetaProperties(cluster_id, int(node_id), parse_directory_id(path, values.get("directory.id")))
+
+
+def parse_directory_id(path: str, text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        directory_id = parse_uuid(text)
+    except ValueError:
+        raise InvalidMetaProperties(f"{path}: directory.id {text!r} is not a uuid") from None
+    if int.from_bytes(directory_id, "big") < RESERVED_DIRECTORY_IDS:
+        raise InvalidMetaProperties(f"{path}: directory.id {text!r} is a reserved one")
+    return directory_id
+
+
+def write_meta_properties(fs: FileSystem, directory: str, properties: MetaProperties) -> None:
+    lines = [f"cluster.id={escape(properties.cluster_id)}"]
+    if properties.directory_id is not None:
+        lines.append(f"directory.id={uuid_text(properties.directory_id)}")
+    lines += [f"node.id={properties.node_id}", f"version={VERSION}"]
+    write_atomically(fs, f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode("latin-1"))
+
+
+def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
+    """What is wrong with the directories of one node taken together, as (path, properties); None where nothing is."""
+    for path, properties in found[1:]:
+        first_path, first = found[0]
+        if properties.cluster_id != first.cluster_id:
+            return f"{path} is of cluster {properties.cluster_id}, {first_path} of {first.cluster_id}"
+        if properties.node_id != first.node_id:
+            return f"{path} is of node {properties.node_id}, {first_path} of {first.node_id}"
+    seen: dict[bytes, str] = {}
+    for path, properties in found:
+        if properties.directory_id is not None:
+            other = seen.setdefault(properties.directory_id, path)
+            if other != path:
+                return f"{path} and {other} have the same directory.id: one is a copy of the other"
+    return None
+
+
+def escape(text: str) -> str:
+    """Of a value: what Java would read otherwise; characters past Latin-1 as `\\uXXXX`."""
+    out = "".join(_ESCAPES.get(c, c) if ord(c) < 0x7F else f"\\u{ord(c):04x}" for c in text)
+    return "\\" + out if out.startswith(" ") else out

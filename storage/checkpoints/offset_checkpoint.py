@@ -1,0 +1,46 @@
+"""The offset checkpoints of a log directory: one offset for each partition, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from storage.checkpoints.text_checkpoint import CorruptCheckpoint, format_checkpoint, parse_checkpoint
+from storage.files.port import FileSystem, write_atomically
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_POINTS = "cleaner-offset-checkpoint"
+
+TopicPartition: TypeAlias = tuple[str, int]
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return format_checkpoint([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+
+
+def decode_offsets(data: bytes, path: str) -> Offsets:
+    """Raises `CorruptCheckpoint`."""
+    offsets: Offsets = {}
+    for line in parse_checkpoint(data, path):
+        fields = line.split(" ")
+        if len(fields) != 3 or not fields[1].isdigit() or not fields[2].removeprefix("-").isdigit():
+            raise CorruptCheckpoint(f"{path}: {line!r} is not a topic, a partition and an offset")
+        key = (fields[0], int(fields[1]))
+        if key in offsets:
+            raise CorruptCheckpoint(f"{path}: {fields[0]}-{fields[1]} is there twice")
+        offsets[key] = int(fields[2])
+    return offsets
+
+
+def read_offsets(fs: FileSystem, directory: str, name: str) -> Offsets:
+    """Empty where there is no file. Raises `CorruptCheckpoint`."""
+    path = f"{directory}/{name}"
+    return decode_offsets(fs.read(path), path) if fs.exists(path) else {}
+
+
+def write_offsets(fs: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Blocks for a sync: off the loop."""
+    write_atomically(fs, f"{directory}/{name}", encode_offsets(offsets))

@@ -1,0 +1,66 @@
+"""The partition.metadata file: the id of the topic that a directory belongs to."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from storage.files.open_file import OpenFile
+from storage.files.port import FileSystem
+from storage.log.log_paths import PARTITION_METADATA
+
+VERSION = 0
+ZERO_ID = bytes(16)
+
+
+class CorruptPartitionMetadata(ValueError):
+    """The file does not say which topic it is; the message names it."""
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Kafka's text of 16 bytes: URL-safe base64 without padding, 22 characters."""
+    return urlsafe_b64encode(uuid).decode().rstrip("=")
+
+
+def parse_uuid(text: str) -> bytes:
+    """Raises ValueError unless the text is that of 16 bytes."""
+    uuid = urlsafe_b64decode(text + "==")
+    if len(text) != 22 or len(uuid) != 16:
+        raise ValueError(f"{text!r} is not a uuid")
+    return uuid
+
+
+def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
+    """The id, None where there is no file."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if not fs.exists(path):
+        return None
+    values: dict[str, str] = {}
+    for line in fs.read(path).decode(errors="replace").splitlines():
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise CorruptPartitionMetadata(f"{path}: {line!r} is not a name and a value")
+        values[name.strip()] = value.strip()
+    version, topic_id = values.get("version", ""), values.get("topic_id", "")
+    if not version.isdigit():
+        raise CorruptPartitionMetadata(f"{path}: version {version!r}")
+    try:
+        uuid = parse_uuid(topic_id)
+    except ValueError:
+        raise CorruptPartitionMetadata(f"{path}: topic_id {topic_id!r} is not a uuid") from None
+    if uuid == ZERO_ID:
+        raise CorruptPartitionMetadata(f"{path}: the zero uuid names no topic")
+    return uuid
+
+
+def write_topic_id(fs: FileSystem, directory: str, topic_id: bytes) -> str:
+    """Write a new file, durable only when the caller has synced it; its path. Raises OSError and leaves none."""
+    assert len(topic_id) == 16 and topic_id != ZERO_ID
+    path = f"{directory}/{PARTITION_METADATA}"
+    opened = OpenFile(fs.open(path, create=True))
+    opened.file.truncate(0)
+    try:
+        opened.file.append([f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()])
+    except OSError:
+        fs.unlink(path)
+        raise
+    return path

@@ -1,0 +1,60 @@
+"""Bytes of a stored file that are not read yet, and reads that never wait for the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.primitives import BytesLike
+
+if TYPE_CHECKING:
+    from storage.files.open_file import OpenFile
+    from storage.files.port import File
+
+
+class FileSlice:
+    """Bytes of a .log file. Whoever holds the slice keeps the file open; a reply may hold it instead of the bytes."""
+
+    __slots__ = ("open_file", "position", "size")
+
+    def __init__(self, open_file: OpenFile, position: int, size: int) -> None:
+        self.open_file = open_file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def file(self) -> File:
+        return self.open_file.file
+
+    def read(self) -> bytes:
+        """All of it; waits for the disk where it must. Raises OSError."""
+        return self.open_file.file.pread(self.size, self.position)
+
+    def warm(self) -> None:
+        """Bring all of it into the page cache; waits for the disk. Raises OSError."""
+        self.open_file.file.warm(self.size, self.position)
+
+
+class NotCached(Exception):
+    """A lookup met bytes that are not in the page cache. Bring `place` there beside the loop, and look again."""
+
+    def __init__(self, place: FileSlice) -> None:
+        super().__init__()
+        self.place = place
+
+
+class CachedReads:
+    """Reads that never wait: they raise `NotCached` instead."""
+
+    __slots__ = ("_open_file",)
+
+    def __init__(self, open_file: OpenFile) -> None:
+        self._open_file = open_file
+
+    def pread(self, size: int, position: int) -> BytesLike:
+        data = self._open_file.file.pread_cached(size, position)
+        if data is None:
+            raise NotCached(FileSlice(self._open_file, position, size))
+        return data

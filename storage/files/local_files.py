@@ -1,0 +1,284 @@
+"""The machine's own disk behind the file port."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+
+from protocol.primitives import BytesLike
+from storage.files.open_files import OpenFiles
+
+# What one vectored call takes (`getconf IOV_MAX` on Linux).
+BUFFERS_PER_CALL_MAX = 1024
+# As far as Linux reads ahead by default: a hole in the page cache that is missed costs one short read.
+SAMPLE_DISTANCE = 128 << 10
+WARMED_AT_ONCE = 256 << 10
+# 0 where the platform cannot read without blocking: then `pread_cached` is `pread`.
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_NOWAIT_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+
+class LocalFile:
+    """One open file of the machine. One thread writes; `pread` and `sync` may run beside it in others.
+
+    The owner closes it only when no call is under way: the number of a closed descriptor may already be another file.
+    """
+
+    __slots__ = ("_descriptor", "_nowait", "_size")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._nowait = _NOWAIT
+
+    def size(self) -> int:
+        return self._size
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or position + len(data) >= self._size:
+            return data
+        return self._pread_rest(data, size, position)
+
+    def _pread_rest(self, data: bytes, size: int, position: int) -> bytes:
+        """The kernel may answer less than asked (a signal, the 2 GiB limit of one call)."""
+        parts = [data]
+        have = len(data)
+        while data and have < size:
+            data = os.pread(self._descriptor, size - have, position + have)
+            parts.append(data)
+            have += len(data)
+        return b"".join(parts)
+
+    def pread_cached(self, size: int, position: int) -> BytesLike | None:
+        if not self._nowait:
+            return self.pread(size, position)
+        wanted = min(size, self._size - position)
+        if wanted <= 0:
+            return b""
+        buffer = bytearray(wanted)
+        try:
+            read = os.preadv(self._descriptor, [buffer], position, self._nowait)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NOWAIT_UNKNOWN:
+                raise
+            self._nowait = 0
+            return self.pread(size, position)
+        return buffer if read == wanted else None
+
+    def is_cached(self, size: int, position: int) -> bool:
+        nowait = self._nowait
+        last = min(position + size, self._size) - 1
+        if not nowait or last < position:
+            return True
+        descriptor, sample = self._descriptor, [bytearray(1)]
+        try:
+            for place in (*range(position, last, SAMPLE_DISTANCE), last):
+                if not os.preadv(descriptor, sample, place, nowait):
+                    return True
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _NOWAIT_UNKNOWN:
+                raise
+            self._nowait = 0
+        return True
+
+    def warm(self, size: int, position: int) -> None:
+        buffer = memoryview(bytearray(min(size, WARMED_AT_ONCE)))
+        end = position + size
+        while position < end:
+            read = os.preadv(self._descriptor, [buffer[: end - position]], position)
+            if not read:
+                return
+            position += read
+
+    def send(self, socket_descriptor: int, size: int, position: int) -> int:
+        return os.sendfile(socket_descriptor, self._descriptor, position, size)
+
+    def append(self, buffers: Sequence[BytesLike]) -> int:
+        position = self._size
+        wanted = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        try:
+            first = buffers if len(buffers) <= BUFFERS_PER_CALL_MAX else buffers[:BUFFERS_PER_CALL_MAX]
+            written = os.pwritev(self._descriptor, first, position) if wanted else 0
+            if written != wanted:
+                self._append_rest(buffers, written, position)
+        except BaseException:
+            self._cut_back(position)
+            raise
+        self._size = position + wanted
+        return position
+
+    def _append_rest(self, buffers: Sequence[BytesLike], written: int, position: int) -> None:
+        """Go on after a short write, or with the buffers that one call does not take."""
+        views = [memoryview(buffer) for buffer in buffers if len(buffer)]
+        first = 0
+        skip = written
+        while True:
+            while first < len(views) and skip >= len(views[first]):
+                skip -= len(views[first])
+                first += 1
+            if first == len(views):
+                return
+            views[first] = views[first][skip:]
+            skip = os.pwritev(self._descriptor, views[first : first + BUFFERS_PER_CALL_MAX], position + written)
+            if not skip:
+                raise OSError(errno.EIO, "the disk took no byte of a write")
+            written += skip
+
+    def _cut_back(self, size: int) -> None:
+        """Raises OSError with EIO: a file whose end nobody knows is no case of a full disk."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise OSError(errno.EIO, f"the end of a refused write stays: {error}") from error
+
+    def pwrite(self, data: BytesLike, position: int) -> None:
+        view = memoryview(data)
+        while len(view):
+            written = os.pwrite(self._descriptor, view, position)
+            position += written
+            self._size = max(self._size, position)
+            view = view[written:]
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        # Makes the size durable as well: fdatasync(2) leaves out only what reading the data back does not need.
+        os.fdatasync(self._descriptor)
+
+    def evict(self) -> None:
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def fileno(self) -> int | None:
+        return self._descriptor
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class LocalFileLock:
+    """A lock of this process on one file."""
+
+    __slots__ = ("_descriptor", "_held", "_key")
+
+    def __init__(self, descriptor: int, key: tuple[int, int], held: set[tuple[int, int]]) -> None:
+        self._descriptor = descriptor
+        self._key = key
+        self._held = held
+
+    def release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            self._held.discard(self._key)
+            os.close(descriptor)
+
+
+class LocalFiles:
+    """The machine's file system. One object a process: it knows which locks the process already holds."""
+
+    def __init__(self) -> None:
+        self.open_files = OpenFiles()
+        self._locks_held: set[tuple[int, int]] = set()  # (device, inode)
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> LocalFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            return LocalFile(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def file_size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def read(self, path: str) -> bytes:
+        file = self.open(path, read_only=True)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        # Not shutil.rmtree: importing shutil costs several milliseconds of the start.
+        with os.scandir(path) as entries:
+            below = list(entries)
+        for entry in below:
+            if entry.is_dir(follow_symlinks=False):
+                self.remove_tree(entry.path)
+            else:
+                os.unlink(entry.path)
+        os.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> LocalFileLock:
+        """A POSIX record lock over the whole file, as Java's FileLock: Apache Kafka and we exclude each other.
+
+        Such a lock never excludes its own process, and closing any descriptor of the file gives it back: so the locks
+        of this process are kept here as well, by inode, and looked up before the file is opened.
+        """
+        key = self._inode(path)
+        if key is not None and key in self._locks_held:
+            raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from error
+            raise
+        status = os.fstat(descriptor)
+        key = (status.st_dev, status.st_ino)
+        self._locks_held.add(key)
+        return LocalFileLock(descriptor, key, self._locks_held)
+
+    def _inode(self, path: str) -> tuple[int, int] | None:
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def disk_usage(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000

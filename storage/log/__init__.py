@@ -1,0 +1,1 @@
+"""One partition's log: loading, recovery, append, read, truncation."""

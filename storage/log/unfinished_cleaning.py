@@ -1,0 +1,76 @@
+"""Finishing, or undoing, what an interrupted compaction left in a directory.
+
+A cleaned segment is first written under `.cleaned` (not yet of any worth), then renamed to `.swap` (it is whole and
+takes the place of the segments whose offsets it covers), then to its final name. A `.swap` at or past the lowest
+`.cleaned` is part of a set that is not complete, and goes as well.
+"""
+
+from __future__ import annotations
+
+from storage.files.open_file import OpenFile
+from storage.files.port import FileSystem
+from storage.log.log_paths import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    offset_of_name,
+)
+from storage.segment.batch_scan import walk_places
+
+OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
+
+
+def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
+    """The names that remain, sorted. Raises OSError, and `MalformedMessage` where a `.swap` is no segment."""
+    names = fs.list_directory(directory)
+    cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    unlink(fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))])
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    incomplete = [name for name in swaps if cleaned_offsets and offset_of_name(name) >= min(cleaned_offsets)]
+    unlink(fs, directory, incomplete)
+    swaps = [name for name in swaps if name not in incomplete]
+    if swaps:
+        take_place(fs, directory, swaps)
+    names = fs.list_directory(directory)
+    present = set(names)
+    orphans = [
+        name
+        for name in names
+        if name.endswith(SEGMENT_SUFFIXES[1:]) and name.rpartition(".")[0] + LOG_SUFFIX not in present
+    ]
+    unlink(fs, directory, orphans)
+    return sorted(present.difference(orphans))
+
+
+def take_place(fs: FileSystem, directory: str, swaps: list[str]) -> None:
+    """Remove the segments that the swapped ones replace, and give those their names."""
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if logs:
+        first_offset = min(offset_of_name(name) for name in logs)
+        end_offset = max(end_offset_of(fs, directory, name) for name in logs)
+        replaced = [
+            name
+            for name in fs.list_directory(directory)
+            if name.endswith(OFFSET_NAMED_SUFFIXES) and first_offset <= offset_of_name(name) < end_offset
+        ]
+        unlink(fs, directory, replaced)
+    for name in swaps:
+        fs.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    fs.sync_directory(directory)
+
+
+def end_offset_of(fs: FileSystem, directory: str, name: str) -> int:
+    opened = OpenFile(fs.open(f"{directory}/{name}"))
+    last_offset = offset_of_name(name)
+    for place in walk_places(opened.file, 0, opened.file.size()):
+        last_offset = place.last_offset
+    return last_offset + 1
+
+
+def unlink(fs: FileSystem, directory: str, names: list[str]) -> None:
+    for name in names:
+        fs.unlink(f"{directory}/{name}")

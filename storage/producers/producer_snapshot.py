@@ -1,0 +1,121 @@
+"""The .snapshot file: the producer state of a log up to the offset in its name."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from protocol.checksum import crc32c
+from protocol.primitives import BytesLike
+from protocol.record_batch import NO_SEQUENCE, SEQUENCE_MAX
+from storage.files.port import FileSystem
+from storage.log.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
+from storage.producers.producer_state import NO_OFFSET, ProducerBatch, ProducerEntry, ProducerStates
+
+HEADER = Struct(">hIi")  # version, crc of what follows the crc, count
+ENTRY = Struct(">qhiqiqiq")
+CRC_END = 6
+VERSION = 1
+
+
+class CorruptSnapshot(ValueError):
+    """The file is torn or of another version: it is dropped, and the state rebuilt from the log."""
+
+
+def encode_snapshot(states: ProducerStates) -> bytes:
+    """Only the last batch of each producer is kept, as in Kafka."""
+    out = bytearray(HEADER.pack(VERSION, 0, len(states.entries)))
+    for entry in states.entries.values():
+        last = entry.batches[-1] if entry.batches else None
+        out += ENTRY.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            last.last_sequence if last else NO_SEQUENCE,
+            last.last_offset if last else NO_OFFSET,
+            last.offset_delta if last else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.open_transaction_offset,
+        )
+    HEADER.pack_into(out, 0, VERSION, crc32c(memoryview(out)[CRC_END:], 0), len(states.entries))
+    return bytes(out)
+
+
+def decode_snapshot(data: BytesLike) -> list[ProducerEntry]:
+    if len(data) < HEADER.size:
+        raise CorruptSnapshot(f"{len(data)} bytes hold no snapshot")
+    version, crc, count = HEADER.unpack_from(data, 0)
+    if version != VERSION:
+        raise CorruptSnapshot(f"producer snapshot version {version}")
+    if crc32c(memoryview(data)[CRC_END:], 0) != crc:
+        raise CorruptSnapshot("the checksum of the producer snapshot does not match")
+    if count < 0 or HEADER.size + count * ENTRY.size != len(data):
+        raise CorruptSnapshot(f"{count} producers in {len(data)} bytes")
+    return [decode_entry(fields) for fields in ENTRY.iter_unpack(memoryview(data)[HEADER.size :])]
+
+
+def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, open_offset = fields
+    entry = ProducerEntry(producer_id, epoch)
+    if last_offset >= 0:
+        first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX
+        entry.take(epoch, ProducerBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp))
+    entry.last_timestamp = timestamp
+    entry.coordinator_epoch = coordinator_epoch
+    entry.open_transaction_offset = open_offset
+    return entry
+
+
+class SnapshotFiles:
+    """The snapshots of one log directory, by offset.
+
+    They are never synced: what a crash tears or takes is found by its checksum, and made again from the log.
+    """
+
+    __slots__ = ("_directory", "_fs", "offsets")
+
+    def __init__(self, fs: FileSystem, directory: str, names: list[str]) -> None:
+        self._fs = fs
+        self._directory = directory
+        self.offsets = sorted(offset_of_name(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+
+    def path(self, offset: int) -> str:
+        return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
+
+    def write(self, states: ProducerStates) -> bool:
+        """Write the state as it is; False where its offset has one already."""
+        offset = states.map_end_offset
+        if offset <= (self.offsets[-1] if self.offsets else 0):
+            return False
+        path = self.path(offset)
+        file = self._fs.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.append([encode_snapshot(states)])
+        finally:
+            file.close()
+        self.offsets.append(offset)
+        return True
+
+    def load_latest(self, offset_min: int, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
+        """The newest readable snapshot in a range of offsets, both included. Unreadable ones are removed."""
+        for offset in reversed(self.offsets):
+            if offset_min <= offset <= offset_max:
+                try:
+                    return offset, decode_snapshot(self._fs.read(self.path(offset)))
+                except CorruptSnapshot:
+                    self.remove(offset)
+        return None
+
+    def remove_after(self, offset: int) -> None:
+        for late in [each for each in self.offsets if each > offset]:
+            self.remove(late)
+
+    def remove(self, offset: int) -> None:
+        path = self.path(offset)
+        self.forget(offset)
+        if self._fs.exists(path):
+            self._fs.unlink(path)
+
+    def forget(self, offset: int) -> None:
+        """The owner moves the file away itself."""
+        self.offsets.remove(offset)

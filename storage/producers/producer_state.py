@@ -1,0 +1,281 @@
+"""What a log remembers of its producers: enough to accept each batch once, in order, from the newest epoch.
+
+For each producer id the last five batches are kept, because a client may have five requests under way and repeat any of
+them. The rules on a data batch from a client, with `last` the last sequence taken in this epoch (-1 for none):
+
+| producer id | epoch                | sequence                    | answer                                            |
+|-------------|----------------------|-----------------------------|---------------------------------------------------|
+| unknown     | any                  | any                         | taken: its data may have expired                  |
+| known       | below the known one  | any                         | INVALID_PRODUCER_EPOCH                            |
+| known       | above the known one  | 0                           | taken, a new epoch                                |
+| known       | above the known one  | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER (-1 to any: taken)   |
+| known       | the known one        | last + 1 (wrapping to 0)    | taken                                             |
+| known       | the known one        | those of a remembered batch | a duplicate: answered with the offsets stored then|
+| known       | the known one        | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER                      |
+
+Followers and recovery take everything the leader took. Open transactions are noted with their first offset: the last
+stable offset stays before the earliest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.record_batch import (
+    CONTROL_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from storage.segment.transaction_index import AbortedTransaction
+
+BATCHES_KEPT = 5
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+PRODUCER_EXPIRATION_MS = 86_400_000
+
+ACCEPTED = ErrorCode.NONE
+_new_tuple = tuple.__new__  # what the constructor of a named tuple comes down to, at half its cost
+
+
+class ProducerBatch(NamedTuple):
+    """One remembered batch."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """What is known of one producer id."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "last_sequence",
+        "last_timestamp",
+        "open_transaction_offset",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.batches: list[ProducerBatch] = []
+        self.last_sequence = NO_SEQUENCE
+        self.last_timestamp = -1
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.open_transaction_offset = NO_OFFSET
+
+    def take(self, epoch: int, batch: ProducerBatch) -> None:
+        if epoch != self.producer_epoch:
+            self.move_to(epoch)
+        batches = self.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        batches.append(batch)
+        self.last_sequence = batch.last_sequence
+        self.last_timestamp = batch.timestamp
+
+    def move_to(self, epoch: int) -> None:
+        if epoch != self.producer_epoch:
+            self.producer_epoch = epoch
+            self.batches.clear()
+            self.last_sequence = NO_SEQUENCE
+
+    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
+        if epoch == self.producer_epoch:
+            for batch in self.batches:
+                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                    return batch
+        return None
+
+
+class TransactionMarker(NamedTuple):
+    """The end of a transaction, as its control batch says."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Offset of the marker."""
+    is_aborted: bool
+
+
+class ProducerStates:
+    """All producers of one log."""
+
+    __slots__ = ("_open_transactions", "_undecided", "entries", "expiration_ms", "map_end_offset")
+
+    def __init__(self, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
+        self.expiration_ms = expiration_ms
+        self.entries: dict[int, ProducerEntry] = {}
+        self.map_end_offset = 0
+        """The state is that of the log up to here."""
+        self._open_transactions: dict[int, int] = {}  # first offset -> producer id
+        self._undecided: dict[
+            int, CompletedTransaction
+        ] = {}  # first offset -> completed, marker not yet below the high watermark
+
+    # The decision
+
+    def check(self, header: BatchHeader) -> ErrorCode | ProducerBatch:
+        """NONE to take a client's batch, another code to refuse it, or the batch that it repeats. Changes nothing."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            return ACCEPTED
+        epoch = header.producer_epoch
+        first_sequence = header.base_sequence
+        if epoch == entry.producer_epoch:
+            if first_sequence == (entry.last_sequence + 1) & SEQUENCE_MAX:
+                return ACCEPTED
+            last_sequence = (first_sequence + header.last_offset_delta) & SEQUENCE_MAX
+            return entry.duplicate_of(epoch, first_sequence, last_sequence) or ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if first_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return ACCEPTED
+
+    def check_marker(self, header: BatchHeader, marker: TransactionMarker) -> ErrorCode:
+        """Whether a transaction coordinator may still write this marker."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            return ErrorCode.NONE
+        if header.producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    # What the log took
+
+    def take_data(self, header: BatchHeader, base_offset: int) -> None:
+        """Remember a data batch with a producer id that was appended at an offset."""
+        producer_id = header.producer_id
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
+        delta = header.last_offset_delta
+        first_sequence = header.base_sequence
+        if first_sequence != NO_SEQUENCE:
+            batch = (
+                first_sequence,
+                (first_sequence + delta) & SEQUENCE_MAX,
+                base_offset + delta,
+                delta,
+                header.max_timestamp,
+            )
+            entry.take(header.producer_epoch, _new_tuple(ProducerBatch, batch))
+        if header.attributes & TRANSACTIONAL_BIT and entry.open_transaction_offset == NO_OFFSET:
+            entry.open_transaction_offset = base_offset
+            self._open_transactions[base_offset] = producer_id
+
+    def take_run(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
+        """Remember data batches of one producer outside of transactions, in order; of each the fields of a
+        `ProducerBatch`."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
+        for batch in batches:
+            entry.take(epoch, ProducerBatch(*batch))
+
+    def take_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
+        """Remember a marker; the transaction that it ended, None where none was open."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id)
+        entry.move_to(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        first_offset, entry.open_transaction_offset = entry.open_transaction_offset, NO_OFFSET
+        if first_offset == NO_OFFSET:
+            return None
+        self._open_transactions.pop(first_offset, None)
+        completed = CompletedTransaction(header.producer_id, first_offset, offset, not marker.is_commit)
+        self._undecided[first_offset] = completed
+        return completed
+
+    def replay(self, header: BatchHeader, marker: TransactionMarker | None) -> CompletedTransaction | None:
+        """Take a batch of the log as it is stored; the transaction that it ended, if any."""
+        completed = None
+        if header.producer_id >= 0:
+            if not header.attributes & CONTROL_BIT:
+                self.take_data(header, header.base_offset)
+            elif marker is not None:
+                completed = self.take_marker(header, marker, header.base_offset)
+        self.map_end_offset = header.base_offset + header.last_offset_delta + 1
+        return completed
+
+    # Transactions
+
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the earliest transaction that is open, or whose marker is not known to be replicated."""
+        if not self._open_transactions and not self._undecided:
+            return None  # asked for with every fetch
+        first = min(self._open_transactions, default=None)
+        undecided = min(self._undecided, default=None)
+        return min((offset for offset in (first, undecided) if offset is not None), default=None)
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """What the last stable offset is once this transaction, and nothing else, is out of the way."""
+        open_offset = min(
+            (offset for offset in self._open_transactions if offset != completed.first_offset), default=None
+        )
+        return completed.last_offset + 1 if open_offset is None else open_offset
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose markers lie below the high watermark are decided."""
+        if self._undecided:
+            for first_offset in [f for f, done in self._undecided.items() if done.last_offset < high_watermark]:
+                del self._undecided[first_offset]
+
+    def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
+        return AbortedTransaction(
+            completed.producer_id,
+            completed.first_offset,
+            completed.last_offset,
+            self.last_stable_offset_after(completed),
+        )
+
+    # Life
+
+    def expire(self, now_ms: int) -> list[int]:
+        """Forget producers that wrote nothing for a while and have no open transaction; their ids."""
+        expired = [producer_id for producer_id, entry in self.entries.items() if self.is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        return expired
+
+    def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.open_transaction_offset == NO_OFFSET and now_ms - entry.last_timestamp >= self.expiration_ms
+
+    def restore(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
+        """Become what a snapshot says, less what has expired."""
+        self.clear(end_offset)
+        for entry in entries:
+            if not self.is_expired(entry, now_ms):
+                self.entries[entry.producer_id] = entry
+                if entry.open_transaction_offset != NO_OFFSET:
+                    self._open_transactions[entry.open_transaction_offset] = entry.producer_id
+
+    def clear(self, end_offset: int) -> None:
+        self.entries.clear()
+        self._open_transactions.clear()
+        self._undecided.clear()
+        self.map_end_offset = end_offset

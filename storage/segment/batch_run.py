@@ -1,0 +1,157 @@
+"""The walk over plain batches, back to back in a piece of a .log file: each checked, and what they come to noted.
+
+The inner loop of recovery: ordinary typed Python that `broker/compile_hot_path.py` compiles. A batch is plain where it
+needs no thought: whole, its checksum right, the next in order, outside of any transaction, of the same leader epoch
+and producer epoch as before. The walk stops at the first batch that is not, and the caller decides about that one.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, TypeAlias
+
+from protocol.checksum import crc32c
+from protocol.record_batch import (
+    ATTRIBUTES_POSITION,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_SEQUENCE,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_BIT,
+)
+from storage.producers.producer_state import BATCHES_KEPT
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+_FIELDS = Struct(">qiibIhi8xqqhi")
+"""A batch header without the base timestamp and the count of records."""
+OfProducer: TypeAlias = tuple[int, int, int, int, int]
+"""First and last sequence, last offset, offset delta and largest timestamp of a batch."""
+
+
+class BatchRun:
+    """What the batches came to since the last `BatchRun.clear`; where the row stands is kept."""
+
+    __slots__ = (
+        "bytes_since_index_entry",
+        "index_entries",
+        "index_interval_bytes",
+        "last_base_offset",
+        "leader_epoch",
+        "limit_offset",
+        "max_timestamp",
+        "next_offset",
+        "offset_of_max_timestamp",
+        "producers",
+        "producers_offset",
+    )
+
+    def __init__(self, next_offset: int, leader_epoch: int, limit_offset: int, producers_offset: int) -> None:
+        self.next_offset: int = next_offset
+        self.leader_epoch: int = leader_epoch
+        self.limit_offset: int = limit_offset
+        """A batch from here on is not plain."""
+        self.producers_offset: int = producers_offset
+        """Producers of the batches before it are known already."""
+        self.last_base_offset: int = -1
+        self.index_interval_bytes: int = 0
+        self.bytes_since_index_entry: int = 0
+        self.max_timestamp: int = -1
+        self.offset_of_max_timestamp: int = -1
+        self.index_entries: list[tuple[int, int, int, int]] = []
+        """Last offset and position of each batch that gets an entry, with the largest timestamp so far and its
+        offset."""
+        self.producers: dict[int, tuple[int, list[OfProducer]]] = {}
+        """Of each producer id the epoch and the last batches, in order."""
+
+    def clear(self) -> None:
+        """What was noted has been taken over."""
+        self.index_entries = []
+        self.producers = {}
+
+    def take(self, piece: bytes, start: i64, piece_position: i64) -> int:
+        """Walk from `start` on in a piece that begins at a position of the file; where in the piece the walk ended."""
+        at: i64 = start
+        end: i64 = len(piece)
+        view = memoryview(piece)
+        next_offset: i64 = self.next_offset
+        limit_offset: i64 = self.limit_offset
+        producers_offset: i64 = self.producers_offset
+        leader_epoch: i64 = self.leader_epoch
+        interval: i64 = self.index_interval_bytes
+        since_entry: i64 = self.bytes_since_index_entry
+        max_timestamp: i64 = self.max_timestamp
+        last_base_offset: i64 = self.last_base_offset
+        offset_of_max_timestamp: i64 = self.offset_of_max_timestamp
+        base_offset: i64
+        length: i64
+        epoch: i64
+        magic: i64
+        attributes: i64
+        delta: i64
+        timestamp: i64
+        producer_id: i64
+        unpack = _FIELDS.unpack_from
+        while at + HEADER_SIZE <= end:
+            (
+                base_offset,
+                length,
+                epoch,
+                magic,
+                crc,
+                attributes,
+                delta,
+                timestamp,
+                producer_id,
+                producer_epoch,
+                sequence,
+            ) = unpack(piece, at)
+            if magic != MAGIC or length < LENGTH_MIN or at + length + LOG_OVERHEAD > end:
+                break
+            if base_offset < next_offset or base_offset >= limit_offset or delta < 0 or epoch != leader_epoch:
+                break
+            size: i64 = length + LOG_OVERHEAD
+            if crc32c(view[at + ATTRIBUTES_POSITION : at + size], 0) != crc:
+                break
+            if producer_id >= 0 and base_offset >= producers_offset:
+                if attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or sequence == NO_SEQUENCE:
+                    break
+                batch = (sequence, (sequence + delta) & SEQUENCE_MAX, base_offset + delta, delta, timestamp)
+                if not self._has_noted(producer_id, producer_epoch, batch):
+                    break
+            last_base_offset = base_offset
+            next_offset = base_offset + delta + 1
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+                offset_of_max_timestamp = next_offset - 1
+            if since_entry > interval:
+                since_entry = size
+                self.index_entries.append(
+                    (next_offset - 1, piece_position + at, max_timestamp, offset_of_max_timestamp)
+                )
+            else:
+                since_entry += size
+            at += size
+        self.next_offset = next_offset
+        self.last_base_offset = last_base_offset
+        self.bytes_since_index_entry = since_entry
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        return at
+
+    def _has_noted(self, producer_id: int, epoch: int, batch: OfProducer) -> bool:
+        """Note a batch of a producer, unless its epoch is another than that of its batches before."""
+        known = self.producers.get(producer_id)
+        if known is None:
+            self.producers[producer_id] = (epoch, [batch])
+            return True
+        if known[0] != epoch:
+            return False
+        if len(known[1]) == BATCHES_KEPT:
+            del known[1][0]
+        known[1].append(batch)
+        return True

@@ -1,0 +1,42 @@
+"""The sparse offset index of a segment: (last offset of a batch, position where that batch starts)."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from storage.files.port import FileSystem
+from storage.segment.sparse_index import SparseIndex
+
+ENTRY = Struct(">ii")  # offset - base offset of the segment, position in the .log file
+_OFFSET, _POSITION = 0, 1
+
+
+class OffsetIndex:
+    __slots__ = ("_base_offset", "entries")
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, read_only: bool = False) -> None:
+        self._base_offset = base_offset
+        self.entries = SparseIndex(fs, path, ENTRY, read_only=read_only)
+
+    def append(self, last_offset: int, position: int) -> None:
+        self.entries.append((last_offset - self._base_offset, position))
+
+    def position_at_or_before(self, offset: int, *, waits: bool = True) -> int:
+        """Where to start looking for an offset: a batch at or before it; 0 where the index knows nothing.
+
+        Without `waits` it may raise `NotCached`.
+        """
+        entry = self.entries.lookup(_OFFSET, offset - self._base_offset, waits=waits)
+        return entry[_POSITION] if entry else 0
+
+    def last_position(self) -> int:
+        last = self.entries.last()
+        return last[_POSITION] if last else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the batches that end at or past an offset."""
+        self.entries.truncate(_OFFSET, offset - self._base_offset)
+
+    def is_sound(self) -> bool:
+        # The first batch of a segment never gets an entry, so neither column is ever zero in Kafka's files.
+        return self.entries.is_sound((0, 1))

@@ -1,0 +1,120 @@
+"""The aborted transactions of a segment, in a file that is made when the first one is noted."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from storage.files.open_file import OpenFile
+from storage.files.open_files import open_kept
+from storage.files.port import FileSystem
+
+ENTRY = Struct(">hqqqq")
+VERSION = 0
+
+
+class CorruptTransactionIndex(ValueError):
+    """The file is not a row of whole entries in order: it must be rebuilt from the log."""
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Offset of the abort marker."""
+    last_stable_offset: int
+    """Of the log when the marker was written."""
+
+
+class TransactionIndex:
+    """Small (one entry for each abort), so it is read whole when first asked."""
+
+    __slots__ = ("_entries", "_fs", "_open_file", "_path", "is_unsynced")
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        self._open_file: OpenFile | None = None
+        self._entries: list[AbortedTransaction] | None = None
+        self.is_unsynced = False
+        """The file was changed since the owner last synced it."""
+
+    def entries(self) -> list[AbortedTransaction]:
+        if self._entries is None:
+            self._entries = self._load()
+        return self._entries
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        entries = self.entries()
+        assert not entries or aborted.last_offset > entries[-1].last_offset, (
+            "aborts are noted in the order of their markers"
+        )
+        if self._open_file is None:
+            self._open_file = open_kept(self._fs, self, self._path, create=True)
+        self.is_unsynced = True
+        self._open_file.file.append([ENTRY.pack(VERSION, *aborted)])
+        entries.append(aborted)
+
+    def collect(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions that overlap [first, end), and whether later segments need not be asked."""
+        found = []
+        for aborted in self.entries():
+            if aborted.last_offset >= first_offset and aborted.first_offset < end_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        entries = self.entries()
+        kept_count = sum(aborted.last_offset < offset for aborted in entries)
+        if kept_count < len(entries):
+            del entries[kept_count:]
+            open_file = self.open_file()
+            assert open_file is not None
+            self.is_unsynced = True
+            open_file.file.truncate(kept_count * ENTRY.size)
+
+    def clear(self) -> None:
+        self._entries = []
+        open_file = self.open_file()
+        if open_file is not None:
+            self.is_unsynced = True
+            open_file.file.truncate(0)
+
+    def open_file(self) -> OpenFile | None:
+        """The open file, None where there is none."""
+        if self._open_file is None and self._fs.exists(self._path):
+            self._open_file = open_kept(self._fs, self, self._path)
+        return self._open_file
+
+    @property
+    def file_or_path(self) -> OpenFile | str:
+        return self._open_file or self._path
+
+    def give_back(self) -> bool:
+        self.close()
+        return True
+
+    def release(self) -> None:
+        self._entries = None
+        self.close()
+
+    def close(self) -> None:
+        if self._open_file is not None:
+            self._open_file = None
+            self._fs.open_files.closed(self)
+
+    def _load(self) -> list[AbortedTransaction]:
+        if not self._fs.exists(self._path):
+            return []
+        data = self._fs.read(self._path)
+        if len(data) % ENTRY.size:
+            raise CorruptTransactionIndex(f"{self._path}: {len(data)} bytes are not whole entries")
+        entries: list[AbortedTransaction] = []
+        for version, *fields in ENTRY.iter_unpack(data):
+            entry = AbortedTransaction(*fields)
+            if version != VERSION or (entries and entry.last_offset <= entries[-1].last_offset):
+                raise CorruptTransactionIndex(f"{self._path}: entry {len(entries)} is {version, *fields}")
+            entries.append(entry)
+        return entries

@@ -1,0 +1,117 @@
+"""Group requests through their handlers, answered as Apache Kafka 4.3.1 answered the same conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from broker.runtime.pending import Pending
+from coordinator.group.config import GroupConfig
+from coordinator.group.partition import OFFSETS_TOPIC
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.support.group_conversation import MAIN, converse
+from tests.support.group_node import GroupNode, image_with, over_the_wire
+from tests.support.simulation.world import SimulatedEnvironment, World
+
+REPLIES = (Path(__file__).parent / "kafka_4_3_1_replies.txt").read_text().splitlines()[1:]
+TOPIC_ID = bytes(range(16))
+
+
+def on_a_node(scenario: Callable[[GroupNode], Awaitable[None]], *, has_offsets_topic: bool = True) -> None:
+    """Run a scenario in a simulated process that coordinates groups."""
+    topics = {"t": (TOPIC_ID, 2)}
+    if has_offsets_topic:
+        topics[OFFSETS_TOPIC] = (bytes(range(1, 17)), 5)
+
+    async def main(environment: SimulatedEnvironment) -> None:
+        config = GroupConfig(initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5)
+        node = GroupNode(environment, config, image_with(topics))
+        await node.start()
+        await scenario(node)
+
+    with World(1) as world:
+        process = world.add_host("broker").boot(main)
+
+        async def until_it_ends() -> None:
+            await process
+
+        world.run(until_it_ends())
+
+
+def test_the_conversation_goes_as_with_kafka() -> None:
+    async def scenario(node: GroupNode) -> None:
+        talk = converse(TOPIC_ID)
+        lines: list[str] = []
+        parked: dict[str, tuple[Pending[object], int]] = {}
+        try:
+            question = next(talk)
+            while True:
+                question = talk.send(await answer(node, parked, *question))
+        except StopIteration as end:
+            lines = end.value
+        for index, (ours, theirs) in enumerate(zip(lines, REPLIES, strict=True)):
+            assert ours == theirs, f"line {index + 2} of the replies, after {lines[max(0, index - 1)]}"
+
+    on_a_node(scenario)
+
+
+async def answer(
+    node: GroupNode,
+    parked: dict[str, tuple[Pending[object], int]],
+    connection: str,
+    request: object | None,
+    version: int,
+) -> object:
+    """As a client would be answered, through a connection that waits or through one that does not."""
+    if connection == MAIN:
+        return await node.call(request, version)
+    if request is not None:
+        parked[connection] = node.ask(over_the_wire(request, version), version), version
+        return None
+    answered = node.loop.create_future()
+    reply, asked_version = parked.pop(connection)
+    reply.listen(answered.set_result)
+    return over_the_wire(await answered, asked_version)
+
+
+async def find(node: GroupNode, version: int, **request: object) -> FindCoordinatorResponse:
+    response = await node.call(FindCoordinatorRequest(**request), version)  # type: ignore[arg-type]
+    assert isinstance(response, FindCoordinatorResponse)
+    return response
+
+
+def test_the_coordinator_is_the_leader_of_the_partition_of_the_group() -> None:
+    async def scenario(node: GroupNode) -> None:
+        found = await find(node, 0, key="g")
+        assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "localhost", 9092)
+        found = await find(node, 3, key="g")
+        assert (found.error_code, found.error_message) == (0, "NONE")
+        several = await find(node, 6, coordinator_keys=["g", "h"])
+        assert [(each.key, each.node_id, each.error_message) for each in several.coordinators] == [
+            ("g", 1, ""),
+            ("h", 1, ""),
+        ]
+
+    on_a_node(scenario)
+
+
+def test_the_first_lookup_has_the_topic_created() -> None:
+    async def scenario(node: GroupNode) -> None:
+        found = await find(node, 2, key="g")
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (found.node_id, found.host, found.port) == (-1, "", -1)
+        assert node.created == [OFFSETS_TOPIC]
+
+    on_a_node(scenario, has_offsets_topic=False)
+
+
+def test_transactions_are_refused_with_a_reason_that_clients_do_not_repeat_for_ever() -> None:
+    async def scenario(node: GroupNode) -> None:
+        found = await find(node, 2, key="transaction", key_type=1)
+        assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert found.error_message == "this broker does not coordinate transactions"
+        several = await find(node, 4, coordinator_keys=["a", "b"], key_type=7)
+        assert [each.error_code for each in several.coordinators] == [ErrorCode.INVALID_REQUEST] * 2
+
+    on_a_node(scenario)

@@ -1,0 +1,112 @@
+"""The metadata log beside its snapshots: which of them stay."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from broker.metadata.metadata_log import DIRECTORY, MetadataLog, unlink_all
+from kraft.image.metadata_image import MetadataImage, Provenance
+from kraft.raft.control_records import QuorumDescription
+from kraft.raft.fetch_service import place_in_log
+from kraft.snapshot.names import SnapshotId, snapshots_in
+from protocol.records.metadata import NoOpRecord
+from storage.log.log_config import LogConfig
+from tests.support.simulation.disk import SimulatedDisk
+
+
+class Retention(NamedTuple):
+    retention_bytes: int
+    retention_ms: int
+
+
+KEEPS_NOTHING = Retention(retention_bytes=0, retention_ms=-1)
+"""As little of the past as there can be."""
+
+
+def opened(disk: SimulatedDisk) -> MetadataLog:
+    return MetadataLog.open(disk, "/data", LogConfig(), 1000).log
+
+
+def written(metadata_log: MetadataLog, end_offset: int) -> SnapshotId:
+    """A snapshot of so many records, durable, and nobody has been told."""
+    image = MetadataImage(Provenance(end_offset=end_offset, epoch=1, timestamp_ms=1000))
+    return metadata_log.write_snapshot(image, QuorumDescription(), 1000)
+
+
+def took(disk: SimulatedDisk, metadata_log: MetadataLog, snapshot: SnapshotId) -> list[SnapshotId]:
+    """What is there once a snapshot was taken."""
+    unlink_all(disk, metadata_log.took(snapshot, KEEPS_NOTHING, 1000))
+    return snapshots_in(disk.list_directory(f"/data/{DIRECTORY}"))
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    return disk
+
+
+def test_the_newest_snapshot_stays(disk: SimulatedDisk) -> None:
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    assert took(disk, metadata_log, written(metadata_log, 2)) == [SnapshotId(2, 1)]
+    assert took(disk, metadata_log, written(metadata_log, 4)) == [SnapshotId(4, 1)]
+    assert metadata_log.start_offset == 4
+
+
+def test_the_same_snapshot_twice_is_one(disk: SimulatedDisk) -> None:
+    """Nothing was committed between the two: given up as the older one, the newest would have been gone."""
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    first = written(metadata_log, 4)
+    assert took(disk, metadata_log, first) == [first]
+    assert took(disk, metadata_log, written(metadata_log, 4)) == [first]
+    assert metadata_log.latest_snapshot == first
+    metadata_log.log.close(1000, clean=False)
+    assert opened(disk).end_offset == 5
+
+
+def test_one_that_a_leaders_overtook_is_given_up(disk: SimulatedDisk) -> None:
+    """It was being written when the leader's took the place of the log: what the log begins with must stay."""
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    own, leaders = written(metadata_log, 4), written(metadata_log, 42)
+    metadata_log.start_at(leaders, 1000)
+    assert took(disk, metadata_log, own) == [leaders]
+    metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    metadata_log.log.close(1000, clean=False)
+    again = opened(disk)
+    assert (again.start_offset, again.end_offset, again.latest_snapshot) == (42, 43, leaders)
+
+
+def test_a_snapshot_that_takes_the_place_of_the_log_is_the_earliest(disk: SimulatedDisk) -> None:
+    """Else whoever holds it, and nothing after it, is sent the same again for ever."""
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    own, leaders = written(metadata_log, 4), written(metadata_log, 42)
+    metadata_log.took(own, Retention(retention_bytes=-1, retention_ms=-1), 1000)
+    paths = metadata_log.start_at(leaders, 1000)
+    assert paths == [f"/data/{DIRECTORY}/{own.file_name}"] and metadata_log.earliest_snapshot == leaders
+    assert metadata_log.start_at(leaders, 1000) == [] and place_in_log(metadata_log, 42, leaders.epoch) is None
+    metadata_log.log.close(1000, clean=False)
+    again = opened(disk)  # killed before it was unlinked
+    assert again.earliest_snapshot == leaders and place_in_log(again, 42, leaders.epoch) is None
+    assert snapshots_in(disk.list_directory(f"/data/{DIRECTORY}")) == [leaders]
+
+
+def test_what_a_start_finds_is_durable_once_it_is_open(disk: SimulatedDisk) -> None:
+    """The process before was killed in the middle of a sync: the next one vouches for the whole log with its first
+    fetch, and then the power goes."""
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    disk.end_process()
+    assert opened(disk).end_offset == 5
+    disk.crash()
+    assert opened(disk).end_offset == 5

@@ -1,0 +1,403 @@
+"""Replies that hold pieces of files, over real sockets: their order, slow readers, files that change, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import struct
+import tracemalloc
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+import uvloop
+
+from broker.network import direct_output
+from broker.network.closing_log import ClosingLog
+from broker.network.connection import Connection, RequestContext
+from broker.network.listener import Listener
+from broker.network.reply import SLICE_SIZE_MIN
+from broker.network.reply_memory import ReplyMemory
+from broker.network.request_memory import RequestMemory
+from broker.purgatory.wakes import Wakes
+from broker.requests.apis import Api, Route
+from broker.runtime.environment import LocalEnvironment
+from broker.runtime.pending import Pending
+from protocol.compiler import decode, encode
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from storage.files.file_slice import FileSlice
+from storage.files.local_files import LocalFile, LocalFiles
+from storage.files.open_file import OpenFile
+
+FETCH = 1
+VERSION = 12
+FILE_SIZE = 32 << 20
+PATIENCE_S = 20.0
+SMALL = 1 << 16
+"""Of the buffers of both sockets: a reply of a megabyte does not fit."""
+
+
+def content(position: int, size: int) -> bytes:
+    """What the file holds there: no two places of it look alike."""
+    first, last = position // 8, (position + size + 7) // 8
+    return b"".join(struct.pack(">Q", place) for place in range(first, last))[position % 8 :][:size]
+
+
+@pytest.fixture(scope="module")
+def whole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("segment") / "00000000000000000000.log"
+    path.write_bytes(content(0, FILE_SIZE))
+    return path
+
+
+@pytest.fixture(params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
+    made = cast("asyncio.AbstractEventLoop", request.param())
+    yield made
+    made.close()
+
+
+def fetch_frame(correlation_id: int, position: int, size: int, *, is_copied: bool = False) -> bytes:
+    """A request for a part of the file; where it is to be copied, by its isolation level."""
+    request = FetchRequest(max_wait_ms=position, min_bytes=0, max_bytes=size, isolation_level=int(is_copied))
+    body = struct.pack(">hhihx", FETCH, VERSION, correlation_id, -1) + encode(request, VERSION)
+    return struct.pack(">i", len(body)) + body
+
+
+class Served:
+    """A listener whose fetches are answered with parts of one file."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, path: Path) -> None:
+        self.loop = loop
+        self.environment = LocalEnvironment(loop)
+        self.opened_file: OpenFile | None = OpenFile(LocalFiles().open(str(path), read_only=True))
+        self.connections: list[Connection] = []
+        self.lost: list[Connection] = []
+        self.handled = 0
+        self.parked: list[Callable[[], None]] = []
+        self.parks: set[int] = set()
+        """Requests that wait, by their correlation ids."""
+        self.tasks: list[asyncio.Task[None]] = []
+        route = Route(Api(FETCH, "Fetch", 4, 18))
+        route.load(VERSION)
+        route.handle = lambda broker, context, request: self.answer(context, cast("FetchRequest", request))
+        broker = SimpleNamespace(loop=loop, environment=self.environment, spawn=self.spawn, wakes=Wakes(loop))
+        self.listener = SimpleNamespace(
+            closing_log=ClosingLog(loop),
+            receive_buffer=memoryview(bytearray(1 << 16)),
+            request_size_max=1 << 20,
+            reply_memory=ReplyMemory(-1, loop),
+            request_memory=RequestMemory(None, loop),
+            routes={FETCH: route},
+            broker=broker,
+            opened=self.connections.append,
+            closed=self.lost.append,
+        )
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        self.tasks.append(self.loop.create_task(work))
+
+    def answer(self, context: RequestContext, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
+        self.handled += 1
+        assert self.opened_file is not None
+        position, size = request.max_wait_ms, request.max_bytes
+        records: bytes | FileSlice = b""
+        if request.isolation_level:
+            records = self.opened_file.file.pread(size, position)
+        elif size:
+            assert context.connection.sends_files()
+            records = FileSlice(self.opened_file, position, size)
+        data = PartitionData(partition_index=0, high_watermark=position, records=records)
+        response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+        if context.correlation_id not in self.parks:
+            return response
+        reply: Pending[FetchResponse] = Pending()
+        self.parked.append(lambda: reply.complete(response))
+        return reply
+
+    def run(self, story: Callable[[Served, socket.socket], Awaitable[None]]) -> None:
+        self.loop.run_until_complete(asyncio.wait_for(self._live(story), PATIENCE_S))
+        self.environment.close()
+
+    async def _live(self, story: Callable[[Served, socket.socket], Awaitable[None]]) -> None:
+        listening = socket.socket()
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL)
+        listening.bind(("127.0.0.1", 0))
+        server = await self.loop.create_server(
+            lambda: Connection(cast("Listener", self.listener), "127.0.0.1"), sock=listening
+        )
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
+        client.setblocking(False)
+        await self.loop.sock_connect(client, listening.getsockname())
+        try:
+            await story(self, client)
+        finally:
+            client.close()
+            server.close()
+            while len(self.lost) < len(self.connections):
+                await asyncio.sleep(0)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        """Until nothing moves any more: all that can leave without the client has left."""
+        before = -1
+        while before != (before := self.handled):
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+
+async def receive(client: socket.socket, size: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    parts = []
+    while size:
+        part = await loop.sock_recv(client, min(size, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+async def reply(client: socket.socket) -> tuple[int, PartitionData, int]:
+    """The next one: correlation id, the partition's answer, size of the frame."""
+    (size,) = struct.unpack(">i", await receive(client, 4))
+    frame = await receive(client, size)
+    response = decode(FetchResponse, frame[5:], VERSION)
+    return struct.unpack_from(">i", frame)[0], response.responses[0].partitions[0], 4 + size
+
+
+def is_right(data: PartitionData, size: int) -> bool:
+    return bytes(cast("bytes", data.records)) == content(data.high_watermark, size)
+
+
+def test_slices_and_bytes_leave_in_the_order_of_the_requests(loop: asyncio.AbstractEventLoop, whole_file: Path) -> None:
+    served = Served(loop, whole_file)
+    sizes = [0, SLICE_SIZE_MIN, 3 << 20, 0, 100_000, 1 << 20, 0, SLICE_SIZE_MIN + 1, 0]
+
+    async def story(served: Served, client: socket.socket) -> None:
+        frames = [fetch_frame(i, 1000 * i + i, size, is_copied=i == 4) for i, size in enumerate(sizes)]
+        await loop.sock_sendall(client, b"".join(frames))
+        received_size = 0
+        for i, size in enumerate(sizes):
+            correlation_id, data, frame_size = await reply(client)
+            assert correlation_id == i and is_right(data, size)
+            received_size += frame_size
+        (connection,) = served.connections
+        assert connection.sent_bytes == received_size
+
+    served.run(story)
+
+
+def test_a_reader_that_takes_nothing_holds_no_memory_and_is_asked_nothing_more(
+    loop: asyncio.AbstractEventLoop, whole_file: Path
+) -> None:
+    served = Served(loop, whole_file)
+    count, size = 6, 4 << 20
+
+    async def story(served: Served, client: socket.socket) -> None:
+        tracemalloc.start()
+        await loop.sock_sendall(client, b"".join(fetch_frame(i, i, size) for i in range(count)))
+        await served.until(lambda: served.handled > 0)
+        await served.settle()
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert served.handled <= 2 and most < 1 << 20
+        for i in range(count):
+            correlation_id, data, _ = await reply(client)
+            assert correlation_id == i and is_right(data, size)
+
+    served.run(story)
+
+
+def test_bytes_that_the_transport_holds_leave_before_slices(loop: asyncio.AbstractEventLoop, whole_file: Path) -> None:
+    served = Served(loop, whole_file)
+    size = 6 << 20
+
+    async def story(served: Served, client: socket.socket) -> None:
+        served.parks = {1}
+        await loop.sock_sendall(client, fetch_frame(0, 0, size, is_copied=True))
+        await served.until(lambda: served.handled == 1)
+        await loop.sock_sendall(client, fetch_frame(1, 8, size) + fetch_frame(2, 16, size))
+        for i in range(3):
+            if i == 1:
+                await served.until(lambda: bool(served.parked))
+                served.parked.pop()()
+            correlation_id, data, _ = await reply(client)
+            assert correlation_id == i and is_right(data, size)
+
+    served.run(story)
+
+
+def test_the_way_past_the_transport_waits_until_the_transport_is_empty(
+    loop: asyncio.AbstractEventLoop, whole_file: Path
+) -> None:
+    served = Served(loop, whole_file)
+    size = 6 << 20
+
+    async def story(served: Served, client: socket.socket) -> None:
+        await loop.sock_sendall(client, fetch_frame(0, 0, 0))
+        await reply(client)
+        (connection,) = served.connections
+        transport = connection._transport
+        assert transport is not None
+        older = content(0, size)
+        transport.write(older)
+        assert connection.sends_files()
+        direct = connection._direct
+        assert direct is not None and direct.waits is direct_output.Waits.TRANSPORT
+        assert served.opened_file is not None
+        direct.write([b"then bytes", FileSlice(served.opened_file, 8, size), b"and bytes"])
+        assert await receive(client, size) == older
+        assert await receive(client, 10) == b"then bytes"
+        assert await receive(client, size) == content(8, size)
+        assert await receive(client, 9) == b"and bytes"
+        await loop.sock_sendall(client, fetch_frame(1, 0, SLICE_SIZE_MIN))
+        assert (await reply(client))[0] == 1
+
+    served.run(story)
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_peer_that_leaves_in_the_middle_of_a_slice_leaves_nothing_behind(
+    loop: asyncio.AbstractEventLoop, whole_file: Path
+) -> None:
+    served = Served(loop, whole_file)
+
+    async def story(served: Served, client: socket.socket) -> None:
+        gc.collect()  # what earlier tests left in cycles must not go in the middle of this one
+        before = open_descriptors()
+        await loop.sock_sendall(client, fetch_frame(0, 0, FILE_SIZE))
+        await receive(client, 1000)
+        assert open_descriptors() == before + 1
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        await served.until(lambda: bool(served.lost))
+        await served.until(lambda: open_descriptors() <= before - 2)
+
+    served.run(story)
+
+
+def test_a_file_that_became_shorter_ends_the_connection_before_the_reply_is_whole(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(content(0, 8 << 20))
+    served = Served(loop, path)
+
+    async def story(served: Served, client: socket.socket) -> None:
+        await loop.sock_sendall(client, fetch_frame(0, 0, 8 << 20))
+        await receive(client, 1000)
+        os.truncate(path, 4 << 20)
+        with pytest.raises((EOFError, ConnectionError)):
+            await receive(client, 8 << 20)
+        await served.until(lambda: bool(served.lost))
+
+    served.run(story)
+
+
+def test_a_file_that_was_removed_is_sent_all_the_same(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(content(0, 8 << 20))
+    served = Served(loop, path)
+
+    async def story(served: Served, client: socket.socket) -> None:
+        await loop.sock_sendall(client, fetch_frame(0, 0, 8 << 20))
+        await served.until(lambda: served.handled == 1)
+        path.unlink()
+        served.opened_file = None
+        _, data, _ = await reply(client)
+        assert is_right(data, 8 << 20)
+
+    served.run(story)
+
+
+def test_what_was_answered_leaves_before_the_connection_is_closed(
+    loop: asyncio.AbstractEventLoop, whole_file: Path
+) -> None:
+    served = Served(loop, whole_file)
+
+    async def story(served: Served, client: socket.socket) -> None:
+        impossible = struct.pack(">i", -1)
+        await loop.sock_sendall(client, fetch_frame(0, 0, 8 << 20) + fetch_frame(1, 0, 0) + impossible)
+        assert is_right((await reply(client))[1], 8 << 20)
+        assert (await reply(client))[0] == 1
+        assert await loop.sock_recv(client, 1) == b""
+
+    served.run(story)
+
+
+def test_a_closed_connection_whose_peer_takes_nothing_can_be_aborted(
+    loop: asyncio.AbstractEventLoop, whole_file: Path
+) -> None:
+    served = Served(loop, whole_file)
+
+    async def story(served: Served, client: socket.socket) -> None:
+        await loop.sock_sendall(client, fetch_frame(0, 0, FILE_SIZE))
+        await served.until(lambda: served.handled == 1)
+        await served.settle()
+        (connection,) = served.connections
+        connection.close("a test")
+        await served.settle()
+        assert connection.is_closed and not served.lost
+        connection.abort()
+        await served.until(lambda: bool(served.lost))
+
+    served.run(story)
+
+
+class ColdOnce:
+    """A file whose bytes are in the page cache only after they were asked for beside the loop."""
+
+    def __init__(self, file: LocalFile, error: OSError | None = None) -> None:
+        self._file = file
+        self._error = error
+        self.warmed: list[tuple[int, int]] = []
+
+    def is_cached(self, size: int, position: int) -> bool:
+        return any(first <= position and position + size <= end for first, end in self.warmed)
+
+    def warm(self, size: int, position: int) -> None:
+        if self._error is not None:
+            raise self._error
+        self._file.warm(size, position)
+        self.warmed.append((position, position + size))
+
+    def send(self, socket_descriptor: int, size: int, position: int) -> int:
+        assert self.is_cached(size, position), "a read that blocks the loop"
+        return self._file.send(socket_descriptor, size, position)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@pytest.mark.parametrize("error", [None, OSError(5, "a bad sector")])
+def test_what_left_the_page_cache_meanwhile_is_read_beside_the_loop(
+    loop: asyncio.AbstractEventLoop, whole_file: Path, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    monkeypatch.setattr(direct_output, "CACHED_FOR_S", -1.0)
+    served = Served(loop, whole_file)
+    cold = ColdOnce(LocalFiles().open(str(whole_file), read_only=True), error)
+    served.opened_file = OpenFile(cold)  # type: ignore[arg-type]
+
+    async def story(served: Served, client: socket.socket) -> None:
+        await loop.sock_sendall(client, fetch_frame(0, 0, 4 << 20) + fetch_frame(1, 0, 0))
+        if error is not None:
+            with pytest.raises((EOFError, ConnectionError)):
+                await receive(client, 4 << 20)
+            return
+        assert is_right((await reply(client))[1], 4 << 20)
+        assert (await reply(client))[0] == 1
+        assert cold.warmed
+
+    served.run(story)

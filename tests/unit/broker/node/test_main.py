@@ -1,0 +1,76 @@
+"""The process: it serves until it is told to stop, and says in one line why it cannot start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.processes
+ROOT = Path(__file__).parents[4]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def start(data: Path) -> subprocess.Popen[str]:
+    listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port()},CONTROLLER://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(data), "--override", listeners]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> list[str]:
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if word in line:
+            return lines
+    raise AssertionError("".join(lines))
+
+
+def test_a_node_stops_cleanly_when_told_and_names_the_damage_that_keeps_it_from_starting(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    read_until(process, "serves")
+    process.send_signal(signal.SIGTERM)
+    read_until(process, "stopped")
+    assert process.wait(10) == 0
+    (mark,) = tmp_path.glob("**/.kafka_cleanshutdown")
+    mark.unlink()
+    (metadata,) = tmp_path.glob("**/__cluster_metadata-0")
+    metadata.rename(tmp_path / "away")
+    metadata.touch()
+    process = start(tmp_path)
+    try:
+        _, errors = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "the node cannot start" in errors and "Traceback" not in errors, errors
+
+
+def test_a_node_that_waits_for_its_peers_can_be_stopped(tmp_path: Path) -> None:
+    ports = [free_port() for _ in range(3)]
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        f"controller.quorum.voters=1@127.0.0.1:{ports[0]},2@127.0.0.1:{ports[1]}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{ports[2]},CONTROLLER://127.0.0.1:{ports[0]}\n"
+        f"log.dirs={tmp_path}/data\n"
+    )
+    command = [sys.executable, "-m", "broker.cli"]
+    subprocess.run([*command, "format", "-c", str(file)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "serve", str(file)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    read_until(process, "metadata up to offset")
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert "before the node has served" in errors and "Traceback" not in errors, errors

@@ -1,0 +1,75 @@
+"""Deadlines that move."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.runtime.timers import TimerKey, TimerKind, Timers
+
+A, B, C = (TimerKey(TimerKind.SESSION, "g", name) for name in "abc")
+
+
+def due(timers: Timers, now_ms: int) -> list[TimerKey]:
+    found = []
+    while (key := timers.pop_due(now_ms)) is not None:
+        found.append(key)
+    return found
+
+
+def test_keys_are_due_in_the_order_of_their_deadlines() -> None:
+    timers = Timers()
+    timers.schedule(A, 30)
+    timers.schedule(B, 10)
+    timers.schedule(C, 20)
+    assert timers.next_deadline_ms() == 10
+    assert due(timers, 20) == [B, C]
+    assert due(timers, 29) == []
+    assert due(timers, 30) == [A]
+    assert timers.next_deadline_ms() is None
+
+
+def test_a_key_that_was_moved_back_is_not_due_at_the_old_time() -> None:
+    timers = Timers()
+    timers.schedule(A, 10)
+    timers.schedule(A, 50)
+    assert timers.next_deadline_ms() == 50
+    assert due(timers, 49) == []
+    assert due(timers, 50) == [A]
+
+
+def test_a_key_that_was_moved_forward_fires_once() -> None:
+    timers = Timers()
+    timers.schedule(A, 50)
+    timers.schedule(A, 10)
+    assert due(timers, 100) == [A]
+
+
+def test_a_cancelled_key_can_be_scheduled_again() -> None:
+    timers = Timers()
+    timers.schedule(A, 10)
+    timers.cancel(A)
+    timers.cancel(B)
+    assert timers.next_deadline_ms() is None
+    timers.schedule(A, 20)
+    assert due(timers, 10) == []
+    assert due(timers, 20) == [A]
+
+
+@given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.one_of(st.none(), st.integers(0, 50)), st.booleans())))
+def test_they_do_what_a_plain_dictionary_does(steps: list[tuple[TimerKey, int | None, bool]]) -> None:
+    timers = Timers()
+    model: dict[TimerKey, int] = {}
+    for now_ms, (key, deadline_ms, fires) in enumerate(steps):
+        if deadline_ms is None:
+            timers.cancel(key)
+            model.pop(key, None)
+        else:
+            timers.schedule(key, now_ms + deadline_ms)
+            model[key] = now_ms + deadline_ms
+        assert timers.next_deadline_ms() == min(model.values(), default=None)
+        if fires:
+            expected = {each for each, time_ms in model.items() if time_ms <= now_ms}
+            assert set(due(timers, now_ms)) == expected
+            for each in expected:
+                del model[each]

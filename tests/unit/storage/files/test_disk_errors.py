@@ -1,0 +1,266 @@
+"""What a log does when its disk refuses: a full disk passes, anything else ends the log, a failed sync is final."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.primitives import MalformedMessage
+from storage.log.log import Log
+from storage.log.log_config import LogConfig
+from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk, SimulatedFile
+from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
+
+
+def new_log(disk: SimulatedDisk, config: LogConfig = SMALL) -> Log:
+    disk.make_directories("/d")
+    disk.sync_directory("/")
+    return open_log(disk, "/d/t-0", config)
+
+
+def refuse_next(disk: SimulatedDisk, operation: Operation, error: int = errno.EIO) -> None:
+    disk.fail(operation, disk.counts[operation] + 1, error)
+
+
+def test_a_write_error_ends_the_log_and_leaves_what_was_taken() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, "taken")
+    refuse_next(disk, Operation.WRITE)
+    assert log.append_as_leader(batch("lost"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.failure is not None and log.failure.errno == errno.EIO
+    assert log.append_as_leader(batch("later"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.append_as_follower(batch("x", base_offset=1), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.pending_flush() is None and log.end_offset == 1
+    assert read_all(log) == {0: "taken"}
+
+
+def test_a_failed_sync_is_never_tried_again() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, "a")
+    refuse_next(disk, Operation.SYNC)
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush(NOW_MS)
+    syncs = disk.counts[Operation.SYNC]
+    assert log.recovery_point == 0 and log.failure is not None
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush(NOW_MS)
+    assert log.pending_flush() is None
+    log.close(NOW_MS, clean=True)
+    assert disk.counts[Operation.SYNC] == syncs, "no sync after the one that failed"
+
+
+def test_a_sync_that_fails_in_its_thread_ends_the_log_as_well() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, "a")
+    work = log.pending_flush()
+    assert work is not None and log.pending_flush() is None, "one flush at a time"
+    append(log, "b")
+    refuse_next(disk, Operation.SYNC)
+    with pytest.raises(OSError) as failed:
+        work.run()
+    log.flush_failed(failed.value)
+    assert log.failure is failed.value and log.recovery_point == 0
+    assert log.append_as_leader(batch("c"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    taken: list[str] = []
+    for room in (400, 1000, 1000, 2500, 10_000):
+        disk.faults.capacity_bytes = disk.used_bytes + room
+        for _ in range(200):
+            value = f"value {len(taken)}"
+            result = log.append_as_leader(batch(value, producer=(7, 0, len(taken))), 0, NOW_MS)
+            if result.error is not ErrorCode.NONE:
+                break
+            assert result.base_offset == len(taken)
+            taken.append(value)
+        assert result.error is ErrorCode.KAFKA_STORAGE_ERROR and log.failure is None
+        assert read_all(log) == dict(enumerate(taken))
+    disk.faults.capacity_bytes = 1 << 30
+    append(log, "room again")
+    log.close(NOW_MS, clean=True)
+    again = open_log(disk, "/d/t-0", clean=True)
+    assert read_all(again) == dict(enumerate([*taken, "room again"])) and len(again.segments) > 3
+
+
+def test_a_flush_on_a_full_disk_makes_the_batches_durable_all_the_same() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(8):
+        append(log, f"value {number}", leader_epoch=number // 4)
+    disk.faults.capacity_bytes = disk.used_bytes
+    work = log.pending_flush()
+    assert work is not None
+    work.run()
+    log.flushed(work, NOW_MS)
+    assert log.failure is None and log.recovery_point == 0, "there was no room for the leader epochs"
+    disk.crash()
+    disk.faults.capacity_bytes = 1 << 30
+    again = open_log(disk, "/d/t-0")
+    assert len(read_all(again)) == 8 and again.epochs.latest_epoch == 1
+    again.flush(NOW_MS)
+    assert again.recovery_point == 8
+
+
+def test_a_log_in_which_nothing_was_written_is_closed_without_a_sync() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    append(log, "a")
+    log.close(NOW_MS, clean=True)
+    again = open_log(disk, "/d/t-0", clean=True)
+    again.epochs.assign(7, again.end_offset)  # a leader that never wrote
+    syncs = disk.counts[Operation.SYNC]
+    again.close(NOW_MS, clean=True)
+    assert disk.counts[Operation.SYNC] == syncs
+
+
+def test_an_error_while_rolling_ends_the_log_and_loses_nothing() -> None:
+    for operation in (Operation.NAME, Operation.WRITE):
+        for call in range(1, 5):
+            disk = SimulatedDisk(seed=call)
+            log = new_log(disk)
+            for number in range(9):
+                append(log, f"value {number}")
+            disk.fail(operation, disk.counts[operation] + call)
+            results = [log.append_as_leader(batch(f"value {n}"), 0, NOW_MS).error for n in range(9, 20)]
+            assert log.failure is not None, (operation, call)
+            assert results[-1] is ErrorCode.KAFKA_STORAGE_ERROR
+            taken = 9 + results.count(ErrorCode.NONE)
+            assert read_all(log) == {n: f"value {n}" for n in range(taken)}
+            disk.end_process()
+            again = open_log(disk, "/d/t-0")
+            assert read_all(again) == {n: f"value {n}" for n in range(taken)}
+
+
+def test_a_read_error_is_told_and_ends_the_log() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(30):
+        append(log, f"value {number}")
+    refuse_next(disk, Operation.READ)
+    assert log.read(3, 100, end_offset=30, at_least_one=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.failure is not None
+
+
+def test_a_place_without_a_batch_is_told_and_fences_this_log_alone() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(30):
+        append(log, f"value {number}")
+    disk.open(f"/d/t-0/{0:020d}.log").pwrite(bytes(500), 100)
+    told: list[str] = []
+    log.on_damage = lambda damaged, reason: told.append(reason)
+    log.on_failure = lambda error: told.append("the directory")
+    assert log.read(3, 100, end_offset=30, at_least_one=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(told) == 1 and told[0].startswith("no batch at position")
+    assert log.failure is not None
+    assert read_all(open_log(disk, "/d/t-0")) == {0: "value 0"}, "after a crash without a recovery point it is cut"
+
+
+def test_a_length_that_grew_hides_nothing_in_silence() -> None:
+    """The batch would end past the end of the file: what lies behind it is neither read, nor cut, nor missing."""
+
+    def rotten() -> Log:
+        disk = SimulatedDisk()
+        log = new_log(disk, LogConfig())
+        for number in range(5):
+            append(log, f"value {number}")
+        disk.open(f"/d/t-0/{0:020d}.log").pwrite(b"\x7f", 8)
+        return log
+
+    log = rotten()
+    assert log.read(3, 100, end_offset=5, at_least_one=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.failure is not None
+    log = rotten()
+    with pytest.raises(MalformedMessage):
+        log.truncate_to(3, NOW_MS)
+    assert log.end_offset == 5
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_the_disk_refuses_nothing_that_was_promised_is_lost(seed: int) -> None:
+    """Lives of a log on a disk that fails now and then; each ends by a kill or by the power going."""
+    random = Random(seed)
+    disk = SimulatedDisk(seed=seed)
+    disk.make_directories("/d")
+    disk.sync_directory("/")
+    synced: list[str] = []
+    promised: list[str] = []
+    recovery_point = 0
+    for life in range(12):
+        disk.faults = DiskFaults()
+        log = open_log(disk, "/d/t-0", recovery_point=recovery_point)
+        records = read_all(log)
+        assert list(records) == list(range(log.end_offset))
+        assert [records[offset] for offset in range(len(promised))] == promised, (seed, life)
+        taken = list(records.values())
+        disk.faults.write_error = random.choice([0, 0, 0.02])
+        disk.faults.sync_error = random.choice([0, 0, 0.1])
+        disk.faults.name_error = random.choice([0, 0, 0.1])
+        disk.faults.capacity_bytes = random.choice([1 << 30, disk.used_bytes + random.randrange(4000)])
+        for number in range(random.randrange(60)):
+            value = f"{life}.{number}"
+            if log.append_as_leader(batch(value), life, NOW_MS).error is ErrorCode.NONE:
+                taken.append(value)
+            if random.random() < 0.1:
+                try:
+                    log.flush(NOW_MS)
+                except OSError:
+                    continue
+                synced = list(taken)
+                recovery_point = log.recovery_point
+        # After a failed sync the page cache shows what the disk does not have: only the power makes a clean slate.
+        if log.failure is None and random.random() < 0.5:
+            disk.end_process()
+            promised = list(taken)
+        else:
+            disk.crash()
+            promised = list(synced)
+
+
+def test_a_log_on_a_broken_directory_fails_alone() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    disk.make_directories("/e")
+    other = open_log(disk, "/e/t-1")
+    append(log, "a")
+    append(other, "a")
+    disk.break_directory("/d")
+    assert log.append_as_leader(batch("b"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert append(other, "b") == 1
+
+
+def test_after_a_failed_sync_readers_see_what_the_disk_took() -> None:
+    """So does the next process, which recovers what it finds in the page cache."""
+    lost = 0
+    for seed in range(40):
+        disk = SimulatedDisk(seed)
+        log = new_log(disk)
+        append(log, "gone")
+        refuse_next(disk, Operation.SYNC)
+        with pytest.raises(OSError, match="Input/output"):
+            log.flush(NOW_MS)
+        disk.end_process()
+        lost += not any(disk.read(f"/d/t-0/{0:020}.log"))
+    assert lost > 5
+
+
+@pytest.mark.parametrize(("config", "asks"), [(LogConfig(), False), (LogConfig(flush_messages=1), True)])
+def test_recovery_reads_past_the_page_cache_where_the_disk_was_promised(
+    config: LogConfig, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimulatedDisk()
+    append(new_log(disk, config), "value")
+    disk.end_process()
+    evicted: list[object] = []
+    monkeypatch.setattr(SimulatedFile, "evict", lambda file: evicted.append(file))
+    assert read_all(new_log(disk, config)) == {0: "value"}
+    assert bool(evicted) == asks
