@@ -1,0 +1,105 @@
+"""Planted in the shell around the state machines: topics whose names are used again, retention, acknowledgements,
+sessions of brokers, answers of the controller, fetch sessions, and moves of replicas.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Hunt, Mutant
+from tests.simulation.cluster.plan import Fault
+
+CHURN: Final = (("small_snapshots", True), ("churns_topics", True))
+
+SHELL_MUTANTS: Final = (
+    Mutant(
+        108,
+        "a fetcher keeps the topic id that a name had first",
+        "replication/replica_fetcher.py",
+        "        followed = Followed(partition)\n        self._followed[followed.key] = followed\n",
+        "        followed = Followed(partition)\n"
+        '        ids = self.__dict__.setdefault("_ids", {})\n'
+        "        followed.key = ids.setdefault((partition.topic, partition.index), followed.key)\n"
+        "        self._followed[followed.key] = followed\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        109,
+        "a skip to a snapshot keeps a topic whose name is used again",
+        "kraft/image/difference.py",
+        "for topic in before.by_id.values() if topic.id not in after.by_id}\n",
+        "for topic in before.by_id.values() if topic.name not in after.ids}\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        110,
+        "a start adopts the log of a former topic of the same name",
+        "broker/replicas/local_logs.py",
+        "        return partition is not None and opened.topic_id in (None, partition.topic_id)\n",
+        "        opened.topic_id = None\n        return partition is not None\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        111,
+        "retention deletes up to the end of the log",
+        "broker/replicas/log_jobs.py",
+        "delete_old_segments(self._environment.wall_ms(), partition.high_watermark)",
+        "delete_old_segments(self._environment.wall_ms(), partition.log.end_offset)",
+        shape=(("retains", "bytes"), ("flushes", False)),
+    ),
+    Mutant(
+        112,
+        "acks=1 is answered before the append",
+        "broker/requests/handlers/produce.py",
+        "                result = _append(partition, data, acks, now_ms, context.version)\n",
+        "                if acks == 1:\n"
+        "                    end_offset, start = partition.log.end_offset, partition.log.log_start_offset\n"
+        "                    result = AppendResult(NONE, end_offset, end_offset, -1, start)\n"
+        "                    copied = PartitionProduceData(index=data.index, records=bytes(data.records or b''))\n"
+        "                    broker.loop.call_soon(_append, partition, copied, acks, now_ms, context.version)\n"
+        "                else:\n"
+        "                    result = _append(partition, data, acks, now_ms, context.version)\n",
+    ),
+    Mutant(
+        113,
+        "a heartbeat that is refused keeps the session alive",
+        "kraft/controller/controller.py",
+        "        if broker is not None and broker.epoch == request.broker_epoch:\n            self._sessions.touch(",
+        "        if broker is not None:\n            self._sessions.touch(",
+        Hunt.CONTROLLER,
+    ),
+    Mutant(
+        114,
+        "a new log start alone is no news in a fetch session",
+        "replication/fetch_session.py",
+        "            or data.log_start_offset != self.log_start_offset\n",
+        "",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        115,
+        "a replica is in sync after one fetch",
+        "replication/leadership.py",
+        "        if follower.end_offset < max(high_watermark, self.epoch_start_offset):\n",
+        "        if follower.end_offset < min(1, max(high_watermark, self.epoch_start_offset)):\n",
+        faults=(Fault.REASSIGN, Fault.KILL),
+        shape=(("nodes", 4), ("properties", (("replica.fetch.max.bytes", "300"),))),
+    ),
+    Mutant(
+        116,
+        "a block of producer ids is told before it is committed",
+        "broker/metadata/active_controller.py",
+        "        self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)\n",
+        '        is_block = type(request).__name__ == "AllocateProducerIdsRequest"\n'
+        "        end_offset = -1 if is_block else self._end_offset\n"
+        "        self._publisher.reply_when_committed(end_offset, reply, answer, given_up)\n",
+    ),
+    Mutant(
+        117,
+        "a low watermark is told before the followers have deleted",
+        "broker/purgatory/delayed_delete.py",
+        "    answer.low_watermark = partition.low_watermark(broker.is_alive)\n",
+        "    answer.low_watermark = partition.log.log_start_offset\n",
+        Hunt.STORIES,
+    ),
+)
