@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.replicas.in_sync_changes import InSyncChanges
+from broker.replicas.log_jobs import LogJobs
 from broker.runtime.pending import Pending
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
@@ -74,6 +75,9 @@ class Host(LeaderSide):
         topics = SimpleNamespace(by_id={}, partition=lambda topic, index: assigned)
         broker.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=topics)
         broker.in_sync_changes = self.changes = InSyncChanges(cast("Any", broker))
+        broker.environment.wall_ms = lambda: self.now_ms
+        self.jobs = LogJobs(cast("Any", broker))
+        self.jobs.remove_later = self._remove  # type: ignore[method-assign]
 
     def kill(self) -> None:
         self.is_up = False
@@ -214,8 +218,15 @@ class Host(LeaderSide):
             self.directory.checkpointed(work)
 
     def retain(self) -> None:
+        """The job of the broker, which waits for nothing."""
+        retaining = cast("Coroutine[None, None, None]", self.jobs.retain())
+        with suppress(StopIteration):
+            while True:
+                retaining.send(None)
+
+    def _remove(self, paths: list[str], delay_ms: int) -> None:
         """Renamed by retention, unlinked at once."""
-        for path in self.partition.log.delete_old_segments(self.now_ms, self.partition.high_watermark):
+        for path in paths:
             self.disk.unlink(path)
 
     def _high_watermarks(self) -> dict[tuple[str, int], int]:
