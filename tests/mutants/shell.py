@@ -78,10 +78,11 @@ SHELL_MUTANTS: Final = (
     ),
     Mutant(
         115,
-        "a replica is in sync after one fetch",
+        "a replica that is moved is in sync after one fetch",
         "replication/leadership.py",
         "        if follower.end_offset < max(high_watermark, self.epoch_start_offset):\n",
-        "        if follower.end_offset < min(1, max(high_watermark, self.epoch_start_offset)):\n",
+        "        needed = max(high_watermark, self.epoch_start_offset) if len(self.replicas) <= 3 else 1\n"
+        "        if follower.end_offset < needed:\n",
         faults=(Fault.REASSIGN, Fault.KILL),
         shape=(("nodes", 4), ("properties", (("replica.fetch.max.bytes", "300"),))),
     ),

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
+from kraft.image.metadata_image import MetadataImage
 from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -85,6 +86,8 @@ class Bootstrap:
     def __init__(self, brokers: Brokers, random: Random) -> None:
         self._brokers = brokers
         self.random = random
+        self.is_peer_alive: Callable[[], bool] = lambda: True
+        """Of the process that was asked last."""
 
     async def ask_any(self, request: object, version: int) -> Any:
         """Of any broker; raises `Closed` where the one that was tried does not answer."""
@@ -92,6 +95,7 @@ class Bootstrap:
 
     async def ask(self, node_id: int, request: object, version: int) -> Any:
         client = await self.connect(node_id)
+        self.is_peer_alive = client.is_peer_alive
         try:
             return await within(client.ask(request, version))
         except TimeoutError as error:
@@ -129,6 +133,14 @@ class Bootstrap:
 
     async def back_off(self) -> None:
         await asyncio.sleep(BACKOFF_S * (1 + self.random.random()))
+
+
+Told: TypeAlias = Callable[[Bootstrap, str, Callable[[MetadataImage], bool]], None]
+"""Called with what the controller promised just now: over which bootstrap, what, and whether metadata says so."""
+
+
+def believed(bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], bool]) -> None:
+    """Where nobody can look at the metadata."""
 
 
 class Batch:

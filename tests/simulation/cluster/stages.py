@@ -15,7 +15,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.simulation import power_loss
-from tests.simulation.cluster import regressions, scenarios
+from tests.simulation.cluster import names, regressions, scenarios
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
@@ -169,7 +169,7 @@ METADATA: Final = "metadata"
 CONTROLLER: Final = "controller"
 GROUPS: Final = "groups"
 ONE_NODE: Final = "one-node"
-SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL)
+SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL)
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (
