@@ -22,7 +22,7 @@ from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.cluster_clients import Bootstrap, Told, believed
+from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 
 TIMEOUT_MS: Final = 3000
@@ -30,7 +30,7 @@ KEPT_SHARE: Final = 0.3
 """Of the topics: they stay, so that the end shows whether they did."""
 REUSED_SHARE: Final = 0.8
 """How often a name that is free again is used again."""
-PAUSE_S: Final = 0.6
+PAUSE_S: Final = 0.8
 
 
 class Made(NamedTuple):
@@ -63,8 +63,10 @@ class Administrator:
         *,
         told: Told = believed,
         write: Callable[[Made], Awaitable[None]] = written_by_nobody,
+        pause_s: float = PAUSE_S,
     ) -> None:
-        """`write`: gives a topic records, as far as the cluster takes them."""
+        """`write`: gives a topic records, as far as the cluster takes them. `pause_s`: between two acts, at the most."""
+        self._pause_s = pause_s
         self._bootstrap = bootstrap
         self._prefix = prefix
         """Of the names of its topics."""
@@ -82,14 +84,23 @@ class Administrator:
         while not is_ended():
             name = self._next_name()
             for act in (self._create, self._fill, self._alter, self._grow, self._fill, self._alter, self._delete):
-                try:
-                    await act(name)
-                except Closed:
-                    self._doubt(name)
-                    await self._bootstrap.back_off()
-                await asyncio.sleep(self._bootstrap.random.random() * PAUSE_S)
+                await self._do(act, name, is_ended)
+                await asyncio.sleep(self._bootstrap.random.random() * self._pause_s)
                 if is_ended():
                     return
+
+    async def _do(self, act: Callable[[str], Awaitable[None]], name: str, is_ended: Callable[[], bool]) -> None:
+        """Until somebody is asked."""
+        while not is_ended():
+            try:
+                await act(name)
+                return
+            except NotAsked:
+                await self._bootstrap.back_off()
+            except Closed:
+                self._doubt(name)
+                await self._bootstrap.back_off()
+                return
 
     def _next_name(self) -> str:
         self._number += 1
@@ -164,12 +175,13 @@ class Administrator:
         """By its id, where that is known: a request that comes late takes no later topic."""
         if self._bootstrap.random.random() < KEPT_SHARE:
             return
-        promised, made = self._promised.pop(name, None), self._made.pop(name, None)
+        promised, made = self._promised.get(name), self._made.get(name)
         if made is not None:
             state = DeleteTopicState(name=None, topic_id=made.id)
             reply = await self._bootstrap.ask_any(DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS), 6)
         else:
             reply = await self._bootstrap.ask_any(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
+        self._doubt(name)
         if reply.responses[0].error_code != ErrorCode.NONE or promised is None:
             return
         self._promised[name] = Promised(0)

@@ -80,6 +80,10 @@ async def within(answer: Awaitable[Any], patience_s: float = PATIENCE_S) -> Any:
     return await asyncio.wait_for(answer, patience_s)
 
 
+class NotAsked(Closed):
+    """There was no connection: nothing can come of what was to be asked."""
+
+
 class Bootstrap:
     """What every client begins with: any broker that answers, and who leads what."""
 
@@ -104,12 +108,12 @@ class Bootstrap:
             client.close()
 
     async def connect(self, node_id: int) -> Client:
-        """Raises `Closed`."""
+        """Raises `NotAsked`."""
         try:
             client: Client = await within(self._brokers.connect(node_id), CONNECT_S)
             return client
         except (OSError, TimeoutError) as error:
-            raise Closed from error
+            raise NotAsked from error
 
     async def replicas(self, key: Key) -> tuple[int, list[int]]:
         """The leader, -1 for nobody, and all replicas. Raises `Closed`."""

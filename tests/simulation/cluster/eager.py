@@ -100,6 +100,18 @@ FAMILIES: Final = (
         (("trims", True), ("small_segments", True)),
     ),
     Family(
+        "names",
+        (Fault.KILL, Fault.STOP, Fault.ISOLATE, Fault.POWER_CUT, Fault.PAUSE),
+        (
+            ("churns_topics", True),
+            ("administrators", 3),
+            ("churn_pause_s", 0.1),
+            ("small_snapshots", True),
+            ("partitions", 1),
+            ("producers", 1),
+        ),
+    ),
+    Family(
         "links",
         (Fault.RESET, Fault.STALL_LINK, Fault.SLOW_LINK, Fault.WALL_JUMP),
         (("timeout_ms", 200), ("members", 2), ("skew_ms_max", 1_000_000)),
@@ -121,6 +133,7 @@ def eager_plan(seed: int, faults: Sequence[Fault] = (), shape: Shape = ()) -> Pl
         pause_s=0.02,
         in_flight=5,
         partitions=min(drawn.partitions, 2),
+        churn_pause_s=0.2,
     )
     plan = replace(plan, **dict(shape))  # type: ignore[arg-type]
     if Fault.POWER_CUT_ALL in plan.faults and not plan.flushes:

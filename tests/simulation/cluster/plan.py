@@ -88,6 +88,10 @@ class Plan:
     """Of each broker; the metadata is in the first."""
     controllers: int = 0
     """So many nodes more, which are controllers only: the others are brokers only then."""
+    administrators: int = 1
+    """Of topics that come and go."""
+    churn_pause_s: float = 0.8
+    """Between two of their acts, at the most."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:

@@ -22,6 +22,7 @@ from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.observation import Observer, Violation
+from tests.simulation.invariants.of_their_topic import OfTheirTopic
 from tests.support.cluster import Cluster
 from tests.support.cluster_admin import Administrator
 from tests.support.cluster_clients import Bootstrap, Committer, Producer, Reader, Trimmer
@@ -33,6 +34,7 @@ from tests.support.node import Client
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
+from tests.support.topic_writer import TopicWriter
 from tests.support.whole_starts import whole_starts
 
 TOPIC: Final = "numbers"
@@ -99,12 +101,14 @@ class Swarm:
         )
         self.nemesis = Nemesis(self.cluster, plan, Random(f"{seed}/nemesis"))
         self.observer = Observer(self.cluster, flushes=plan.flushes, is_brief=True)
-        self.invariants: list[Invariant] = [make() for make in ALL]
+        self._topics: dict[bytes, int] = {}
+        """Those that come and go."""
+        self.invariants: list[Invariant] = [*(make() for make in ALL), OfTheirTopic(self._topics)]
         self.keys: list[Key] = [(TOPIC, index) for index in range(plan.partitions)]
         self.producers: list[Producer] = []
         self._late = LateCopies(self.cluster, Random(f"{seed}/late"))
         self._brings_late_copies = Random(f"{seed}/late copies").random() < LATE_COPIES_SHARE
-        self._administrator = Administrator(self.bootstrap("churn"), self.run.complaints)
+        self._administrators = [self._administrator(f"churn{number or ''}") for number in range(plan.administrators)]
         self._readers: list[Reader] = []
         self._told_ends = ToldEnds(self.run.complaints)
         self._is_ended = False
@@ -118,6 +122,13 @@ class Swarm:
 
     async def connect(self, node_id: int) -> Client:
         return await self.cluster.connect(node_id)
+
+    def _administrator(self, name: str) -> Administrator:
+        complaints = self.run.complaints
+        writer = TopicWriter(self.bootstrap(f"{name}-writer"), complaints, self._topics)
+        return Administrator(
+            self.bootstrap(name), complaints, name, write=writer.write, pause_s=self.plan.churn_pause_s
+        )
 
     def bootstrap(self, name: str) -> Bootstrap:
         return Bootstrap(self, Random(f"{self.run.seed}/{name}"))
@@ -233,8 +244,8 @@ class Swarm:
             producers = [producer for producer in self.producers if producer.key == key]
             trimmer = Trimmer(key, readers, producers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
             working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
-        if plan.churns_topics:
-            working.append(loop.create_task(self._administrator.work(lambda: self._is_ended)))
+        for administrator in self._administrators if plan.churns_topics else []:
+            working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
         return working
 
     def _acknowledged(self, key: Key, offset: int, client: Client) -> None:
@@ -273,11 +284,16 @@ class Swarm:
 
     def _apart(self) -> list[str]:
         brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
-        replicas = [(broker.node_id, each) for broker in brokers for each in broker.replicas if each.topic == TOPIC]
-        leaders = {each.index: each for _, each in replicas if each.is_leader}
+        replicas = [
+            (broker.node_id, each)
+            for broker in brokers
+            for each in broker.replicas
+            if each.topic == TOPIC or each.topic_id in self._topics
+        ]
+        leaders = {(each.topic_id, each.index): each for _, each in replicas if each.is_leader}
         apart = []
         for node_id, each in replicas:
-            leader = leaders.get(each.index)
+            leader = leaders.get((each.topic_id, each.index))
             if leader is None or (each.log.end_offset, each.high_watermark) != (leader.log.end_offset,) * 2:
                 apart.append(f"{each.topic}-{each.index} on {node_id}: {each.high_watermark} of {each.log.end_offset}")
             elif each.log.log_start_offset < leader.log.log_start_offset:
@@ -359,7 +375,8 @@ class Swarm:
                 await asyncio.wait_for(final.work(lambda: True), DRAIN_S)
             for verify in [each.verify for each in self._committers] + [each.verify for each in self._members[:1]]:
                 await asyncio.wait_for(verify(), DRAIN_S)
-            self._administrator.verify(self._newest_image())
+            for administrator in self._administrators:
+                administrator.verify(self._newest_image())
         except (TimeoutError, AssertionError) as error:
             raise Violation(f"not live: clients are not done: {error}; {self._state()}") from error
 
