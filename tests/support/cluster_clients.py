@@ -439,6 +439,8 @@ class Trimmer:
         self._producers = producers
         self._bootstrap = bootstrap
         self._complaints = complaints
+        self.on_asking: Callable[[Key, int], Callable[[int], None]] = lambda key, leader_id: lambda low_watermark: None
+        """Told of each request, and to whom it goes; what it gives is told of the low watermark that is answered."""
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
         while not is_ended():
@@ -455,8 +457,12 @@ class Trimmer:
         wish = DeleteRecordsPartition(partition_index=self.key[1], offset=offset)
         topic = DeleteRecordsTopic(name=self.key[0], partitions=[wish])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
-        reply = await self._bootstrap.ask(await self._bootstrap.leader(self.key), request, 2)
+        leader_id = await self._bootstrap.leader(self.key)
+        answered = self.on_asking(self.key, leader_id)
+        reply = await self._bootstrap.ask(leader_id, request, 2)
         (answer,) = reply.topics[0].partitions
+        if answer.error_code == ErrorCode.NONE:
+            answered(answer.low_watermark)
         if is_forbidden and answer.error_code == ErrorCode.NONE:
             self._complaints.append(f"records of {self.key} were deleted up to offset {answer.low_watermark}")
 

@@ -17,6 +17,10 @@ Shape = tuple[tuple[str, object], ...]
 """Fields of a plan, and their values."""
 
 
+SMALL_FETCHES: Final = ("properties", (("replica.fetch.max.bytes", "400"),))
+"""A replica that is moved needs many of them."""
+
+
 class Family(NamedTuple):
     name: str
     faults: tuple[Fault, ...]
@@ -57,7 +61,7 @@ FAMILIES: Final = (
     Family(
         "moves",
         (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
-        (("nodes", 4), ("flushes", False)),
+        (("nodes", 4), ("flushes", False), SMALL_FETCHES),
     ),
     Family(
         "coordinators",
@@ -98,6 +102,11 @@ FAMILIES: Final = (
         "trims",
         (Fault.KILL_LEADER, Fault.KILL, Fault.ISOLATE_LEADER),
         (("trims", True), ("small_segments", True)),
+    ),
+    Family(
+        "retention",
+        (Fault.ISOLATE_LEADER, Fault.CUT_ONE_WAY, Fault.PAUSE, Fault.KILL_LEADER),
+        (("retains", "bytes"), ("careless", 1), ("loop_records_max", 2), ("partitions", 1)),
     ),
     Family(
         "names",

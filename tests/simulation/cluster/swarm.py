@@ -8,7 +8,8 @@ the history that the clients recorded is checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -16,11 +17,14 @@ from typing import Any, Final
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import NO_LEADER
+from protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
+from tests.simulation.invariants.deleted_everywhere import DeletedEverywhere
+from tests.simulation.invariants.leader_acknowledged import LeaderAnswers
 from tests.simulation.invariants.observation import Observer, Violation
 from tests.simulation.invariants.of_their_topic import OfTheirTopic
 from tests.support.cluster import Cluster
@@ -30,6 +34,7 @@ from tests.support.cluster_group import GroupWatch, Member
 from tests.support.failed_handlers import failed_handlers
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
+from tests.support.leader_producer import LeaderProducer, Shape
 from tests.support.node import Client
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
@@ -38,6 +43,8 @@ from tests.support.topic_writer import TopicWriter
 from tests.support.whole_starts import whole_starts
 
 TOPIC: Final = "numbers"
+RETAINED: Final = "retained"
+"""A topic of which retention deletes what nobody may have read."""
 LIMIT_S: Final = 400.0
 LIVENESS_S: Final = 60.0
 """How long a healed cluster may take until it serves fully."""
@@ -109,6 +116,8 @@ class Swarm:
         self._late = LateCopies(self.cluster, Random(f"{seed}/late"))
         self._brings_late_copies = Random(f"{seed}/late copies").random() < LATE_COPIES_SHARE
         self._administrators = [self._administrator(f"churn{number or ''}") for number in range(plan.administrators)]
+        self._answers = LeaderAnswers(self.cluster, self._fail, flushes=plan.flushes)
+        self._careless: list[LeaderProducer] = []
         self._readers: list[Reader] = []
         self._told_ends = ToldEnds(self.run.complaints)
         self._is_ended = False
@@ -176,6 +185,8 @@ class Swarm:
         late = loop.create_task(self._late.work()) if self._brings_late_copies else None
         await self.cluster.settled()
         await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self._topic_configs())
+        if self.plan.retains:
+            await self.cluster.create(RETAINED, 1, REPLICAS, **self.plan.retained_configs())
         working = self._begin()
         if story is None:
             striking = loop.create_task(self.nemesis.work())
@@ -216,7 +227,8 @@ class Swarm:
                 made = Producer(name, key, self.bootstrap(name), run.history, run.complaints, **shape)
                 made.on_acknowledged = self._acknowledged
                 self.producers.append(made)
-        working = [loop.create_task(producer.work()) for producer in self.producers]
+        self._careless = [*self._careless_producers()]
+        working = [loop.create_task(producer.work()) for producer in (*self.producers, *self._careless)]
         for key in self.keys:
             for from_followers in (False, True):
                 name = f"{'any' if from_followers else 'tail'}-{key[1]}"
@@ -243,10 +255,21 @@ class Swarm:
             readers = [reader for reader in self._readers if reader.reading.key == key]
             producers = [producer for producer in self.producers if producer.key == key]
             trimmer = Trimmer(key, readers, producers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
+            trimmer.on_asking = DeletedEverywhere(self.cluster, self._fail).asking
             working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
         for administrator in self._administrators if plan.churns_topics else []:
             working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
         return working
+
+    def _careless_producers(self) -> Iterator[LeaderProducer]:
+        plan, shape = self.plan, Shape(batch_records_max=self.plan.batch_records_max, pause_s=self.plan.pause_s)
+        for number in range(plan.careless):
+            for key in self.keys:
+                name = f"c{number}-{key[1]}"
+                yield LeaderProducer(name, key, self.bootstrap(name), self.run.history, self._answers, shape)
+        if plan.retains:
+            shape = shape._replace(pause_s=0.1, padding=100)
+            yield LeaderProducer("r", (RETAINED, 0), self.bootstrap("r"), None, self._answers, shape)
 
     def _acknowledged(self, key: Key, offset: int, client: Client) -> None:
         self.cluster.world.event("ack", *key, offset)
@@ -288,7 +311,7 @@ class Swarm:
             (broker.node_id, each)
             for broker in brokers
             for each in broker.replicas
-            if each.topic == TOPIC or each.topic_id in self._topics
+            if each.topic in (TOPIC, RETAINED) or each.topic_id in self._topics
         ]
         leaders = {(each.topic_id, each.index): each for _, each in replicas if each.is_leader}
         apart = []
@@ -352,13 +375,13 @@ class Swarm:
                 "new acknowledgements for every producer",
                 DRAIN_S,
             )
-            for producer in self.producers:
+            for producer in (*self.producers, *self._careless):
                 producer.is_ending = True
             for committer in self._committers:
                 committer.is_ending = True
             for member in self._members:
                 member.is_ending = True
-            waiting = working[: len(self.producers)]
+            waiting = working[: len(self.producers) + len(self._careless)]
             await asyncio.wait_for(asyncio.gather(*waiting), DRAIN_S)
             self._is_ended = True
             await asyncio.wait_for(asyncio.gather(*working), DRAIN_S)
@@ -381,6 +404,17 @@ class Swarm:
             raise Violation(f"not live: clients are not done: {error}; {self._state()}") from error
 
 
+@contextmanager
+def examined_on_loop(records_max: int) -> Iterator[None]:
+    """Batches of more records are examined beside the loop, which else only those of many thousands are."""
+    before = record_validation.LOOP_RECORDS_MAX
+    record_validation.LOOP_RECORDS_MAX = records_max  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        record_validation.LOOP_RECORDS_MAX = before  # type: ignore[misc]
+
+
 def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None, lines: list[str] | None = None) -> Run:
     """Raises what broke: `SimulationFailed`, `Violation`; what clients saw is in the run's `problems`. The trace goes
     into `lines`, also of a run that broke."""
@@ -398,7 +432,12 @@ def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None,
         await swarm.live(story)
 
     complaints = swarm.run.complaints
-    with swarm.cluster, failed_handlers(complaints), whole_starts(complaints, swarm.is_counted_on):
+    with (
+        swarm.cluster,
+        failed_handlers(complaints),
+        whole_starts(complaints, swarm.is_counted_on),
+        examined_on_loop(plan.loop_records_max),
+    ):
         try:
             swarm.cluster.live(main, limit_s=LIMIT_S)
         finally:
