@@ -182,7 +182,8 @@ class Swarm:
         loop = asyncio.get_running_loop()
         watch = loop.create_task(self.watch())
         operator = loop.create_task(self.nemesis.operate())
-        late = loop.create_task(self._late.work()) if self._brings_late_copies else None
+        late = [loop.create_task(self._late.work())] if self._brings_late_copies else []
+        late.append(loop.create_task(self._late.work_for_the_dead()))
         await self.cluster.settled()
         await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self._topic_configs())
         if self.plan.retains:
@@ -196,8 +197,9 @@ class Swarm:
         else:
             await story(self)
         await self.nemesis.heal()
-        if late is not None:
-            late.cancel()
+        for each in late:
+            each.cancel()
+        if late[1:]:
             self.nemesis.struck["late copies"] = self._late.count
         await self.full_service()
         await self._end(working)
