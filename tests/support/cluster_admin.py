@@ -65,7 +65,7 @@ class Administrator:
         write: Callable[[Made], Awaitable[None]] = written_by_nobody,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """`write`: gives a topic records, as far as the cluster takes them. `pause_s`: between two acts, at the most."""
+        """`write`: gives a topic records, as far as the cluster takes them. `pause_s`: at most, between two acts."""
         self._pause_s = pause_s
         self._bootstrap = bootstrap
         self._prefix = prefix

@@ -93,7 +93,9 @@ class LeaderProducer:
 
     def _next_batch(self) -> bytes:
         producer = f"{self._name}.{self._connections}"
-        values = [f"{producer}/{self._count + i}" for i in range(self._random.randint(1, self._shape.batch_records_max))]
+        values = [
+            f"{producer}/{self._count + i}" for i in range(self._random.randint(1, self._shape.batch_records_max))
+        ]
         self._count += len(values)
         if self._history is not None:
             for value in values:

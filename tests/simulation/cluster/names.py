@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
@@ -24,6 +24,9 @@ from replication.partition import Partition
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import Closed, batch
 
+Return: TypeAlias = Callable[[], Awaitable[None]]
+Absence: TypeAlias = Callable[[Cluster, ClusterNode], Awaitable[Return]]
+"""Takes a node out, and gives what brings it back."""
 OLD: Final = tuple(f"old-{number}" for number in range(5))
 NEW: Final = ("new-0", "new-1")
 """Fewer than before: a log that was kept would be cut to as many, and agree about its epochs."""
@@ -108,7 +111,7 @@ async def holds(cluster: Cluster, values: tuple[str, ...]) -> None:
         raise AssertionError(f"the topic has {values}, and there is {told()}") from error
 
 
-def used_again(seed: int, meanwhile: Callable[[Cluster, ClusterNode], Awaitable[Callable[[], Awaitable[None]]]]) -> None:
+def used_again(seed: int, meanwhile: Absence) -> None:
     """`meanwhile` takes a follower out of it, and gives what brings it back."""
 
     async def story(cluster: Cluster) -> None:
@@ -135,7 +138,7 @@ async def at_once() -> None:
 
 
 def a_name_used_again_is_another_topic(seed: int) -> None:
-    async def nothing(cluster: Cluster, follower: ClusterNode) -> Callable[[], Awaitable[None]]:
+    async def nothing(cluster: Cluster, follower: ClusterNode) -> Return:
         return at_once
 
     used_again(seed, nothing)
@@ -152,7 +155,7 @@ def who_was_down_and_skips_takes_nothing_of_a_former_topic(seed: int) -> None:
 
 
 def was_down(seed: int, *, skips: bool) -> None:
-    async def killed(cluster: Cluster, follower: ClusterNode) -> Callable[[], Awaitable[None]]:
+    async def killed(cluster: Cluster, follower: ClusterNode) -> Return:
         follower.kill()
         await cluster.until(lambda: is_fenced(cluster, follower), "fenced", FENCED_S)
 
@@ -170,7 +173,7 @@ def was_down(seed: int, *, skips: bool) -> None:
 def who_skips_to_a_snapshot_takes_nothing_of_a_former_topic(seed: int) -> None:
     """The snapshot has the new topic under the name, and says nothing of the deletion."""
 
-    async def isolated(cluster: Cluster, follower: ClusterNode) -> Callable[[], Awaitable[None]]:
+    async def isolated(cluster: Cluster, follower: ClusterNode) -> Return:
         others = [node.host.name for node in cluster.nodes.values() if node is not follower]
         cluster.world.network.partition([follower.host.name], others)
         await cluster.until(lambda: is_fenced(cluster, follower), "fenced", FENCED_S)

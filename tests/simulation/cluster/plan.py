@@ -96,6 +96,8 @@ class Plan:
     """Producers that ask for the acknowledgement of the leader alone."""
     loop_records_max: int = 50_000
     """Of a batch that is examined on the loop of its broker; others are examined beside it."""
+    partitions_at_once_max: int = 10
+    """So many are made or deleted where the metadata is followed; more become jobs."""
     churn_pause_s: float = 0.8
     """Between two of their acts, at the most."""
 
@@ -147,6 +149,7 @@ class Plan:
             retains=random.choice(("", "", "", "bytes", "time")),
             careless=random.choice((0, 0, 1)),
             loop_records_max=random.choice((50_000, 50_000, 50_000, 2)),
+            partitions_at_once_max=random.choice((10, 10, 0, 1)),
             properties=random.choice(((), (), (), (("replica.fetch.max.bytes", "400"),))),
         )
 

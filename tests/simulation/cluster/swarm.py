@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
+from broker.replicas import partition_work
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import NO_LEADER
 from protocol import record_validation
@@ -230,7 +231,8 @@ class Swarm:
                 made.on_acknowledged = self._acknowledged
                 self.producers.append(made)
         self._careless = [*self._careless_producers()]
-        working = [loop.create_task(producer.work()) for producer in (*self.producers, *self._careless)]
+        working = [loop.create_task(producer.work()) for producer in self.producers]
+        working += [loop.create_task(producer.work()) for producer in self._careless]
         for key in self.keys:
             for from_followers in (False, True):
                 name = f"{'any' if from_followers else 'tail'}-{key[1]}"
@@ -377,8 +379,10 @@ class Swarm:
                 "new acknowledgements for every producer",
                 DRAIN_S,
             )
-            for producer in (*self.producers, *self._careless):
+            for producer in self.producers:
                 producer.is_ending = True
+            for careless in self._careless:
+                careless.is_ending = True
             for committer in self._committers:
                 committer.is_ending = True
             for member in self._members:
@@ -407,14 +411,17 @@ class Swarm:
 
 
 @contextmanager
-def examined_on_loop(records_max: int) -> Iterator[None]:
-    """Batches of more records are examined beside the loop, which else only those of many thousands are."""
-    before = record_validation.LOOP_RECORDS_MAX
-    record_validation.LOOP_RECORDS_MAX = records_max  # type: ignore[misc]
+def few_at_once(plan: Plan) -> Iterator[None]:
+    """What the loop of a broker does at once is bounded by the plan, so that a few records and partitions are work to
+    be done beside it, which else only many thousands of records are, and more than ten partitions."""
+    records_max, partitions_max = record_validation.LOOP_RECORDS_MAX, partition_work.AT_ONCE_MAX
+    record_validation.LOOP_RECORDS_MAX = plan.loop_records_max
+    partition_work.AT_ONCE_MAX = plan.partitions_at_once_max
     try:
         yield
     finally:
-        record_validation.LOOP_RECORDS_MAX = before  # type: ignore[misc]
+        record_validation.LOOP_RECORDS_MAX = records_max
+        partition_work.AT_ONCE_MAX = partitions_max
 
 
 def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None, lines: list[str] | None = None) -> Run:
@@ -438,7 +445,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None,
         swarm.cluster,
         failed_handlers(complaints),
         whole_starts(complaints, swarm.is_counted_on),
-        examined_on_loop(plan.loop_records_max),
+        few_at_once(plan),
     ):
         try:
             swarm.cluster.live(main, limit_s=LIMIT_S)

@@ -82,7 +82,9 @@ class Phantom:
         reply = await self._bootstrap.ask_any(request, 4)
         if reply.error_code == ErrorCode.NONE:
             self._epoch = epoch = reply.broker_epoch
-            self._told(self._bootstrap, f"epoch {epoch} of broker {self.id}", lambda image: self._is_known(image, epoch))
+            self._told(
+                self._bootstrap, f"epoch {epoch} of broker {self.id}", lambda image: self._is_known(image, epoch)
+            )
 
     def _is_known(self, image: MetadataImage, epoch: int) -> bool:
         known = image.cluster.brokers.get(self.id)
