@@ -112,15 +112,6 @@ SHELL_MUTANTS: Final = (
         shape=CHURN,
     ),
     Mutant(
-        119,
-        "a producer's next batch goes to the partition that was deleted",
-        "broker/replicas/replicas.py",
-        '        """Forget a topic; whoever waits for its partitions looks again and finds them gone."""\n'
-        "        self.generation += 1\n",
-        '        """Forget a topic; whoever waits for its partitions looks again and finds them gone."""\n',
-        shape=CHURN,
-    ),
-    Mutant(
         120,
         "retention of a follower deletes up to the end of its log",
         "broker/replicas/log_jobs.py",

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from protocol.errors import ErrorCode
 from protocol.record_builder import Record, build_batch
 from tests.simulation.invariants.leader_acknowledged import LeaderAnswers
-from tests.support.cluster_clients import Bootstrap, within
+from tests.support.cluster_clients import TRANSIENT, Bootstrap, within
 from tests.support.history import History, Key
 from tests.support.node import Client, Closed, produce_request
 
@@ -85,7 +85,10 @@ class LeaderProducer:
             while in_flight:
                 reply = await within(client.reply(), PATIENCE_S)
                 in_flight.popleft()
-                if reply.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
+                error = ErrorCode(reply.responses[0].partition_responses[0].error_code)
+                if error is not ErrorCode.NONE:
+                    if error not in TRANSIENT:
+                        self._answers.complain(f"{self._name}.{self._connections} was refused: {error.name}")
                     return
             if self.is_ending:
                 return

@@ -34,6 +34,28 @@ FAMILIES: Final = (
         (("flushes", False), ("trims", False)),
     ),
     Family(
+        "moves",
+        (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
+        (("nodes", 4), ("flushes", False), SMALL_FETCHES),
+    ),
+    Family(
+        "retention",
+        (Fault.ISOLATE_LEADER, Fault.CUT_ONE_WAY, Fault.PAUSE, Fault.KILL_LEADER),
+        (("retains", "bytes"), ("careless", 1), ("loop_records_max", 2), ("batch_records_max", 4), ("partitions", 1)),
+    ),
+    Family(
+        "names",
+        (Fault.KILL, Fault.STOP, Fault.ISOLATE, Fault.POWER_CUT, Fault.PAUSE),
+        (
+            ("churns_topics", True),
+            ("administrators", 3),
+            ("churn_pause_s", 0.1),
+            ("small_snapshots", True),
+            ("partitions", 1),
+            ("producers", 1),
+        ),
+    ),
+    Family(
         "power",
         (Fault.POWER_CUT, Fault.CUT_AT_STEP, Fault.ISOLATE_LEADER),
         (("flushes", False), ("small_snapshots", True)),
@@ -57,11 +79,6 @@ FAMILIES: Final = (
         "all-at-once",
         (Fault.KILL_ALL, Fault.KILL, Fault.KILL_LEADER, Fault.PAUSE),
         (("has_eligible_replicas", True),),
-    ),
-    Family(
-        "moves",
-        (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
-        (("nodes", 4), ("flushes", False), SMALL_FETCHES),
     ),
     Family(
         "coordinators",
@@ -102,23 +119,6 @@ FAMILIES: Final = (
         "trims",
         (Fault.KILL_LEADER, Fault.KILL, Fault.ISOLATE_LEADER),
         (("trims", True), ("small_segments", True)),
-    ),
-    Family(
-        "retention",
-        (Fault.ISOLATE_LEADER, Fault.CUT_ONE_WAY, Fault.PAUSE, Fault.KILL_LEADER),
-        (("retains", "bytes"), ("careless", 1), ("loop_records_max", 2), ("partitions", 1)),
-    ),
-    Family(
-        "names",
-        (Fault.KILL, Fault.STOP, Fault.ISOLATE, Fault.POWER_CUT, Fault.PAUSE),
-        (
-            ("churns_topics", True),
-            ("administrators", 3),
-            ("churn_pause_s", 0.1),
-            ("small_snapshots", True),
-            ("partitions", 1),
-            ("producers", 1),
-        ),
     ),
     Family(
         "links",

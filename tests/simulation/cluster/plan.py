@@ -184,7 +184,7 @@ class Plan:
         limit = {"retention.bytes": "1000", "retention.ms": "-1"}
         if self.retains == "time":
             limit = {"retention.ms": "1000", "message.timestamp.type": "LogAppendTime"}
-        return {"internal.segment.bytes": "500", "min.insync.replicas": "1", **limit}
+        return {"internal.segment.bytes": "1000", "min.insync.replicas": "1", **limit}
 
     def topic_configs(self) -> dict[str, str]:
         return {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})

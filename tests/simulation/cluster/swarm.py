@@ -272,7 +272,7 @@ class Swarm:
                 name = f"c{number}-{key[1]}"
                 yield LeaderProducer(name, key, self.bootstrap(name), self.run.history, self._answers, shape)
         if plan.retains:
-            shape = shape._replace(pause_s=0.1, padding=100)
+            shape = shape._replace(pause_s=0.1, padding=50)
             yield LeaderProducer("r", (RETAINED, 0), self.bootstrap("r"), None, self._answers, shape)
 
     def _acknowledged(self, key: Key, offset: int, client: Client) -> None:
@@ -415,13 +415,13 @@ def few_at_once(plan: Plan) -> Iterator[None]:
     """What the loop of a broker does at once is bounded by the plan, so that a few records and partitions are work to
     be done beside it, which else only many thousands of records are, and more than ten partitions."""
     records_max, partitions_max = record_validation.LOOP_RECORDS_MAX, partition_work.AT_ONCE_MAX
-    record_validation.LOOP_RECORDS_MAX = plan.loop_records_max
-    partition_work.AT_ONCE_MAX = plan.partitions_at_once_max
+    vars(record_validation)["LOOP_RECORDS_MAX"] = plan.loop_records_max
+    vars(partition_work)["AT_ONCE_MAX"] = plan.partitions_at_once_max
     try:
         yield
     finally:
-        record_validation.LOOP_RECORDS_MAX = records_max
-        partition_work.AT_ONCE_MAX = partitions_max
+        vars(record_validation)["LOOP_RECORDS_MAX"] = records_max
+        vars(partition_work)["AT_ONCE_MAX"] = partitions_max
 
 
 def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None, lines: list[str] | None = None) -> Run:

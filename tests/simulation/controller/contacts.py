@@ -6,11 +6,22 @@ broke is fenced sooner, where the controller hurries; one that was heard from in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
 
 from kraft.controller.silence import GRACE_MS, LOST_BEATS
-from kraft.image.cluster import Broker
 from tests.simulation.invariants.observation import Violation
+
+
+@dataclass(slots=True)
+class Contact:
+    """What is to be known of one broker: its registration counts as a contact, and is no beat."""
+
+    contact_ms: int
+    beat_ms: int | None = None
+    pace_ms: int = 0
+    """Between its beats; of a pace that changes the slower one, for a while."""
+    lost_ms: int | None = None
 
 
 class Contacts:
@@ -19,40 +30,43 @@ class Contacts:
     def __init__(self, session_ms: int, *, hurries: bool) -> None:
         self._session_ms = session_ms
         self._hurries = hurries
-        self._heard_ms: dict[int, int] = {}
-        self._lost_ms: dict[int, int] = {}
-        self._gap_ms_max: dict[int, int] = {}
-        """Between two contacts: at least the pace that the controller knows."""
+        self._by_broker: dict[int, Contact] = {}
+
+    def registered(self, broker_id: int, now_ms: int) -> None:
+        self._by_broker[broker_id] = Contact(now_ms)
+
+    def fenced(self, broker_id: int) -> None:
+        """What was known of its pace is forgotten."""
+        self._by_broker[broker_id] = Contact(self._by_broker[broker_id].contact_ms)
 
     def heard(self, broker_id: int, now_ms: int) -> None:
-        gap_ms = now_ms - self._heard_ms.get(broker_id, now_ms)
-        self._gap_ms_max[broker_id] = max(gap_ms, self._gap_ms_max.get(broker_id, 0))
-        self._heard_ms[broker_id] = now_ms
-        self._lost_ms.pop(broker_id, None)
+        known = self._by_broker[broker_id]
+        if known.beat_ms is not None:
+            known.pace_ms = max(now_ms - known.beat_ms, known.pace_ms // 2)
+        known.contact_ms = known.beat_ms = now_ms
+        known.lost_ms = None
 
     def lost(self, broker_id: int, now_ms: int) -> None:
         """Its connection broke."""
-        self._lost_ms.setdefault(broker_id, now_ms)
+        known = self._by_broker.get(broker_id)
+        if known is not None and known.lost_ms is None:
+            known.lost_ms = now_ms
 
-    def begin_anew(self, brokers: Mapping[int, Broker], now_ms: int) -> None:
+    def begin_anew(self, brokers: Iterable[int], now_ms: int) -> None:
         """A new controller gives a whole session to everybody."""
-        self._heard_ms = dict.fromkeys(brokers, now_ms)
-        self._lost_ms = {}
+        self._by_broker = {broker_id: Contact(now_ms) for broker_id in brokers}
 
     def check(self, before: Set[int], after: Set[int], now_ms: int) -> None:
         """`before`, `after`: the brokers that were not fenced before the time was looked at, and after that."""
         for broker_id in sorted(after):
-            silent_ms = now_ms - self._heard_ms[broker_id]
+            known = self._by_broker[broker_id]
+            silent_ms = now_ms - known.contact_ms
             if silent_ms >= self._session_ms:
                 raise Violation(f"broker {broker_id} is silent for {silent_ms} ms, and not fenced")
-            lost_ms = self._lost_ms.get(broker_id)
-            grace_ms = max(GRACE_MS, LOST_BEATS * self._gap_ms_max.get(broker_id, 0))
-            if self._hurries and lost_ms is not None and now_ms >= lost_ms + grace_ms:
-                raise Violation(f"broker {broker_id} seems gone for {now_ms - lost_ms} ms, and is not fenced")
-        self._check_fenced(sorted(before - after), now_ms)
-
-    def _check_fenced(self, fenced: Iterable[int], now_ms: int) -> None:
-        for broker_id in fenced:
-            silent_ms = now_ms - self._heard_ms[broker_id]
+            grace_ms = max(GRACE_MS, LOST_BEATS * known.pace_ms)
+            if self._hurries and known.lost_ms is not None and now_ms >= known.lost_ms + grace_ms:
+                raise Violation(f"broker {broker_id} seems gone for {now_ms - known.lost_ms} ms, and is not fenced")
+        for broker_id in sorted(before - after):
+            silent_ms = now_ms - self._by_broker[broker_id].contact_ms
             if silent_ms < self._session_ms and not self._hurries:
                 raise Violation(f"broker {broker_id} is fenced after {silent_ms} ms of silence")

@@ -18,6 +18,7 @@ from kraft.controller.controller import Controller
 from kraft.controller.decision import Decision
 from kraft.controller.settings import ControllerSettings
 from kraft.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED_FEATURES
+from kraft.image.cluster import FENCE
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
@@ -32,7 +33,12 @@ from protocol.messages import delete_topics as deleting
 from protocol.messages import elect_leaders as electing
 from protocol.messages import incremental_alter_configs as incremental
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.records.metadata import FeatureLevelRecord, RegisterBrokerRecord, RegisterControllerRecord
+from protocol.records.metadata import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
 from tests.simulation.controller.contacts import Contacts
 from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.observation import Violation
@@ -139,7 +145,7 @@ class Swarm:
             (self.cut_power, random.choice((0, 2, 6))),
             (self.fail_over, random.choice((0, 1, 4))),
             (self.repeat, random.choice((0, 4))),
-            (self.fall_silent, 1),
+            (self.fall_silent, 2),
         ]
 
     def _new_id(self) -> bytes:
@@ -251,7 +257,9 @@ class Swarm:
         provenance = Provenance(self.offset, self.epoch, self.now_ms)
         for record in decision.records:
             if isinstance(record, RegisterBrokerRecord):
-                self.contacts.heard(record.broker_id, self.now_ms)
+                self.contacts.registered(record.broker_id, self.now_ms)
+            elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == FENCE:
+                self.contacts.fenced(record.broker_id)
         if decision.records:
             steps = {(topic.id, index): each for topic, index, each in self.controller.image.topics.partitions()}
             self.controller.replay(decision.records, provenance, self.now_ms)
@@ -414,11 +422,11 @@ class Swarm:
         if self.random.random() < 0.5:
             self._disconnect(node)
         for _ in range(SILENCE_ROUNDS):
+            if former:
+                self._ask(self.random.choice(former))
             self._pass(1000)
             for other in self.nodes.values():
                 self._beat(other)
-            if former:
-                self._ask(self.random.choice(former))
             self.commit_all()
 
     def shut_down(self) -> None:

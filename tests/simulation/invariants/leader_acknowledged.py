@@ -70,6 +70,10 @@ class LeaderAnswers:
         correlation_id = client._count
         self._expected.setdefault(end.number, {})[correlation_id] = Expected(key, data, leader_epoch, node.host.life)
 
+    def complain(self, what: str) -> None:
+        """A client was told what no client should be told."""
+        self._failed(Violation(what))
+
     def forget(self, client: Client) -> None:
         end: Any = client.writer.transport
         self._expected.pop(end.number, None)
