@@ -196,23 +196,6 @@ SHELL_MUTANTS: Final = (
         "        self._publisher.reply_when_committed(end_offset, reply, answer, given_up)\n",
     ),
     Mutant(
-        129,
-        "a log begins with what the checkpoints say of a former one",
-        "storage/log_directory.py",
-        "        for known in (self._recovery_points, self._log_starts, self._cleaned_ends, self.high_watermarks):\n"
-        "            known.pop(key, None)\n",
-        "",
-        shape=CHURN,
-    ),
-    Mutant(
-        130,
-        "a log that was made for a topic that is gone meanwhile is served",
-        "broker/replicas/partition_work.py",
-        "            if follower.is_wanted(job):\n                follower.take(job, log)\n",
-        "            if log is not None:\n                follower.take(job, log)\n",
-        shape=CHURN,
-    ),
-    Mutant(
         131,
         "the low watermark is that of the follower that is ahead",
         "replication/partition.py",

@@ -50,6 +50,7 @@ FAMILIES: Final = (
             ("churns_topics", True),
             ("administrators", 3),
             ("churn_pause_s", 0.1),
+            ("partitions_at_once_max", 0),
             ("small_snapshots", True),
             ("partitions", 1),
             ("producers", 1),

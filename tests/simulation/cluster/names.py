@@ -30,6 +30,8 @@ Absence: TypeAlias = Callable[[Cluster, ClusterNode], Awaitable[Return]]
 OLD: Final = tuple(f"old-{number}" for number in range(5))
 NEW: Final = ("new-0", "new-1")
 """Fewer than before: a log that was kept would be cut to as many, and agree about its epochs."""
+MANY: Final = 45
+"""Partitions: more than are made at once."""
 FENCED_S: Final = 10.0
 AGREED_S: Final = 20.0
 SNAPSHOT_BYTES: Final = 600
@@ -210,8 +212,29 @@ async def forgotten(cluster: Cluster) -> None:
     raise AssertionError("no snapshot took the place of the log")
 
 
+def what_is_made_for_a_topic_that_goes_is_not_served(seed: int) -> None:
+    """Its many logs are made beside the loop, on a slow disk: it is deleted, and its name used again, before they are
+    there."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        for node in cluster.nodes.values():
+            node.host.disk.faults.slow_factor = 300
+        await cluster.create("t", MANY, retention_ms=-1)
+        await deleted(cluster)
+        await cluster.create("t", retention_ms=-1)
+        for node in cluster.nodes.values():
+            node.host.disk.faults.slow_factor = 1
+        await written(cluster, *NEW)
+        await holds(cluster, NEW)
+
+    with Cluster(seed) as cluster:
+        cluster.live(story)
+
+
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_name_used_again_is_another_topic,
+    what_is_made_for_a_topic_that_goes_is_not_served,
     who_was_down_takes_nothing_of_a_former_topic,
     who_was_down_and_skips_takes_nothing_of_a_former_topic,
     who_skips_to_a_snapshot_takes_nothing_of_a_former_topic,

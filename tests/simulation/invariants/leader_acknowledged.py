@@ -35,6 +35,7 @@ class Expected(NamedTuple):
     data: bytes
     leader_epoch: int
     life: object
+    partition: Partition | None
 
 
 class Place(NamedTuple):
@@ -68,7 +69,9 @@ class LeaderAnswers:
         partition = replica_on(node, key)
         leader_epoch = -1 if partition is None else partition.leader_epoch
         correlation_id = client._count
-        self._expected.setdefault(end.number, {})[correlation_id] = Expected(key, data, leader_epoch, node.host.life)
+        self._expected.setdefault(end.number, {})[correlation_id] = Expected(
+            key, data, leader_epoch, node.host.life, partition
+        )
 
     def complain(self, what: str) -> None:
         """A client was told what no client should be told."""
@@ -102,9 +105,11 @@ class LeaderAnswers:
     def _check_answer(self, node: ClusterNode, sent: Expected, frame: bytes) -> None:
         reply = decode(ProduceResponse, frame[5:], VERSION)
         answer = reply.responses[0].partition_responses[0]
-        partition = replica_on(node, sent.key)
-        if answer.error_code != ErrorCode.NONE or partition is None or partition.log.failure is not None:
+        partition = sent.partition
+        if answer.error_code != ErrorCode.NONE or partition is None or not node.is_up:
             return
+        if partition.log.failure is None and replica_on(node, sent.key) is not partition:
+            return  # moved away, or deleted
         if partition.leader_epoch != sent.leader_epoch or node.host.life is not sent.life:
             return  # what was appended in an epoch that is over may be gone
         self.count += 1
@@ -115,6 +120,10 @@ class LeaderAnswers:
 
     def _check(self, node: ClusterNode, partition: Partition, data: bytes, base_offset: int) -> None:
         name = f"{partition.topic}-{partition.index} on node {node.id}"
+        if partition.log.failure is not None:
+            if self._flushes and not self._is_durable(node, partition, base_offset):
+                raise Violation(f"{name} acknowledges offset {base_offset}, and its disk has failed before")
+            return
         if not partition.is_leader:
             raise Violation(f"{name} does not lead, and acknowledges offset {base_offset}")
         count = parse_header(data, 0).last_offset_delta + 1
@@ -130,9 +139,12 @@ class LeaderAnswers:
         begin = found.position + HEAD_SIZE  # the records alone: a leader may write its own time before them
         if bytes(node.host.disk.peek(found.path)[begin : begin + len(data) - HEAD_SIZE]) != data[HEAD_SIZE:]:
             raise Violation(f"{name} acknowledges offset {base_offset}, where {found.head.hex()} lies")
-        durable = node.host.disk.peek_durable(found.path)
-        if self._flushes and bytes(durable[found.position : found.position + HEAD_SIZE]) != found.head:
+        if self._flushes and not self._is_durable(node, partition, base_offset):
             raise Violation(f"{name} acknowledges offset {base_offset}, which is not durable")
+
+    def _is_durable(self, node: ClusterNode, partition: Partition, base_offset: int) -> bool:
+        found = self._find(node, partition, base_offset)
+        return found is not None and found.head == head_at(node.host.disk.peek_durable(found.path), found.position)
 
     def _find(self, node: ClusterNode, partition: Partition, base_offset: int) -> Place | None:
         """The batch that begins at an offset; looked for from where one was found before."""
