@@ -7,32 +7,31 @@ import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
-from broker.node.node import NodeAddress
+from broker.metadata.cluster_view import NodeAddress
 from broker.requests.authorized_operations import NOT_ASKED
 from broker.requests.handlers.metadata import Question
 from broker.requests.large_metadata import LargeMetadata
 from broker.runtime.environment import LocalEnvironment
 
 if TYPE_CHECKING:
+    from broker.metadata.topic_creation import TopicCreation
     from broker.network.reply import EncodedResponse
-    from broker.node.node import Broker
     from kraft.image.metadata_image import MetadataImage
 
 VERSION = 13
 
 
 class Beside:
-    """As much of a broker as `LargeMetadata` needs."""
+    """What `LargeMetadata` needs besides an environment."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.environment = LocalEnvironment(loop)
         self._loop = loop
         self._tasks: list[asyncio.Task[None]] = []
 
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None], name: str = "") -> None:
         self._tasks.append(self._loop.create_task(work))
 
-    def create_topic(self, name: str) -> None:
+    def create(self, name: str) -> None:
         raise AssertionError("nothing is missing")
 
 
@@ -49,16 +48,17 @@ def figures_of_all_topics(image: MetadataImage) -> dict[str, float]:
 
 async def _asked(image: MetadataImage) -> dict[str, float]:
     loop = asyncio.get_running_loop()
-    beside = Beside(loop)
+    beside, environment = Beside(loop), LocalEnvironment(loop)
     done: asyncio.Future[EncodedResponse] = loop.create_future()
     started = last = time.process_time()
     longest = 0.0
-    LargeMetadata(cast("Broker", beside)).ask(question_of(image), VERSION).listen(done.set_result)
+    large = LargeMetadata(environment, cast("TopicCreation", beside), beside.spawn)
+    large.ask(question_of(image), VERSION).listen(done.set_result)
     while not done.done():
         await asyncio.sleep(0.001)
         now = time.process_time()
         longest, last = max(longest, now - last), now
-    beside.environment.close()
+    environment.close()
     return {
         "all topics asked for, CPU": time.process_time() - started,
         "all topics asked for, the loop held up, CPU": longest,

@@ -26,7 +26,7 @@ from bench.trio import NODES, PROPERTIES
 from broker.config.config import Config
 from broker.metadata.storage_format import format_directories
 from broker.node.main import GC_THRESHOLDS
-from broker.node.node import Broker
+from broker.node.node import Node
 from broker.runtime.environment import LocalEnvironment
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
@@ -123,7 +123,7 @@ async def started(home: str) -> list[int]:
             entropy=environment.entropy,
             now_ms=environment.wall_ms(),
         )
-        brokers.append(Broker(config, environment, loop))
+        brokers.append(Node(config, environment, loop))
     await asyncio.gather(*(broker.start() for broker in brokers))
     topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)
     error = -1

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
+from broker.metadata.topic_creation import ControllerPort
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import (
@@ -37,15 +38,8 @@ class RegistrationRefused(Exception):
     """The controller does not take this broker: the node cannot serve."""
 
 
-class Controller(Protocol):
-    """The way to the active controller."""
-
-    def submit(self, request: object, reply: Callable[..., None]) -> None:
-        """Send a request; the reply is called once, on the loop."""
-
-
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BrokerIdentity:
     """What a broker says of itself when it registers."""
 
     node_id: int
@@ -62,11 +56,17 @@ class Registration:
     """`metadata_offset` tells how far this broker has followed the metadata log (the last offset it has seen)."""
 
     def __init__(
-        self, identity: Identity, controller: Controller, heartbeat_ms: int, metadata_offset: Callable[[], int]
+        self,
+        broker_id: int,
+        identity: Callable[[], BrokerIdentity],
+        controller: ControllerPort,
+        heartbeat_ms: int,
+        metadata_offset: Callable[[], int],
     ) -> None:
         self.epoch = UNREGISTERED
         """The broker epoch that the controller gave this incarnation."""
         self.is_fenced = True
+        self._broker_id = broker_id
         self._identity = identity
         self._controller = controller
         self._heartbeat_ms = heartbeat_ms
@@ -77,7 +77,7 @@ class Registration:
     async def register(self, patience_ms: int) -> None:
         """Obtain a broker epoch and be unfenced. Raises `RegistrationRefused`, of a node id that is taken after
         `patience_ms`."""
-        identity = self._identity
+        identity = self._identity()
         request = BrokerRegistrationRequest(
             broker_id=identity.node_id,
             cluster_id=identity.cluster_id,
@@ -141,7 +141,7 @@ class Registration:
 
     async def _beat(self) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
-            broker_id=self._identity.node_id,
+            broker_id=self._broker_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._metadata_offset(),
             want_fence=False,

@@ -11,7 +11,7 @@ from broker.metrics.partitions import TURN
 from kraft.image.topics import NO_LEADER
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
+    from broker.metrics.observed import Observed
     from broker.runtime.flusher import Flusher
 
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
@@ -20,11 +20,11 @@ GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_"
 COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
 
 
-async def collect_cluster(page: Page, broker: Broker) -> None:
-    quorum, image = broker.quorum, broker.image
+async def collect_cluster(page: Page, node: Observed) -> None:
+    quorum, image = node.quorum, node.cluster.image
     brokers = image.cluster.brokers.values()
     fenced = sum(each.fenced for each in brokers)
-    page.add(f"{CONTROLLER}activecontrollercount", quorum.leader_id == broker.node_id)
+    page.add(f"{CONTROLLER}activecontrollercount", quorum.leader_id == node.config.node_id)
     page.add(f"{CONTROLLER}activebrokercount", len(brokers) - fenced)
     page.add(f"{CONTROLLER}fencedbrokercount", fenced)
     page.add(f"{CONTROLLER}globaltopiccount", len(image.topics.ids))
@@ -41,7 +41,7 @@ async def collect_cluster(page: Page, broker: Broker) -> None:
     page.add(f"{RAFT}current_epoch", quorum.leader_epoch)
     page.add(f"{RAFT}high_watermark", quorum.high_watermark)
     page.add(f"{RAFT}log_end_offset", quorum.log_end_offset)
-    age_ms = broker.environment.monotonic_ms() - quorum.snapshot_ms
+    age_ms = node.environment.monotonic_ms() - quorum.snapshot_ms
     page.add("kafka_server_snapshotemitter_latestsnapshotgeneratedagems", age_ms)
 
 
@@ -53,10 +53,10 @@ def collect_flushes(page: Page, *flushers: Flusher) -> None:
     page.add_summary("kafka_log_logflushstats_logflushrateandtimems", both)
 
 
-def collect_groups(page: Page, broker: Broker) -> None:
+def collect_groups(page: Page, node: Observed) -> None:
     states: Counter[str] = Counter()
     members = offsets = rebalances = commits = 0
-    for runner in broker.groups.runners:
+    for runner in node.groups.runners:
         census = runner.shard.census()
         states.update(census.states)
         members += census.members

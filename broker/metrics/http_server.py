@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
 from broker.config.http_address import HttpAddress
+from broker.runtime.tasks import Spawn
 
 HEAD_SIZE_MAX: Final = 8192
 PATIENCE_S: Final = 10
@@ -30,7 +31,6 @@ class Answer(NamedTuple):
 
 
 Handler = Callable[[], Awaitable[Answer]]
-Spawn = Callable[[Coroutine[object, object, None], str], object]
 
 
 def plain(status: int, text: str) -> Answer:

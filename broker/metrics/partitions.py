@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from broker.metrics.exposition import Page
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
+    from broker.metrics.observed import Observed
     from replication.partition import Partition
 
 TURN: Final = 200
@@ -30,7 +30,7 @@ class PartitionSums:
         self.topics: dict[str, list[int]] = {}
         """Messages in, bytes in, bytes out."""
 
-    def take(self, broker: Broker, partition: Partition) -> None:
+    def take(self, node: Observed, partition: Partition) -> None:
         log = partition.log
         self.size += log.size
         self.segments += len(log.segments)
@@ -39,9 +39,9 @@ class PartitionSums:
             traffic[index] += count
         replicas = self.replicas
         replicas["partitioncount"] += 1
-        if partition.leader_id != broker.node_id:
+        if partition.leader_id != node.config.node_id:
             return
-        topic = broker.image.topics.by_id.get(partition.topic_id)
+        topic = node.cluster.image.topics.by_id.get(partition.topic_id)
         assigned = topic.partitions.get(partition.index) if topic is not None else None
         in_sync, wanted = len(partition.isr), len(assigned.replicas) if assigned is not None else 0
         replicas["leadercount"] += 1
@@ -53,12 +53,12 @@ class PartitionSums:
         replicas["atminisrpartitioncount"] += in_sync == partition.min_insync_replicas
 
 
-async def collect_partitions(page: Page, broker: Broker, series_max: int) -> int:
+async def collect_partitions(page: Page, node: Observed, series_max: int) -> int:
     """How many topics and partitions had no room of their own."""
     sums = PartitionSums()
-    partitions = tuple(broker.replicas)
+    partitions = tuple(node.replicas)
     for number, partition in enumerate(partitions):
-        sums.take(broker, partition)
+        sums.take(node, partition)
         if number < series_max:
             _collect_one(page, partition)
         if number % TURN == TURN - 1:
@@ -67,34 +67,34 @@ async def collect_partitions(page: Page, broker: Broker, series_max: int) -> int
         page.add(REPLICAS + name, sums.replicas[name])
     page.add(f"{REPLICAS}atminisrpartitioncount", sums.replicas["atminisrpartitioncount"])
     page.add(f"{REPLICAS}reassigningpartitions", sums.replicas["reassigningpartitions"])
-    changes = broker.in_sync_changes
+    changes = node.in_sync_changes
     page.add(f"{REPLICAS}isrshrinks_total", changes.shrink_count)
     page.add(f"{REPLICAS}isrexpands_total", changes.expand_count)
     page.add(f"{REPLICAS}failedisrupdates_total", changes.failure_count)
     lag = max((each.lag for each in partitions), default=0)
     page.add("moldau_replica_lag_max", lag)
-    page.add(f"{REPLICAS}offlinereplicacount", broker.replicas.offline_count)
-    now_ms = broker.environment.monotonic_ms()
-    page.add("kafka_server_leaderreplication_byte_rate", broker.throttles.leader.rate(now_ms))
-    page.add("kafka_server_followerreplication_byte_rate", broker.throttles.follower.rate(now_ms))
-    page.add("moldau_damaged_replicas", len(broker.damaged))
-    page.add("moldau_damaged_replicas_found_total", broker.damaged.found_count)
-    page.add("moldau_damaged_replicas_repaired_total", broker.damaged.repaired_count)
-    page.add("kafka_log_logmanager_offlinelogdirectorycount", len(broker.logs.offline))
-    page.add("moldau_log_directories_full", len(broker.logs.space.full))
-    page.add("moldau_disk_full_refusals_total", broker.logs.space.refusals)
-    page.add("moldau_file_descriptor_refusals_total", broker.logs.space.descriptor_refusals)
-    open_files = broker.environment.fs.open_files
+    page.add(f"{REPLICAS}offlinereplicacount", node.replicas.offline_count)
+    now_ms = node.environment.monotonic_ms()
+    page.add("kafka_server_leaderreplication_byte_rate", node.throttles.leader.rate(now_ms))
+    page.add("kafka_server_followerreplication_byte_rate", node.throttles.follower.rate(now_ms))
+    page.add("moldau_damaged_replicas", len(node.damaged))
+    page.add("moldau_damaged_replicas_found_total", node.damaged.found_count)
+    page.add("moldau_damaged_replicas_repaired_total", node.damaged.repaired_count)
+    page.add("kafka_log_logmanager_offlinelogdirectorycount", len(node.logs.offline))
+    page.add("moldau_log_directories_full", len(node.logs.space.full))
+    page.add("moldau_disk_full_refusals_total", node.logs.space.refusals)
+    page.add("moldau_file_descriptor_refusals_total", node.logs.space.descriptor_refusals)
+    open_files = node.environment.fs.open_files
     page.add("moldau_open_files", len(open_files))
     page.add("moldau_open_files_max", open_files.count_max)
     page.add("moldau_open_files_given_back_total", open_files.given_back_count)
-    for path in broker.log_dirs:
-        is_offline = path in broker.logs.offline
+    for path in node.config.log_dirs:
+        is_offline = path in node.logs.offline
         page.add("kafka_log_logmanager_logdirectoryoffline", is_offline, (("logDirectory", path),))
     page.add("moldau_log_size_bytes", sums.size)
     page.add("moldau_log_segments", sums.segments)
-    page.add("moldau_log_segments_deleted_total", broker.log_jobs.segments_deleted)
-    gone = broker.replicas.gone
+    page.add("moldau_log_segments_deleted_total", node.log_jobs.segments_deleted)
+    gone = node.replicas.gone
     for index, name in enumerate(TRAFFIC):
         of_gone = (gone.messages_in, gone.bytes_in, gone.bytes_out)[index]
         page.add(TOPICS + name, of_gone + sum(traffic[index] for traffic in sums.topics.values()))

@@ -103,7 +103,7 @@ async def _run(
     config: Config, environment: LocalEnvironment, loop: asyncio.AbstractEventLoop, *, until_eof: bool
 ) -> int:
     from broker.metadata.registration import RegistrationRefused
-    from broker.node.node import Broker
+    from broker.node.node import Node
     from storage.log.recovery import CorruptLog
 
     stopping: asyncio.Future[str] = loop.create_future()
@@ -117,13 +117,13 @@ async def _run(
     if until_eof:
         await loop.connect_read_pipe(lambda: InputEnd(lambda: stop("the end of its input")), sys.stdin)
     gc.set_threshold(*GC_THRESHOLDS)  # what a start reads, it keeps
-    broker = Broker(config, environment, loop)
+    node = Node(config, environment, loop)
     this = asyncio.current_task()
     assert this is not None
     stopping.add_done_callback(lambda _: None if is_serving else this.cancel())
     is_serving = False
     try:
-        await broker.start()
+        await node.start()
         is_serving = True
     except (RegistrationRefused, CorruptLog, OSError) as refusal:
         log.critical("the node cannot start: %s", refusal)
@@ -132,13 +132,13 @@ async def _run(
         # It may wait for its peers for long. What it has written survives the end of a process at any moment.
         log.info("stopping on %s, before the node has served", stopping.result())
         return 0
-    for listener in broker.listeners:
+    for listener in node.listeners:
         log.info("%s listener %s on %s:%d", listener.role.name, listener.name, listener.host or "*", listener.port)
-    log.info("node %d of cluster %s serves", config.node_id, broker.cluster_id)
+    log.info("node %d of cluster %s serves", config.node_id, node.cluster.id)
     gc.collect()
     gc.freeze()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     log.info("stopping on %s", await stopping)
-    await broker.stop()
+    await node.stop()
     log.info("stopped")
     return 0

@@ -1,305 +1,426 @@
-"""A broker put together: its parts, and the order in which they start and stop."""
+"""A node put together: its parts in dependency order, and the order in which they start and stop."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final
 
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.config.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
+from broker.config.replica_selectors import RACK_AWARE
 from broker.coordinators.group_settings import group_config
 from broker.coordinators.groups import Groups
-from broker.coordinators.partition_log import PartitionGroupLog
+from broker.coordinators.leadership import CoordinatorLeadership
+from broker.metadata.broker_identity import broker_identity, heartbeat_ms
+from broker.metadata.cluster_view import ClusterView, NodeAddress
 from broker.metadata.controller_registration import keep_registered
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.quorum import Quorum
-from broker.metadata.registration import Registration
-from broker.metadata.settings import Settings
+from broker.metadata.registration import BrokerIdentity, Registration
+from broker.metadata.topic_creation import TopicCreation
+from broker.metrics.observed import Observed
+from broker.metrics.service import Metrics
 from broker.network.admission import Admission
 from broker.network.connection import RECEIVE_BUFFER_SIZE
 from broker.network.connection_quota import connection_limits
+from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
+from broker.network.listener_role import ListenerRole
 from broker.network.peer_channel import PeerChannels
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
-from broker.node.role import role_of
-from broker.node.stage import Stage
 from broker.purgatory.parked_fetches import ParkedFetches
 from broker.purgatory.timer_wheel import Timeouts
 from broker.purgatory.wakes import Wakes
+from broker.release import KAFKA_VERSION
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
+from broker.replicas.failed_directories import FailedDirectories
+from broker.replicas.file_removal import FileRemoval
 from broker.replicas.in_sync_changes import InSyncChanges
 from broker.replicas.local_logs import LocalLogs
+from broker.replicas.log_failures import LogFailures
 from broker.replicas.log_jobs import LogJobs
-from broker.replicas.metadata_applier import MetadataFollower
+from broker.replicas.metadata_applier import AppliedTo, MetadataApplier
 from broker.replicas.node_directories import look_into
 from broker.replicas.partition_work import PartitionWork
-from broker.replicas.replica_fetchers import ReplicaFetchers
+from broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
 from broker.replicas.replicas import Replicas
 from broker.replicas.replication_throttles import ReplicationThrottles
-from broker.requests.apis import Role
+from broker.replicas.roles import ReplicaRoles
+from broker.requests.apis import routes
+from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
-from broker.requests.nearest_replica import RACK_AWARE
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
-from broker.runtime.pending import Pending
-from broker.runtime.tasks import Tasks
-from kraft.image.metadata_image import MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from broker.runtime.stage import Stage
+from broker.runtime.tasks import Spawn, Tasks
+from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from replication.fetch_session import FetchSessions
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log_directory import LogDirectory
-
-if TYPE_CHECKING:
-    from broker.metrics.service import Metrics
 
 log = logging.getLogger("moldau.broker")
 
-Response = TypeVar("Response")
-
 OPEN_FILES_SHARE: Final = 2
-"""Segments keep so much of the process's descriptors at the most: one in two. The rest is for connections, and for
-files that are open for a moment."""
+"""Segments keep one in so many of the process's file descriptors at most. The rest is for connections, and for files
+that are open for a moment."""
 FETCH_SESSION_EVICTION_MS: Final = 120_000
-"""A session unused for so long makes room for a new one."""
+"""A fetch session unused for so long makes room for a new one."""
+SHUTDOWN_PATIENCE_MS: Final = 10_000
+"""How long a controlled shutdown waits for the controller."""
 
 
-class NodeAddress(NamedTuple):
-    """A broker as the clients of one listener are told of it."""
+class Node:
+    """The parts of one node. Only `broker/node/`, the command line and tests hold a node; each part holds what it uses.
 
-    id: int
-    host: str
-    port: int
-    rack: str | None
-    is_fenced: bool
-
-
-class Broker:
-    """What handlers work on. Everything here belongs to the event loop."""
+    Everything here belongs to the event loop.
+    """
 
     def __init__(self, config: Config, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
         self.environment = environment
         self.loop = loop
         self.node_id = config.node_id
+        self.stage = Stage.STARTING
         self.tasks = Tasks(environment.halt)
+        self._compose_metadata()
+        self._compose_replicas()
+        self._compose_requests()
+
+    def _compose_metadata(self) -> None:
+        """The log directories, the metadata quorum on one of them, and what reads the committed metadata."""
+        config, environment, loop = self.config, self.environment, self.loop
+        self.failures = LogFailures(loop)
+        self.logs = LocalLogs(
+            config,
+            environment,
+            look_into(environment, config),
+            self.failures.directory_failed,
+            self.failures.log_damaged,
+        )
+        self.settings = DynamicConfig(config)
+        self.timeouts = Timeouts(loop)
+        self.wakes = Wakes(loop)
+        self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
+        properties = self.logs.properties[config.metadata_log_dir]
+        shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_serving_epochs
+        self.quorum = Quorum(environment, config, properties, self.settings, self.channels, shortage, failure)
+        self.cluster = ClusterView(self.quorum, self.logs.cluster_id, environment.random)
+        self.registration = Registration(
+            self.node_id,
+            self._identity,
+            self.quorum,
+            heartbeat_ms(config),
+            lambda: self.image.provenance.end_offset - 1,
+        )
+        self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, self._broker_epoch)
+        self.topics = TopicCreation(self.quorum, config)
+
+    def _compose_replicas(self) -> None:
+        """The replicas of this broker, and the coordinators whose state lies in them."""
+        config, environment, loop, spawn = self.config, self.environment, self.loop, self.tasks.spawn
         self.replicas = Replicas()
-        self.flusher = Flusher(environment, Tasks(environment.halt).spawn, self._log_flushed)
+        self.flusher = Flusher(environment, Tasks(environment.halt).spawn, self.replicas.flushed)
+        self.throttles = ReplicationThrottles(config)
+        self.fetchers = ReplicaFetchers(
+            FetcherPorts(
+                self.node_id,
+                config,
+                environment,
+                loop,
+                self.cluster,
+                self.channels,
+                self.logs,
+                self.flusher,
+                self.throttles.follower,
+                self._broker_epoch,
+                spawn,
+            )
+        )
+        self.parked_fetches = ParkedFetches(environment.monotonic_ms)
+        self.groups = Groups(group_config(config), environment, loop, spawn, self._group_partition_count)
+        self.roles = ReplicaRoles(
+            self.node_id,
+            self.replicas,
+            self.fetchers,
+            self.flusher,
+            CoordinatorLeadership(self.groups, self.flusher.flush),
+            self.parked_fetches.leads_anew,
+            environment.monotonic_ms,
+        )
+        self.in_sync_changes = InSyncChanges(
+            self.node_id,
+            config.integer("replica.lag.time.max.ms"),
+            self.replicas,
+            self.cluster,
+            self.quorum,
+            self._broker_epoch,
+            environment,
+            loop,
+        )
+        self.assignments = DirectoryAssignments(self.quorum, self.logs, loop, self.node_id, self._broker_epoch)
+        self._compose_upkeep()
+
+    def _compose_upkeep(self) -> None:
+        """What repairs, makes, deletes and retains the replicas."""
+        config, environment = self.config, self.environment
+        self.removal = FileRemoval(environment, self.tasks.spawn)
+        self.damaged = DamagedReplicas(
+            self.node_id,
+            self.loop,
+            self.tasks.spawn,
+            self.cluster,
+            self.settings,
+            self.logs,
+            self.replicas,
+            self.roles,
+            self.flusher,
+            self.assignments,
+            self.removal,
+        )
+        self.partition_work = PartitionWork(environment, self.logs, self.removal)
+        self.applier = MetadataApplier(
+            self.node_id,
+            AppliedTo(
+                self.cluster,
+                self.settings,
+                self.throttles,
+                self.logs,
+                self.replicas,
+                self.roles,
+                self.fetchers,
+                self.in_sync_changes,
+                self.damaged,
+                self.assignments,
+                self.partition_work,
+                self.removal,
+                self.groups.topics_deleted,
+            ),
+        )
+        self.log_jobs = LogJobs(
+            config, environment, self.replicas, self.logs, self.flusher, self.removal, self.applier.make_missing
+        )
+        self.failed_directories = FailedDirectories(
+            self.logs, config.metadata_log_dir, self.replicas, self.roles, environment.halt
+        )
+        self.failures.attach(directory_failed=self.failed_directories.failed, log_damaged=self.damaged.found)
+
+    def _compose_requests(self) -> None:
+        """Listeners, and what answers the requests that come through them."""
+        config, environment, loop = self.config, self.environment, self.loop
+        self.request_memory = RequestMemory(request_memory_size_max(config), loop)
+        self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             FETCH_SESSION_EVICTION_MS,
             lambda: environment.random.randint(1, 0x7FFFFFFF),
         )
-        self.fetch_size_max = config.integer("fetch.max.bytes")
-        self.reads_near = config.text_or_none("replica.selector.class") == RACK_AWARE
-        """Whether consumers are sent to a follower in their own rack."""
-        self.described_partitions_max = config.integer("max.request.partition.size.limit")
-        self.auto_creates_topics = config.flag("auto.create.topics.enable")
-        self.request_memory = RequestMemory(request_memory_size_max(config), loop)
-        self.large_batches = LargeBatches(self)
-        self.large_metadata = LargeMetadata(self)
-        self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
-        self.listeners: list[Listener] = []
+        self.controller = Forwarding(self.quorum, self.partition_work.when_done)
+        self.large_batches = LargeBatches(self.request_memory, environment, self.tasks.spawn)
+        self.large_metadata = LargeMetadata(environment, self.topics, self.tasks.spawn)
         limits = connection_limits(config)
         self.admissions = {
-            Role.BROKER: Admission(
+            ListenerRole.BROKER: Admission(
                 limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
             ),
-            Role.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
+            ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
         }
-        self.stage = Stage.STARTING
-        self.metrics: Metrics | None = None
-        self.damaged = DamagedReplicas(self)
-        self.logs = LocalLogs(
-            config, environment, look_into(environment, config), self._directory_fails, self.damaged.found
-        )
-        self.log_jobs = LogJobs(self)
-        self.cluster_id = self.logs.cluster_id
-        self.settings = Settings(config)
         self.settings.watchers.append(self._settings_changed)
-        self.timeouts = Timeouts(loop)
-        self.wakes = Wakes(loop)
-        self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}")
-        properties = self.logs.properties[config.metadata_log_dir]
-        self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
-        self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
-        self.quorum.on_failure = self.logs.forget_lives
-        self.partition_work = PartitionWork(self)
-        self.follower = MetadataFollower(self)
-        self.throttles = ReplicationThrottles(config)
-        self.fetchers = ReplicaFetchers(self)
-        self.parked_fetches = ParkedFetches(environment.monotonic_ms)
-        self.in_sync_changes = InSyncChanges(self)
-        self.role = role_of(self)
-        self.registration: Registration
-        self.assignments = DirectoryAssignments(self.quorum, loop, self.node_id, lambda: self.registration.epoch)
-        self.producer_ids: ProducerIds
-        self.groups = Groups(
-            group_config(config),
-            environment,
+        resources = ConnectionResources(
             loop,
+            environment,
             self.tasks.spawn,
-            lambda: self._partition_count(GROUP_METADATA_TOPIC),
+            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+            self.request_memory,
+            self.reply_memory,
+            self.wakes,
         )
-        self._topics_being_created: dict[str, None] = {}
+        self.listeners = [
+            Listener(
+                resources,
+                each.name,
+                each.host or None,
+                each.port,
+                role := _role_of(each.name, config),
+                routes(role, self),
+                self.admissions[role],
+                self.quorum.disconnected,
+                request_size_max=config.integer("socket.request.max.bytes"),
+                idle_ms_max=config.integer("connections.max.idle.ms"),
+            )
+            for each in config.listeners
+        ]
+        for listener in self.listeners:
+            self.admissions[listener.role].listeners.append(listener)
+        self.metrics = self._compose_metrics()
 
-    # What handlers ask
+    def _compose_metrics(self) -> Metrics | None:
+        """None where moldau.http.listener is not set."""
+        address = read_address(self.config.text_or_none("moldau.http.listener") or "")
+        if address is None:
+            return None
+        observed = Observed(
+            config=self.config,
+            environment=self.environment,
+            cluster=self.cluster,
+            quorum=self.quorum,
+            logs=self.logs,
+            log_jobs=self.log_jobs,
+            replicas=self.replicas,
+            flusher=self.flusher,
+            throttles=self.throttles,
+            in_sync_changes=self.in_sync_changes,
+            damaged=self.damaged,
+            groups=self.groups,
+            listeners=self.listeners,
+            request_memory=self.request_memory,
+            reply_memory=self.reply_memory,
+            large_batches=self.large_batches,
+            stage=lambda: self.stage,
+            not_ready=self.not_ready,
+            impaired=self.impaired,
+        )
+        return Metrics(observed, address, self.loop, self.tasks.spawn)
 
-    @property
-    def image(self) -> MetadataImage:
-        """The committed metadata."""
-        return self.quorum.image
+    # What handlers ask that are not converted yet
 
-    @property
-    def log_dirs(self) -> tuple[str, ...]:
-        return self.config.log_dirs
+    def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
+        return self.cluster.live_nodes(listener_name)
+
+    def is_alive(self, node_id: int) -> bool:
+        return self.cluster.is_alive(node_id)
 
     def is_internal(self, topic: str) -> bool:
         return topic in INTERNAL_TOPICS
 
-    def nodes(self, listener_name: str) -> Iterator[NodeAddress]:
-        """The brokers that can be reached through a listener of this name, in the order of their ids."""
-        for _, node in sorted(self.image.cluster.brokers.items()):
-            endpoint = node.endpoints.get(listener_name)
-            if endpoint is not None:
-                yield NodeAddress(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)
-
-    def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
-        return (node for node in self.nodes(listener_name) if not node.is_fenced)
-
-    def is_alive(self, node_id: int) -> bool:
-        """Whether a broker is known, and not fenced."""
-        node = self.image.cluster.brokers.get(node_id)
-        return node is not None and not node.fenced
-
-    def any_live_node_id(self) -> int:
-        """A broker to which clients may send what is the controller's: every broker passes it on."""
-        brokers = self.image.cluster.brokers
-        live = [node_id for node_id, node in brokers.items() if not node.fenced]
-        return self.environment.random.choice(live) if live else -1
-
-    def ask_controller(self, request: object, version: int) -> Pending[Response]:
-        """Pass a request of this version on to the active controller; its answer is the reply."""
-        reply: Pending[Response] = Pending()
-        self.quorum.submit(request, reply.complete, version)
-        return reply
-
-    def ask_for_partitions(self, request: object, version: int) -> Pending[Response]:
-        """Pass a request for new partitions on to the controller; the reply comes when they are there."""
-        reply: Pending[Response] = Pending()
-
-        def answered(response: Response) -> None:
-            self.partition_work.when_done(lambda: reply.complete(response))
-
-        self.quorum.submit(request, answered, version)
-        return reply
-
-    def create_topic(
-        self, name: str, partitions: int = -1, replication_factor: int = -1, configs: dict[str, str] | None = None
-    ) -> None:
-        """Have a topic created, without waiting; -1 is the default. Asking again meanwhile does nothing."""
-        if name in self._topics_being_created:
-            return
-        self._topics_being_created[name] = None
-
-        def created(response: CreateTopicsResponse) -> None:
-            del self._topics_being_created[name]
-            for topic in response.topics:
-                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    log.warning("topic %s was not created: %s", name, topic.error_message)
-
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=replication_factor,
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
-        )
-        self.quorum.submit(CreateTopicsRequest(topics=[topic]), created)
-
     def create_internal_topic(self, name: str) -> None:
-        """Have a topic created that brokers write themselves, with the settings that its writers need."""
-        partitions, replication_factor, configs = internal_topic(self.config, name)
-        self.create_topic(name, partitions, replication_factor, configs)
+        self.topics.create_internal(name)
 
-    def partition_gained(self, partition: Partition) -> None:
-        """This broker leads a partition that it did not lead before."""
-        if partition.topic == GROUP_METADATA_TOPIC:
-            self.groups.gained(PartitionGroupLog(partition, self.flusher.flush))
+    @property
+    def spawn(self) -> Spawn:
+        return self.tasks.spawn
 
-    def partition_lost(self, partition: Partition) -> None:
-        if partition.topic == GROUP_METADATA_TOPIC:
-            self.groups.lost(partition.index)
+    @property
+    def fetch_size_max(self) -> int:
+        return self.config.integer("fetch.max.bytes")
 
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Run a coroutine under supervision."""
-        self.tasks.spawn(work)
+    @property
+    def reads_near(self) -> bool:
+        return self.config.text_or_none("replica.selector.class") == RACK_AWARE
 
-    # Life
+    # What parts ask for later
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self.cluster.image
+
+    def _broker_epoch(self) -> int:
+        return self.registration.epoch
+
+    def _identity(self) -> BrokerIdentity:
+        return broker_identity(
+            self.config,
+            self.cluster.id,
+            self.environment.entropy(16),
+            self.logs.directory_ids,
+            self.logs.previous_broker_epoch,
+        )
+
+    def _group_partition_count(self) -> int:
+        """Of `__consumer_offsets`, which may not have been made yet."""
+        topic = self.image.topics.by_name(GROUP_METADATA_TOPIC)
+        return len(topic.partitions) if topic else internal_topic(self.config, GROUP_METADATA_TOPIC).partitions
+
+    def _settings_changed(self, config: Config) -> None:
+        limits = connection_limits(config)
+        for admission in self.admissions.values():
+            admission.set_limits(limits)
+
+    # Health
 
     def not_ready(self) -> list[str]:
-        """Why clients are not served yet, or no more; empty where they are."""
+        """Why this node does not serve clients; empty where it does."""
         if self.stage is not Stage.RUNNING:
             return [f"the node is {self.stage.name.lower()}"]
-        reasons = [] if self.quorum.leader_id >= 0 else ["nobody leads the metadata quorum"]
-        return reasons + self.role.not_ready()
+        reasons = [] if self.quorum.leader_id >= 0 else ["the metadata quorum has no leader"]
+        if self.config.is_broker and self.registration.is_fenced:
+            reasons.append("the controller has fenced this broker")
+        return reasons
 
     def impaired(self) -> list[str]:
         """What is not as it should be, though clients are served."""
         offline = [f"log directory {path} is offline: {why}" for path, why in self.logs.offline.items()]
         return offline + [f"log directory {path} is full" for path in self.logs.space.full]
 
+    # Life
+
     async def start(self) -> None:
-        """Bind, load, join the cluster, serve. Raises what makes it impossible, with nothing left running."""
-        self.metrics = await self._start_metrics()
-        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
-        for each in self.config.listeners:
-            role = Role.CONTROLLER if each.name in self.config.controller_listener_names else Role.BROKER
-            admission = self.admissions[role]
-            listener = Listener(
-                self,
-                each.name,
-                each.host or None,
-                each.port,
-                role,
-                receive_buffer,
-                admission,
-                request_size_max=self.config.integer("socket.request.max.bytes"),
-                idle_ms_max=self.config.integer("connections.max.idle.ms"),
-            )
-            await listener.bind()
-            admission.listeners.append(listener)
-            self.listeners.append(listener)
-            if self.metrics is not None:
-                self.metrics.watch(listener)
-        await self.quorum.open()
+        """Bind, load, join the cluster, serve. Raises what makes it impossible, with nothing left running.
+
+        Metrics come first, so that a long recovery can be watched. Controllers listen before they join: their peers
+        may need them for a majority.
+        """
+        if self.metrics is not None:
+            await self.metrics.start()
         for listener in self.listeners:
-            if listener.role is Role.CONTROLLER:
-                await listener.accept()
+            await listener.bind()
+        await self.quorum.open()
+        await self._accept(ListenerRole.CONTROLLER)
         await self.quorum.join()
         if self.config.is_controller:
-            self.spawn(keep_registered(self.quorum, self.config))
-        await self.role.start()
+            self.tasks.spawn(keep_registered(self.quorum, self.config))
+        if self.config.is_broker:
+            await self._start_broker()
+        else:
+            self.settings.follow(self.image)
+            self.quorum.subscribe(self._follow_settings)
         self.stage = Stage.RUNNING
-        for path in self.logs.offline:
-            self._tell_of_failed(path)
+        if self.config.is_broker:
+            self.failed_directories.begin(lambda each: self.tasks.spawn(self.registration.directory_failed(each)))
+
+    async def _start_broker(self) -> None:
+        """Load the replicas, register, take up their roles, serve clients."""
+        await self.applier.start(self.quorum)
+        self._bound_open_files()
+        await self.registration.register(self.config.integer("initial.broker.registration.timeout.ms"))
+        self.logs.note_serving_epoch(self.registration.epoch)
+        self.applier.begin()
+        self.assignments.begin()
+        self.fetchers.begin()
+        self.tasks.spawn(self.registration.keep_alive())
+        for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
+            self.tasks.every(job)
+        self.removal.remove_later(self.logs.left_to_remove(), 0)
+        await self._accept(ListenerRole.BROKER)
+
+    async def _accept(self, role: ListenerRole) -> None:
+        for listener in self.listeners:
+            if listener.role is role:
+                await listener.accept()
+
+    def _follow_settings(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """On a node that is a controller only."""
+        if delta.configs.changed:
+            self.settings.follow(image)
+
+    def _bound_open_files(self) -> None:
+        """Once the logs are loaded by executor threads: from here on only the event loop gives files back."""
+        count_max = self.config.integer("moldau.open.files.max")
+        if count_max < 0:
+            count_max = max(1, self.environment.descriptors_max() // OPEN_FILES_SHARE)
+        self.environment.fs.open_files.bound(count_max, self.loop.call_soon_threadsafe)
 
     async def stop(self) -> None:
-        """Leave cleanly: no new requests, leadership handed over, logs flushed, a mark that no recovery is needed."""
+        """Leave cleanly: leadership handed over, no new requests, logs flushed, a mark that no recovery is needed."""
         self.stage = Stage.STOPPING
-        await self.role.leave()
+        if self.config.is_broker and self.config.flag("controlled.shutdown.enable"):
+            await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
         for listener in self.listeners:
             await listener.stop()
         self.fetchers.end()
@@ -313,65 +434,8 @@ class Broker:
         await self.quorum.stop()
         await self.partition_work.finish()  # of what the last metadata brought
         await self.flusher.finish()
-        await self.logs.close(self.role.epoch, self.log_jobs.high_watermarks())
+        await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
 
-    async def _start_metrics(self) -> Metrics | None:
-        """Before all else, so that somebody can watch a long recovery."""
-        address = read_address(self.config.text_or_none("moldau.http.listener") or "")
-        if address is None:
-            return None
-        from broker.metrics.service import Metrics
 
-        metrics = Metrics(self)
-        await metrics.start(address)
-        log.info("metrics and health on http://%s:%d", address.host or "*", address.port)
-        return metrics
-
-    def _settings_changed(self, config: Config) -> None:
-        limits = connection_limits(config)
-        for admission in self.admissions.values():
-            admission.set_limits(limits)
-
-    def _partition_count(self, internal: str) -> int:
-        """Of an internal topic that may not have been made yet."""
-        topic = self.image.topics.by_name(internal)
-        return len(topic.partitions) if topic is not None else internal_topic(self.config, internal).partitions
-
-    def _log_flushed(self, flushed: Log) -> None:
-        partition = self.replicas.get(flushed.topic, flushed.partition)
-        if partition is not None and partition.log is flushed:
-            partition.advance()
-
-    def bound_open_files(self) -> None:
-        """Once the logs are loaded, beside the loop: from here on only the loop gives files back."""
-        count_max = self.config.integer("moldau.open.files.max")
-        if count_max < 0:
-            count_max = max(1, self.environment.descriptors_max() // OPEN_FILES_SHARE)
-        self.environment.fs.open_files.bound(count_max, self.loop.call_soon_threadsafe)
-
-    # A disk that fails
-
-    def _directory_fails(self, directory: LogDirectory) -> None:
-        """Called in the midst of an append, say: what follows from it waits for the next turn of the loop."""
-        self.loop.call_soon(self._directory_failed, directory)
-
-    def _directory_failed(self, directory: LogDirectory) -> None:
-        """Its partitions are offline, and the controller is told. Without metadata, or without any log directory, the
-        node stops rather than guess."""
-        if directory.path == self.config.metadata_log_dir:
-            self.environment.halt(f"the metadata log directory {directory.path} has failed: {directory.failure}")
-        if not self.logs.directories:
-            self.environment.halt(f"the last log directory {directory.path} has failed: {directory.failure}")
-        for partition in tuple(self.replicas):
-            if self.logs.directory_of(partition.log) == directory.path:
-                self.partition_lost(partition)
-                self.fetchers.unfollow(partition)
-                self.replicas.take_offline(partition)
-        directory.abandon()
-        if self.stage is not Stage.STARTING:
-            self._tell_of_failed(directory.path)
-
-    def _tell_of_failed(self, path: str) -> None:
-        properties = self.logs.properties.get(path)
-        if properties is not None and properties.directory_id is not None:
-            self.role.directory_failed(properties.directory_id)
+def _role_of(listener_name: str, config: Config) -> ListenerRole:
+    return ListenerRole.CONTROLLER if listener_name in config.controller_listener_names else ListenerRole.BROKER

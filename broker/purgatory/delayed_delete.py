@@ -12,7 +12,7 @@ from protocol.messages.delete_records import DeleteRecordsPartitionResult, Delet
 from replication.partition import Partition
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
 
 NO_LOW_WATERMARK: Final = -1
 

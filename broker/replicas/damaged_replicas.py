@@ -12,19 +12,27 @@ has, so its files wait for an operator. A start reads a log that is LOST from en
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from broker.metadata.cluster_view import ClusterView
+from broker.metadata.dynamic_config import DynamicConfig
+from broker.replicas.directory_assignments import DirectoryAssignments
+from broker.replicas.file_removal import FileRemoval
+from broker.replicas.local_logs import LocalLogs
+from broker.replicas.replicas import Replicas
+from broker.replicas.roles import ReplicaRoles
+from broker.runtime.flusher import Flusher
+from broker.runtime.tasks import Spawn
 from kraft.image.cluster import LOST_DIRECTORY
 from kraft.image.topics import NO_LEADER
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
+from replication.partition import Partition
+from storage.directory.damaged_logs import Repaired
 from storage.log.log import Log
-from storage.log_directory import Repaired
-
-if TYPE_CHECKING:
-    from broker.node.node import Broker
 
 log = logging.getLogger("moldau.replica")
 
@@ -32,7 +40,7 @@ RETRY_MS: Final = 5000
 CAUGHT_UP_MS: Final = 100
 
 
-class State(Enum):
+class RepairState(Enum):
     """How far the repair is."""
 
     FENCED = auto()
@@ -46,7 +54,7 @@ class DamagedReplica:
     topic: str
     topic_id: bytes
     index: int
-    state: State = State.FENCED
+    state: RepairState = RepairState.FENCED
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -55,8 +63,31 @@ class DamagedReplica:
 class DamagedReplicas:
     """Owned by the loop."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node_id: int,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        cluster: ClusterView,
+        settings: DynamicConfig,
+        logs: LocalLogs,
+        replicas: Replicas,
+        roles: ReplicaRoles,
+        flusher: Flusher,
+        assignments: DirectoryAssignments,
+        removal: FileRemoval,
+    ) -> None:
+        self._node_id = node_id
+        self._loop = loop
+        self._spawn = spawn
+        self._cluster = cluster
+        self._settings = settings
+        self._logs = logs
+        self._replicas = replicas
+        self._roles = roles
+        self._flusher = flusher
+        self._assignments = assignments
+        self._removal = removal
         self._damaged: dict[tuple[bytes, int], DamagedReplica] = {}
         self.found_count = 0
         self.repaired_count = 0
@@ -67,19 +98,13 @@ class DamagedReplicas:
     # Fencing
 
     def found(self, damaged: Log, reason: str) -> None:
-        """In the midst of a read: what follows from it waits for the next turn of the loop."""
-        self._broker.loop.call_soon(self._fence, damaged, reason)
-
-    def _fence(self, damaged: Log, reason: str) -> None:
-        broker = self._broker
-        partition = broker.replicas.get(damaged.topic, damaged.partition)
+        """A read found a bad batch: fence the replica."""
+        partition = self._replicas.get(damaged.topic, damaged.partition)
         if partition is None or partition.log is not damaged:
             return
-        broker.partition_lost(partition)
-        broker.fetchers.unfollow(partition)
-        broker.replicas.take_offline(partition)
-        broker.flusher.forget(damaged)
-        broker.logs.fence(damaged, partition.high_watermark)
+        self._roles.take_offline(partition)
+        self._flusher.forget(damaged)
+        self._logs.fence(damaged, partition.high_watermark)
         self.note(partition.topic, partition.topic_id, partition.index, reason)
 
     def note(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
@@ -87,8 +112,8 @@ class DamagedReplicas:
         self.found_count += 1
         self._damaged[topic_id, index] = DamagedReplica(topic, topic_id, index)
         log.error("the replica of %s-%d on this broker is damaged, and fenced: %s", topic, index, reason)
-        self._broker.assignments.note(topic_id, index, LOST_DIRECTORY)
-        assigned = self._broker.image.topics.partition(topic, index)
+        self._assignments.note(topic_id, index, LOST_DIRECTORY)
+        assigned = self._cluster.image.topics.partition(topic, index)
         if assigned is not None and len(assigned.replicas) == 1:
             log.error(
                 "%s-%d has no other replica: its files stay as they are, and nobody can read it until they are mended"
@@ -102,20 +127,20 @@ class DamagedReplicas:
     def look(self) -> None:
         """At all of them: some may be taken out of their in-sync sets already."""
         for topic_id, index in tuple(self._damaged):
-            topic = self._broker.image.topics.by_id.get(topic_id)
+            topic = self._cluster.image.topics.by_id.get(topic_id)
             if topic is not None:
                 self.changed(topic_id, index, topic.partitions[index])
 
     def changed(self, topic_id: bytes, index: int, assigned: Assigned) -> None:
         """The metadata says something new of a partition."""
         damaged = self._damaged.get((topic_id, index))
-        if damaged is not None and damaged.state is State.FENCED and self._may_be_repaired(assigned):
-            damaged.state = State.REPAIRING
-            self._broker.spawn(self._repair(damaged))
+        if damaged is not None and damaged.state is RepairState.FENCED and self._may_be_repaired(assigned):
+            damaged.state = RepairState.REPAIRING
+            self._spawn(self._repair(damaged))
 
     def _may_be_repaired(self, assigned: Assigned) -> bool:
         """Whether somebody else leads, and nobody would elect this replica."""
-        node_id = self._broker.node_id
+        node_id = self._node_id
         counts = (*assigned.isr, *assigned.eligible_leader_replicas, *assigned.last_known_elr)
         return node_id in assigned.replicas and assigned.leader not in (NO_LEADER, node_id) and node_id not in counts
 
@@ -123,29 +148,29 @@ class DamagedReplicas:
         return self._damaged.get((damaged.topic_id, damaged.index)) is damaged
 
     async def _repair(self, damaged: DamagedReplica) -> None:
-        broker = self._broker
         key = (damaged.topic, damaged.index)
-        directory = broker.logs.where_damaged(key)
+        directory = self._logs.where_damaged(key)
         if directory is None:
             return  # its directory failed meanwhile
         try:
-            repaired = await broker.logs.repair(directory, key, broker.follower.log_config(damaged.topic))
+            config = self._settings.topic_log_config(self._cluster.image, damaged.topic)
+            repaired = await self._logs.repair(directory, key, config)
         except OSError as error:
             log.error("%s cannot be repaired: %s", damaged, error)
             directory.refused(error)
-            broker.loop.call_later(RETRY_MS / 1000, self._try_again, damaged)
+            self._loop.call_later(RETRY_MS / 1000, self._try_again, damaged)
             return
         directory.adopt(repaired.log)
-        await broker.logs.checkpoint()  # before anything new is written to it
+        await self._logs.checkpoint()  # before anything new is written to it
         if self._is_wanted(damaged):
             self._resume(damaged, repaired)
             return
-        path = broker.logs.delete(repaired.log)
+        path = self._logs.delete(repaired.log)
         if path is not None:
-            broker.log_jobs.remove_later([path], repaired.log.config.file_delete_delay_ms)
+            self._removal.remove_later([path], repaired.log.config.file_delete_delay_ms)
 
     def _try_again(self, damaged: DamagedReplica) -> None:
-        damaged.state = State.FENCED
+        damaged.state = RepairState.FENCED
         self.look()
 
     def _resume(self, damaged: DamagedReplica, repaired: Repaired) -> None:
@@ -163,20 +188,36 @@ class DamagedReplicas:
                 repaired.aside,
                 repaired.log.end_offset,
             )
-        self._broker.follower.take_repaired(damaged.topic, damaged.topic_id, damaged.index, repaired.log)
+        self._serve_again(damaged, repaired.log)
         self._tell_when_caught_up((damaged.topic_id, damaged.index), repaired.log)
 
+    def _serve_again(self, damaged: DamagedReplica, repaired: Log) -> None:
+        """Serve the replica as far as its log goes; the controller hears of it once it has caught up."""
+        topic_id, index = damaged.topic_id, damaged.index
+        try:
+            repaired.assign_topic_id(topic_id)
+        except OSError as error:
+            repaired.fail(error)
+        self._replicas.forget_offline(topic_id, index)
+        if repaired.failure is not None:
+            self._replicas.add_offline(damaged.topic, topic_id, index)
+            return
+        partition = Partition(damaged.topic, topic_id, index, repaired, self._logs.high_watermark(repaired))
+        self._roles.serve(partition, self._cluster.image.topics.by_id[topic_id].partitions[index])
+
     def _tell_when_caught_up(self, key: tuple[bytes, int], repaired: Log) -> None:
-        """Its leader remembers how far this replica was, and would have it in sync at once: the controller lets none in
-        that is LOST, and hears where this one is once it has what is committed."""
-        broker = self._broker
-        partition, topic = broker.replicas.find(key), broker.image.topics.by_id.get(key[0])
+        """Name the replica's directory to the controller once the replica has everything that is committed.
+
+        Its leader remembers how far this replica was, and would have it in sync at once. The controller lets no replica
+        into the in-sync set whose directory is LOST, so the replica stays LOST until then.
+        """
+        partition, topic = self._replicas.find(key), self._cluster.image.topics.by_id.get(key[0])
         if partition is None or partition.log is not repaired or topic is None:
             return
         if partition.has_fetched and not partition.lag:
-            broker.follower.say_where(partition, topic.partitions[key[1]])
+            self._assignments.tell(partition, topic.partitions[key[1]])
         else:
-            broker.loop.call_later(CAUGHT_UP_MS / 1000, self._tell_when_caught_up, key, repaired)
+            self._loop.call_later(CAUGHT_UP_MS / 1000, self._tell_when_caught_up, key, repaired)
 
     # Leaving
 
@@ -189,9 +230,9 @@ class DamagedReplicas:
         damaged = self._damaged.pop((topic_id, index), None)
         if damaged is None:
             return
-        self._broker.replicas.forget_offline(topic_id, index)
-        if damaged.state is State.FENCED:
-            path = self._broker.logs.remove_damaged((damaged.topic, damaged.index))
+        self._replicas.forget_offline(topic_id, index)
+        if damaged.state is RepairState.FENCED:
+            path = self._logs.remove_damaged((damaged.topic, damaged.index))
             if path is not None:
-                delay_ms = self._broker.settings.config.integer("log.segment.delete.delay.ms")
-                self._broker.log_jobs.remove_later([path], delay_ms)
+                delay_ms = self._settings.config.integer("log.segment.delete.delay.ms")
+                self._removal.remove_later([path], delay_ms)

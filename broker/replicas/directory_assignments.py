@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+from broker.metadata.topic_creation import ControllerPort
+from broker.replicas.local_logs import LocalLogs
+from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.errors import ErrorCode
+from replication.partition import Partition
 
 RETRY_MS: Final = 1000
 Place = tuple[bytes, int]
 """A topic's id, and the index of one of its partitions."""
-
-
-class Controller(Protocol):
-    """The way to the active controller."""
-
-    def submit(self, request: object, reply: Callable[..., None]) -> None:
-        """Send a request; the reply is called once, on the loop."""
 
 
 class DirectoryAssignments:
@@ -25,12 +22,14 @@ class DirectoryAssignments:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: ControllerPort,
+        logs: LocalLogs,
         loop: asyncio.AbstractEventLoop,
         broker_id: int,
         broker_epoch: Callable[[], int],
     ) -> None:
         self._controller = controller
+        self._logs = logs
         self._loop = loop
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -46,6 +45,12 @@ class DirectoryAssignments:
     def note(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
         self._pending[topic_id, index] = directory_id
         self._send_soon(0)
+
+    def tell(self, partition: Partition, assigned: Assigned) -> None:
+        """Let the controller know in which directory a replica's log lies, where the metadata says otherwise."""
+        directory_id = self._logs.directory_id(self._logs.directory_of(partition.log))
+        if directory_id is not None and directory_id != assigned.directory_of(self._broker_id):
+            self.note(partition.topic_id, partition.index, directory_id)
 
     def _send_soon(self, delay_ms: int) -> None:
         if not self._is_under_way and self._pending:

@@ -13,8 +13,14 @@ anything else, or no answer                       asked again, unless metadata h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
+from broker.metadata.cluster_view import ClusterView
+from broker.metadata.topic_creation import ControllerPort
+from broker.replicas.replicas import Replicas
+from broker.runtime.environment import Environment
 from broker.runtime.tasks import Job
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
@@ -25,9 +31,6 @@ from protocol.messages.alter_partition import (
     TopicData,
 )
 from replication.partition import Partition
-
-if TYPE_CHECKING:
-    from broker.node.node import Broker
 
 RETRY_MS: Final = 50
 REFUSED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -52,9 +55,26 @@ class Proposal(NamedTuple):
 class InSyncChanges:
     """Owned by the loop; partitions hold what is proposed."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._lag_ms_max = broker.config.integer("replica.lag.time.max.ms")
+    def __init__(
+        self,
+        node_id: int,
+        lag_ms_max: int,
+        replicas: Replicas,
+        cluster: ClusterView,
+        controller: ControllerPort,
+        broker_epoch: Callable[[], int],
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`lag_ms_max`: replica.lag.time.max.ms. `broker_epoch`: of this broker's registration."""
+        self._node_id = node_id
+        self._lag_ms_max = lag_ms_max
+        self._replicas = replicas
+        self._cluster = cluster
+        self._controller = controller
+        self._broker_epoch = broker_epoch
+        self._environment = environment
+        self._loop = loop
         self._proposed: dict[Partition, Proposal] = {}
         self._is_asking = False
         self.shrink_count = 0
@@ -80,14 +100,14 @@ class InSyncChanges:
 
     def brokers_changed(self) -> None:
         """Commits do not wait for a broker that is fenced now; one that is not any more may join."""
-        now_ms = self._broker.environment.monotonic_ms()
-        for partition in self._broker.replicas:
+        now_ms = self._environment.monotonic_ms()
+        for partition in self._replicas:
             self._give_up_joining(partition, now_ms)
             self._let_in(partition, now_ms)
 
     async def _shrink(self) -> None:
-        now_ms = self._broker.environment.monotonic_ms()
-        for partition in self._broker.replicas:
+        now_ms = self._environment.monotonic_ms()
+        for partition in self._replicas:
             leadership = partition.leadership
             if leadership is not None and leadership.followers:
                 isr = leadership.set_without_laggards(partition.log.end_offset, self._lag_ms_max, now_ms)
@@ -115,7 +135,7 @@ class InSyncChanges:
 
     def _is_eligible(self, partition: Partition, replica_id: int, broker_epoch: int) -> bool:
         """As the controller sees it."""
-        image = self._broker.image
+        image = self._cluster.image
         broker = image.cluster.brokers.get(replica_id)
         assigned = image.topics.partition(partition.topic, partition.index)
         if broker is None or assigned is None or not broker.is_active or broker_epoch != broker.epoch:
@@ -136,11 +156,11 @@ class InSyncChanges:
             return
         self._is_asking = True
         request = AlterPartitionRequest(
-            broker_id=self._broker.node_id,
-            broker_epoch=self._broker.registration.epoch,
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
             topics=self._topics(asked),
         )
-        self._broker.quorum.submit(request, lambda response: self._answered(asked, response))
+        self._controller.submit(request, lambda response: self._answered(asked, response))
 
     def _topics(self, asked: dict[Partition, Proposal]) -> list[TopicData]:
         topics: dict[bytes, TopicData] = {}
@@ -159,8 +179,8 @@ class InSyncChanges:
 
     def _epoch_of(self, partition: Partition, replica_id: int) -> int:
         """Of the incarnation that fetches: the controller refuses one that is not the registered one (KIP-903)."""
-        if replica_id == self._broker.node_id:
-            return self._broker.registration.epoch
+        if replica_id == self._node_id:
+            return self._broker_epoch()
         follower = partition.leadership.followers.get(replica_id) if partition.leadership is not None else None
         return follower.broker_epoch if follower is not None else -1
 
@@ -184,7 +204,7 @@ class InSyncChanges:
                 again[partition] = proposal
         self._proposed = again | self._proposed
         if again:
-            self._broker.loop.call_later(RETRY_MS / 1000, self._ask)
+            self._loop.call_later(RETRY_MS / 1000, self._ask)
         else:
             self._ask()
 
@@ -195,7 +215,7 @@ class InSyncChanges:
             self.shrink_count += 1
         if partition.leader_epoch == proposal.leader_epoch:
             partition.in_sync_set_confirmed(isr, partition_epoch)
-            self._let_in(partition, self._broker.environment.monotonic_ms())
+            self._let_in(partition, self._environment.monotonic_ms())
 
 
 def stands(partition: Partition, proposal: Proposal) -> bool:

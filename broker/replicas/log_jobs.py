@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
+from broker.config.config import Config
+from broker.replicas.file_removal import FileRemoval
+from broker.replicas.local_logs import LocalLogs
+from broker.replicas.replicas import Replicas
+from broker.runtime.environment import Environment
+from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Job
 from protocol.primitives import MalformedMessage
-from storage.log.log_config import INT64_MAX
-
-if TYPE_CHECKING:
-    from broker.node.node import Broker
-    from replication.partition import Partition
+from replication.partition import Partition
+from storage.log_config import INT64_MAX
 
 log = logging.getLogger("moldau.logs")
 
@@ -25,14 +27,29 @@ SPACE_CHECK_INTERVAL_MS: Final = 1000
 class LogJobs:
     """Each job goes through the logs one by one and lets the loop breathe between them."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._environment = broker.environment
+    def __init__(
+        self,
+        config: Config,
+        environment: Environment,
+        replicas: Replicas,
+        logs: LocalLogs,
+        flusher: Flusher,
+        removal: FileRemoval,
+        make_missing: Callable[[], None],
+    ) -> None:
+        """`make_missing`: tries again to make the partitions for which the disk had no room."""
+        self._config = config
+        self._environment = environment
+        self._replicas = replicas
+        self._logs = logs
+        self._flusher = flusher
+        self._removal = removal
+        self._make_missing = make_missing
         self.segments_deleted = 0
         """By retention, since the start."""
 
     def jobs(self) -> list[Job]:
-        config = self._broker.config
+        config = self._config
         delay_ms = config.integer("log.initial.task.delay.ms")
         return [
             Job("retention", config.integer("log.retention.check.interval.ms"), self.retain, delay_ms),
@@ -57,22 +74,22 @@ class LogJobs:
             self.segments_deleted += max(0, segments_before - len(partition.log.segments))
             if paths:
                 log.info("%s-%d begins at offset %d", partition.topic, partition.index, partition.log.log_start_offset)
-                self.remove_later(paths, partition.log.config.file_delete_delay_ms)
+                self._removal.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
     async def flush(self) -> None:
         """Sync the logs whose flush.ms has passed."""
         now_ms = self._environment.wall_ms()
-        for partition in tuple(self._broker.replicas):
+        for partition in tuple(self._replicas):
             if partition.log.config.flush_ms < INT64_MAX and partition.log.flush_is_due(now_ms):
-                self._broker.flusher.flush(partition.log)
+                self._flusher.flush(partition.log)
 
     async def look_for_room(self) -> None:
         """Where a disk was full; and make the partitions for which there was none."""
-        self._broker.logs.space.look()
-        self._broker.follower.make_missing()
+        self._logs.space.look()
+        self._make_missing()
 
     async def checkpoint(self) -> None:
-        await self._broker.logs.checkpoint(self.high_watermarks())
+        await self._logs.checkpoint(self.high_watermarks())
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for producer.id.expiration.ms."""
@@ -80,25 +97,11 @@ class LogJobs:
             partition.log.producers.expire(self._environment.wall_ms())
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        return {(each.topic, each.index): each.high_watermark for each in self._broker.replicas}
+        return {(each.topic, each.index): each.high_watermark for each in self._replicas}
 
     async def _partitions(self) -> AsyncIterator[Partition]:
         """One by one, with a breath between them, in which partitions may go."""
-        for partition in tuple(self._broker.replicas):
-            if partition in self._broker.replicas:
+        for partition in tuple(self._replicas):
+            if partition in self._replicas:
                 yield partition
             await asyncio.sleep(0)
-
-    def remove_later(self, paths: list[str], delay_ms: int) -> None:
-        """Remove files and trees after a delay: somebody may be reading them."""
-        self._broker.spawn(self._remove(paths, delay_ms))
-
-    async def _remove(self, paths: list[str], delay_ms: int) -> None:
-        await asyncio.sleep(delay_ms / 1000)
-        fs = self._environment.fs
-        for path in paths:
-            remove = fs.remove_tree if fs.is_directory(path) else fs.unlink
-            try:
-                await self._environment.offload(partial(remove, path))
-            except OSError as error:
-                log.warning("%s was not removed: %s", path, error)

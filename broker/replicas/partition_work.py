@@ -11,18 +11,19 @@ when it is there. Replies that promise partitions wait for the jobs.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from broker.replicas.local_logs import NewLog
+from broker.replicas.file_removal import FileRemoval
+from broker.replicas.local_logs import LocalLogs, NewLog
+from broker.runtime.environment import Environment
 from broker.runtime.tasks import Tasks
 from storage.log.log import Log
-
-if TYPE_CHECKING:
-    from broker.node.node import Broker
+from storage.log_config import LogConfig
 
 AT_ONCE_MAX: Final = 10
 """So many partitions are made or deleted where the metadata is followed."""
@@ -44,21 +45,37 @@ class Delete(NamedTuple):
     log: Log
 
 
-class PartitionWork:
-    """`make` of the follower takes a partition as it is then, with the log that was made for it."""
+class NewPartitions(Protocol):
+    """What the metadata wants of new partitions at the moment, which may have changed since a job was given."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._spawn = Tasks(broker.environment.halt).spawn
+    def is_wanted(self, new: Make) -> bool:
+        """Whether the partition still is this broker's, and not there."""
+
+    def log_config(self, topic: str) -> LogConfig: ...
+
+    def take(self, new: Make, made: Log | None) -> None:
+        """Serve the partition on the log that was made for it."""
+
+
+class PartitionWork:
+    """One queue of jobs for a broker."""
+
+    def __init__(self, environment: Environment, logs: LocalLogs, removal: FileRemoval) -> None:
+        self._logs = logs
+        self._removal = removal
+        self._spawn = Tasks(environment.halt).spawn
         """Not the broker's: whoever stops waits for a job, and cancels none, whose thread would go on unheard."""
         self._jobs: deque[Make | Delete] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
+        self._partitions: NewPartitions | None = None
 
-    def takes(self, jobs: Sequence[Make | Delete]) -> bool:
-        """Whether these are so many that they are done here; else the caller does them at once."""
+    def takes(self, jobs: Sequence[Make | Delete], partitions: NewPartitions) -> bool:
+        """Whether these are so many that they are done here; else the caller does them at once. `partitions`: takes
+        those that are made."""
         if len(jobs) <= AT_ONCE_MAX and not self._is_running:
             return False
+        self._partitions = partitions
         self._jobs += jobs
         if not self._is_running:
             self._is_running = True
@@ -78,8 +95,8 @@ class PartitionWork:
         deleted = [job.log for job in self._jobs if isinstance(job, Delete)]
         self._jobs.clear()
         for each in deleted:
-            self._broker.logs.delete(each)
-        ended = self._broker.loop.create_future()
+            self._logs.delete(each)
+        ended = asyncio.get_running_loop().create_future()
         self.when_done(partial(ended.set_result, None))
         await ended
 
@@ -105,22 +122,23 @@ class PartitionWork:
         return [self._jobs.popleft() for _ in range(count)]
 
     async def _make(self, jobs: Sequence[Make]) -> None:
-        follower, logs = self._broker.follower, self._broker.logs
-        wanted = [job for job in jobs if follower.is_wanted(job)]
+        partitions, logs = self._partitions, self._logs
+        assert partitions is not None, "jobs come with what takes the partitions that they make"
+        wanted = [job for job in jobs if partitions.is_wanted(job)]
         made = await logs.make(
-            [NewLog(job.topic, job.partition, job.topic_id, follower.log_config(job.topic)) for job in wanted]
+            [NewLog(job.topic, job.partition, job.topic_id, partitions.log_config(job.topic)) for job in wanted]
         )
         for job, log in zip(wanted, made, strict=True):
-            if follower.is_wanted(job):
-                follower.take(job, log)
+            if partitions.is_wanted(job):
+                partitions.take(job, log)
             elif log is not None:
                 self._remove(logs.delete(log), log)
 
     async def _delete(self, deleted: Sequence[Log]) -> None:
-        paths = await self._broker.logs.delete_many(deleted)
+        paths = await self._logs.delete_many(deleted)
         for path, log in zip(paths, deleted, strict=True):
             self._remove(path, log)
 
     def _remove(self, path: str | None, log: Log) -> None:
         if path is not None:
-            self._broker.log_jobs.remove_later([path], log.config.file_delete_delay_ms)
+            self._removal.remove_later([path], log.config.file_delete_delay_ms)

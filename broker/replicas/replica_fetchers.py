@@ -8,9 +8,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
-from broker.network.peer_channel import NoAnswer, PeerChannel
+from broker.config.config import Config
+from broker.metadata.cluster_view import ClusterView
+from broker.network.peer_channel import NoAnswer, PeerChannel, PeerChannels
+from broker.replicas.local_logs import LocalLogs
+from broker.runtime.environment import Environment
+from broker.runtime.flusher import Flusher
+from broker.runtime.tasks import Spawn
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import (
@@ -23,9 +31,7 @@ from protocol.primitives import MalformedMessage
 from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
-
-if TYPE_CHECKING:
-    from broker.node.node import Broker
+from replication.replication_quota import ReplicationQuota
 
 log = logging.getLogger("moldau.replica")
 
@@ -34,11 +40,30 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 
+@dataclass(frozen=True, slots=True)
+class FetcherPorts:
+    """What each fetcher uses of its broker."""
+
+    node_id: int
+    config: Config
+    environment: Environment
+    loop: asyncio.AbstractEventLoop
+    cluster: ClusterView
+    channels: PeerChannels
+    logs: LocalLogs
+    flusher: Flusher
+    quota: ReplicationQuota
+    """Of followers."""
+    broker_epoch: Callable[[], int]
+    """Of this broker's registration."""
+    spawn: Spawn
+
+
 class ReplicaFetchers:
     """All fetchers of a broker, by the id of the leader's broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: FetcherPorts) -> None:
+        self._ports = ports
         self.may_fetch = False
         """Once this broker is registered, for a leader must know which incarnation it hears from; until it stops."""
         self._fetchers: dict[int, RunningFetcher] = {}
@@ -78,20 +103,20 @@ class ReplicaFetchers:
     def _fetcher(self, leader_id: int) -> RunningFetcher:
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
-            fetcher = self._fetchers[leader_id] = RunningFetcher(self, self._broker, leader_id)
+            fetcher = self._fetchers[leader_id] = RunningFetcher(self, self._ports, leader_id)
         return fetcher
 
 
 class RunningFetcher:
     """One fetcher at work."""
 
-    def __init__(self, fetchers: ReplicaFetchers, broker: Broker, leader_id: int) -> None:
+    def __init__(self, fetchers: ReplicaFetchers, ports: FetcherPorts, leader_id: int) -> None:
         self._fetchers = fetchers
-        self._broker = broker
+        self._ports = ports
         self._leader_id = leader_id
-        self._backoff_ms = broker.config.integer("replica.fetch.backoff.ms")
-        self._timeout_ms = broker.config.integer("replica.socket.timeout.ms")
-        self._machine = ReplicaFetcher(broker.node_id, fetcher_settings(broker), broker.throttles.follower)
+        self._backoff_ms = ports.config.integer("replica.fetch.backoff.ms")
+        self._timeout_ms = ports.config.integer("replica.socket.timeout.ms")
+        self._machine = ReplicaFetcher(ports.node_id, fetcher_settings(ports.config), ports.quota)
         self._is_asking = False
         self._leader: tuple[PeerChannel, int] | None = None
         """The way to the leader's broker, and the epoch of that broker, until either may have changed."""
@@ -103,7 +128,7 @@ class RunningFetcher:
         flush = self._machine.follow(partition)
         if flush is not None:
             self._perform(flush)
-        self._broker.loop.call_soon(self.go_on)
+        self._ports.loop.call_soon(self.go_on)
 
     def unfollow(self, partition: Partition) -> None:
         self._machine.unfollow(partition)
@@ -115,14 +140,14 @@ class RunningFetcher:
         """Ask for what is to be fetched now, unless an answer is still awaited."""
         if self._is_asking or not self._machine or not self._fetchers.may_fetch:
             return
-        self._go_on(self._broker.environment.monotonic_ms())
+        self._go_on(self._ports.environment.monotonic_ms())
 
     def _go_on(self, now_ms: int) -> None:
         leader = self._find_leader()
         if leader is None:
             self._look_again(self._backoff_ms)
             return
-        request = self._machine.next_request(self._broker.registration.epoch, now_ms)
+        request = self._machine.next_request(self._ports.broker_epoch(), now_ms)
         if request is not None:
             self._is_asking = True
             self._asked = leader
@@ -140,13 +165,13 @@ class RunningFetcher:
             self._asked[0].close()
 
     def _leader_broker_epoch(self) -> int:
-        leader = self._broker.image.cluster.brokers.get(self._leader_id)
+        leader = self._ports.cluster.image.cluster.brokers.get(self._leader_id)
         return leader.epoch if leader is not None else -1
 
     def _look_again(self, delay_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._broker.loop.call_later(delay_ms / 1000, self.go_on)
+        self._timer = self._ports.loop.call_later(delay_ms / 1000, self.go_on)
 
     def _find_leader(self) -> tuple[PeerChannel, int] | None:
         """None while its address is not known."""
@@ -156,23 +181,23 @@ class RunningFetcher:
         return self._leader
 
     def _channel(self) -> PeerChannel | None:
-        broker = self._broker
-        leader = broker.image.cluster.brokers.get(self._leader_id)
-        endpoint = leader.endpoints.get(broker.config.inter_broker_listener_name) if leader is not None else None
+        ports = self._ports
+        leader = ports.cluster.image.cluster.brokers.get(self._leader_id)
+        endpoint = leader.endpoints.get(ports.config.inter_broker_listener_name) if leader is not None else None
         if endpoint is None:
             return None
-        return broker.channels.to(PURPOSE, endpoint.host, endpoint.port)
+        return ports.channels.to(PURPOSE, endpoint.host, endpoint.port)
 
     def _answered(self, response: object) -> None:
         self._is_asking = False
         if not self._fetchers.may_fetch:
             return
-        now_ms = self._broker.environment.monotonic_ms()
+        now_ms = self._ports.environment.monotonic_ms()
         if isinstance(response, NoAnswer):
             self._machine.failed(now_ms)
         else:
             assert isinstance(response, FetchResponse)
-            for effect in self._machine.answered(response, self._broker.environment.wall_ms(), now_ms):
+            for effect in self._machine.answered(response, self._ports.environment.wall_ms(), now_ms):
                 self._perform(effect)
         if self._machine and not self._is_asking:
             self._go_on(now_ms)
@@ -180,7 +205,7 @@ class RunningFetcher:
     def _perform(self, effect: Effect) -> None:
         match effect:
             case Truncate() | StartAt():
-                self._broker.spawn(self._truncate(effect))
+                self._ports.spawn(self._truncate(effect))
             case Flush(partition, leader_epoch):
                 self._flush(partition, leader_epoch)
             case LookUp(partition, leader_epoch):
@@ -190,13 +215,13 @@ class RunningFetcher:
 
     async def _truncate(self, effect: Truncate | StartAt) -> None:
         """The recovery point first: a crash must not take what is cut away for old bytes that were damaged."""
-        partition, broker = effect.partition, self._broker
+        partition, ports = effect.partition, self._ports
         try:
             partition.log.lower_recovery_point(effect.offset)
-            if not await broker.logs.checkpoint():
+            if not await ports.logs.checkpoint():
                 raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
             if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
-                now_ms = broker.environment.wall_ms()
+                now_ms = ports.environment.wall_ms()
                 if isinstance(effect, Truncate):
                     partition.log.truncate_to(effect.offset, now_ms)
                 else:
@@ -208,7 +233,7 @@ class RunningFetcher:
             return
         except OSError as error:
             log.error("cannot truncate %s: %s", partition.log.directory, error)
-            self._machine.not_truncated(partition, effect.leader_epoch, broker.environment.monotonic_ms())
+            self._machine.not_truncated(partition, effect.leader_epoch, ports.environment.monotonic_ms())
             self.go_on()
             return
         self._machine.truncated(partition, effect.leader_epoch)
@@ -219,7 +244,7 @@ class RunningFetcher:
             self._machine.flushed(partition, leader_epoch)
             self.go_on()
 
-        self._broker.flusher.when_durable([partition.log], flushed)
+        self._ports.flusher.when_durable([partition.log], flushed)
 
     def _look_up(self, partition: Partition, leader_epoch: int) -> None:
         """Where the leader's log begins and ends: two timestamps, one after the other."""
@@ -228,15 +253,15 @@ class RunningFetcher:
         def ask(timestamp: int) -> None:
             channel = self._channel()
             if channel is None:
-                self._machine.look_up_failed(partition, leader_epoch, self._broker.environment.monotonic_ms())
+                self._machine.look_up_failed(partition, leader_epoch, self._ports.environment.monotonic_ms())
                 self.go_on()
                 return
-            channel.ask(offsets_request(self._broker.node_id, partition, timestamp), answered, self._timeout_ms)
+            channel.ask(offsets_request(self._ports.node_id, partition, timestamp), answered, self._timeout_ms)
 
         def answered(response: object) -> None:
             offset = offset_in(response)
             if offset is None:
-                self._machine.look_up_failed(partition, leader_epoch, self._broker.environment.monotonic_ms())
+                self._machine.look_up_failed(partition, leader_epoch, self._ports.environment.monotonic_ms())
             else:
                 found.append(offset)
                 if len(found) == 1:
@@ -249,8 +274,7 @@ class RunningFetcher:
         ask(EARLIEST)
 
 
-def fetcher_settings(broker: Broker) -> FetcherSettings:
-    config = broker.config
+def fetcher_settings(config: Config) -> FetcherSettings:
     return FetcherSettings(
         wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
         min_bytes=config.integer("replica.fetch.min.bytes"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from protocol.errors import ErrorCode
 from replication.partition import Partition
+from storage.log.log import Log
 
 Indexed = dict[int, Partition]
 """The local partitions of one topic, by index."""
@@ -56,6 +57,12 @@ class Replicas:
         self._ids[partition.topic] = partition.topic_id
         if self._expected:
             self.forget_expected(partition.topic_id, partition.index)
+
+    def flushed(self, log: Log) -> None:
+        """A log was synced: what waited for that may be committed now."""
+        partition = self.get(log.topic, log.partition)
+        if partition is not None and partition.log is log:
+            partition.advance()
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self.by_name.get(topic, {}).get(index)

@@ -14,7 +14,7 @@ from storage.checkpoints.leader_epochs import EpochEnd
 from storage.log.log import Log
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
 
 FOLLOWER_READS_VERSION: Final = 11
 """From this version on consumers name their rack, and may read from followers (KIP-392)."""

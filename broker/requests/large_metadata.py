@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.metadata.topic_creation import TopicCreation
 from broker.network.reply import EncodedResponse
+from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
+from broker.runtime.tasks import Spawn
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
     from broker.requests.handlers.metadata import Question
     from protocol.primitives import Chunk
 
 
-class Kept(NamedTuple):
+class KeptAnswer(NamedTuple):
     question: Question
     version: int
     response: EncodedResponse
@@ -34,16 +36,18 @@ class Kept(NamedTuple):
 class LargeMetadata:
     """The queue of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, environment: Environment, topics: TopicCreation, spawn: Spawn) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._spawn = spawn
         self._turn = asyncio.Lock()
-        self._kept: Kept | None = None
+        self._kept: KeptAnswer | None = None
         self.made_count = 0
 
     def ask(self, question: Question, version: int) -> Pending[EncodedResponse]:
         waits = [True]
         reply: Pending[EncodedResponse] = Pending(waits.clear)
-        self._broker.spawn(self._answer(question, version, reply, waits))
+        self._spawn(self._answer(question, version, reply, waits))
         return reply
 
     async def _answer(
@@ -59,12 +63,12 @@ class LargeMetadata:
                 kept = self._kept
         reply.complete(kept.response)
 
-    async def _made(self, question: Question, version: int) -> Kept:
-        response, missing = await self._broker.environment.offload(lambda: made(question, version))
+    async def _made(self, question: Question, version: int) -> KeptAnswer:
+        response, missing = await self._environment.offload(lambda: made(question, version))
         self.made_count += 1
         for name in missing:
-            self._broker.create_topic(name)
-        kept = Kept(question, version, response)
+            self._topics.create(name)
+        kept = KeptAnswer(question, version, response)
         if question.wishes is None:
             self._kept = kept
         return kept

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.node.node import Broker
+    from broker.node.node import Node as Broker
     from protocol.messages.fetch import FetchPartition
     from replication.partition import Partition
 
-RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
-"""Of Apache Kafka's selectors the two that it comes with: by rack, and the leader always."""
 NONE: Final = -1
 FIRST_VERSION: Final = 11
 """Of Fetch: from here on consumers say in which rack they are."""

@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 log = logging.getLogger("moldau.background")
+
+
+class Spawn(Protocol):
+    """Runs a coroutine under supervision: `Tasks.spawn`."""
+
+    def __call__(self, work: Coroutine[object, object, None], name: str = "", /) -> object: ...
 
 
 class Job(NamedTuple):

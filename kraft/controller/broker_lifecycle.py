@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum, auto
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_with, changes_without, changes_without_directories
 from kraft.controller.view import View
-from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker, ClusterImage
-from kraft.image.metadata_image import MetadataImage
+from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.records.metadata import BrokerRegistrationChangeRecord
@@ -37,7 +37,7 @@ class BrokerState(Enum):
     SHUTDOWN_NOW = auto()
 
 
-class Wish(Enum):
+class RequestedState(Enum):
     """What a heartbeat asks for."""
 
     SERVE = auto()
@@ -47,93 +47,17 @@ class Wish(Enum):
 
 F, U, C, S = BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
 
-NEXT_STATE: dict[tuple[BrokerState, Wish], BrokerState] = {
-    (F, Wish.SERVE): U,  # held back by `next_state` until the broker has caught up, or where it has shut down
-    (F, Wish.FENCE): F,
-    (F, Wish.SHUT_DOWN): S,
-    (U, Wish.SERVE): U,
-    (U, Wish.FENCE): F,
-    (U, Wish.SHUT_DOWN): C,  # goes on to S at once where the broker leads nothing
-    (C, Wish.SERVE): C,
-    (C, Wish.FENCE): C,
-    (C, Wish.SHUT_DOWN): S,  # held back by `next_state` while there is something to be moved
+NEXT_STATE: dict[tuple[BrokerState, RequestedState], BrokerState] = {
+    (F, RequestedState.SERVE): U,  # held back by `next_state` until the broker has caught up, or where it has shut down
+    (F, RequestedState.FENCE): F,
+    (F, RequestedState.SHUT_DOWN): S,
+    (U, RequestedState.SERVE): U,
+    (U, RequestedState.FENCE): F,
+    (U, RequestedState.SHUT_DOWN): C,  # goes on to S at once where the broker leads nothing
+    (C, RequestedState.SERVE): C,
+    (C, RequestedState.FENCE): C,
+    (C, RequestedState.SHUT_DOWN): S,  # held back by `next_state` while there is something to be moved
 }
-
-
-class Session(NamedTuple):
-    """What is known of a broker by its heartbeats alone; lost with the activity of this controller."""
-
-    epoch: int
-    contact_ms: int
-    is_heard: bool
-    """Whether this controller itself has heard from the broker. One that it only read of may be dead."""
-    metadata_offset: int = -1
-    """The last offset of the metadata log that the broker has read."""
-    shutdown_offset: int = -1
-    """The end of the log when nothing was left to be moved."""
-
-
-class BrokerSessions:
-    """When each broker was last heard from."""
-
-    def __init__(self, image: MetadataImage, timeout_ms: int, now_ms: int) -> None:
-        """A new controller gives every unfenced broker a whole session to report."""
-        self.timeout_ms = timeout_ms
-        self._by_broker = {
-            broker.id: Session(broker.epoch, now_ms, is_heard=False)
-            for broker in image.cluster.brokers.values()
-            if not broker.fenced
-        }
-
-    def touch(self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int = -1) -> None:
-        before = self._by_broker.get(broker_id)
-        shutdown_offset = -1 if before is None or before.epoch != epoch else before.shutdown_offset
-        self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
-
-    def shuts_down(self, broker_id: int, end_offset: int) -> None:
-        """Remember up to where others must have read before the broker may go."""
-        session = self._by_broker.get(broker_id)
-        if session is not None and session.shutdown_offset < 0:
-            self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)
-
-    def is_shutdown_known(self, broker_id: int, cluster: ClusterImage) -> bool:
-        """Whether every active broker has read who leads in place of one that shuts down."""
-        session = self._by_broker.get(broker_id)
-        needed = -1 if session is None else session.shutdown_offset
-        return all(
-            other.metadata_offset + 1 >= needed
-            for other_id, other in self._by_broker.items()
-            if other_id != broker_id and cluster.is_active(other_id)
-        )
-
-    def forget(self, broker_id: int) -> None:
-        self._by_broker.pop(broker_id, None)
-
-    def is_alive(self, broker: Broker | None, now_ms: int) -> bool:
-        """Whether this incarnation was heard from within its session.
-
-        DIVERGES: Apache counts a broker that it only read of as alive for a session, so that a single node killed
-        hard cannot register again for nine seconds.
-        """
-        session = None if broker is None else self._by_broker.get(broker.id)
-        return (
-            broker is not None
-            and session is not None
-            and session.is_heard
-            and session.epoch == broker.epoch
-            and now_ms < session.contact_ms + self.timeout_ms
-        )
-
-    def expired(self, now_ms: int) -> list[int]:
-        return sorted(
-            broker_id
-            for broker_id, session in self._by_broker.items()
-            if now_ms >= session.contact_ms + self.timeout_ms
-        )
-
-    def next_deadline_ms(self) -> int | None:
-        contacts = [session.contact_ms for session in self._by_broker.values()]
-        return min(contacts) + self.timeout_ms if contacts else None
 
 
 def state_of(broker: Broker) -> BrokerState:
@@ -142,24 +66,27 @@ def state_of(broker: Broker) -> BrokerState:
     return BrokerState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerState.UNFENCED
 
 
-def wish_of(request: BrokerHeartbeatRequest) -> Wish:
+def requested_state_of(request: BrokerHeartbeatRequest) -> RequestedState:
     if request.want_shut_down:
-        return Wish.SHUT_DOWN
-    return Wish.FENCE if request.want_fence else Wish.SERVE
+        return RequestedState.SHUT_DOWN
+    return RequestedState.FENCE if request.want_fence else RequestedState.SERVE
 
 
-def heartbeat(view: View, sessions: BrokerSessions, request: BrokerHeartbeatRequest) -> Decision:
+def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Decision:
+    view, sessions = context.view, context.sessions
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
-        return refused(ErrorCode.STALE_BROKER_EPOCH)
+        return refused(ErrorCode.STALE_BROKER_EPOCH)  # and the session of the incarnation that lives is not extended
+    sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)
+    context.failures.heartbeat(broker.id, context.now_ms)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     state = state_of(broker)
-    wish = wish_of(request)
-    moves = moves_of(view, broker, state, wish)
+    requested = requested_state_of(request)
+    moves = moves_of(view, broker, state, requested)
     if state is BrokerState.CONTROLLED_SHUTDOWN and not moves:
         sessions.shuts_down(broker.id, view.image.provenance.end_offset)
     may_go = not moves and sessions.is_shutdown_known(broker.id, view.image.cluster)
-    after = next_state(view, broker, state, wish, is_caught_up=is_caught_up, may_go=may_go)
+    after = next_state(view, broker, state, requested, is_caught_up=is_caught_up, may_go=may_go)
     records = records_of_transition(view, broker, state, after, moves)
     records += records_of_failed_directories(view, broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
@@ -185,14 +112,14 @@ def refused(error: ErrorCode) -> Decision:
 
 
 def next_state(
-    view: View, broker: Broker, state: BrokerState, wish: Wish, *, is_caught_up: bool, may_go: bool
+    view: View, broker: Broker, state: BrokerState, requested: RequestedState, *, is_caught_up: bool, may_go: bool
 ) -> BrokerState:
     """`may_go`: whether nothing is left to be moved, and those who serve know that others lead instead of this one.
 
     DIVERGES: Apache Kafka unfences a broker that was told to exit when a heartbeat comes late that it had sent before,
     and elects it for what it is in sync with.
     """
-    after = NEXT_STATE[state, wish]
+    after = NEXT_STATE[state, requested]
     may_serve = is_caught_up and not broker.in_controlled_shutdown
     if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not may_serve:
         return BrokerState.FENCED
@@ -204,12 +131,12 @@ def next_state(
     return after
 
 
-def moves_of(view: View, broker: Broker, state: BrokerState, wish: Wish) -> list[object]:
+def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> list[object]:
     """Of a broker that shuts down, some of the partitions that it leads or is in sync with, without it.
 
     DIVERGES: Apache Kafka moves all of them at once, and clients wait until every broker has taken in all of that.
     """
-    begins = state is BrokerState.UNFENCED and wish is Wish.SHUT_DOWN
+    begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
         return []
     count = max(MOVES_MIN, len(view.by_broker.in_sync(broker.id)) // MOVES_SHARE)

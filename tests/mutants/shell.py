@@ -63,9 +63,11 @@ SHELL_MUTANTS: Final = (
     Mutant(
         113,
         "a heartbeat that is refused keeps the session alive",
-        "kraft/controller/controller.py",
-        "        if broker is not None and broker.epoch == request.broker_epoch:\n            self._sessions.touch(",
-        "        if broker is not None:\n            self._sessions.touch(",
+        "kraft/controller/broker_lifecycle.py",
+        "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
+        "    if broker is not None:\n"
+        "        sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)\n"
+        "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
         Hunt.CONTROLLER,
     ),
     Mutant(
@@ -106,8 +108,8 @@ SHELL_MUTANTS: Final = (
     Mutant(
         118,
         "what is deleted is fetched on",
-        "broker/replicas/metadata_applier.py",
-        "        self._broker.fetchers.unfollow(partition)\n        partition.gone()\n",
+        "broker/replicas/roles.py",
+        "        self._fetchers.unfollow(partition)\n        partition.gone()\n",
         "        partition.gone()\n",
         shape=CHURN,
     ),
@@ -161,28 +163,28 @@ SHELL_MUTANTS: Final = (
     Mutant(
         125,
         "a heartbeat that is refused ends a silence",
-        "kraft/controller/controller.py",
-        "            self._silences.heard(broker.id, now_ms)\n        return",
-        "        self._silences.heard(request.broker_id, now_ms)\n        return",
+        "kraft/controller/broker_lifecycle.py",
+        "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
+        "    context.failures.heartbeat(request.broker_id, context.now_ms)\n"
+        "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
         Hunt.CONTROLLER,
     ),
     Mutant(
         126,
         "a registration that is refused keeps the session of the one before alive",
-        "kraft/controller/controller.py",
-        "        return register_broker(self.view, request, is_alive=is_alive,",
-        "        if is_alive:\n"
-        "            known = self.image.cluster.brokers[request.broker_id]\n"
-        "            self._sessions.touch(known.id, known.epoch, now_ms)\n"
-        "        return register_broker(self.view, request, is_alive=is_alive,",
+        "kraft/controller/broker_registration.py",
+        "    is_alive = context.sessions.is_alive(existing, context.now_ms)\n",
+        "    is_alive = context.sessions.is_alive(existing, context.now_ms)\n"
+        "    if existing is not None and is_alive:\n"
+        "        context.sessions.touch(existing.id, existing.epoch, context.now_ms)\n",
         Hunt.CONTROLLER,
     ),
     Mutant(
         127,
         "a replica that is moved away is fetched on",
         "broker/replicas/metadata_applier.py",
-        "            self._forget(partition)\n            self._delete_logs([partition.log])",
-        "            self._delete_logs([partition.log])",
+        "        if partition is not None:\n            self._to.roles.forget(partition)\n",
+        "        if partition is not None:\n",
         faults=(Fault.REASSIGN,),
         shape=(("nodes", 4),),
     ),

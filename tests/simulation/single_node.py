@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 from broker.config.config import Config
 from broker.metadata.storage_format import format_directories
-from broker.node.node import Broker
+from broker.node.node import Node
 from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_topics import (
@@ -81,7 +81,7 @@ async def start(environment: SimulatedEnvironment) -> None:
             entropy=environment.entropy,
             now_ms=environment.wall_ms(),
         )
-    broker = Broker(config, environment, asyncio.get_running_loop())
+    broker = Node(config, environment, asyncio.get_running_loop())
     await broker.start()
 
 

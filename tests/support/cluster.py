@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Self
 from broker.config.config import Config
 from broker.metadata.registration import RegistrationRefused
 from broker.metadata.storage_format import format_directories
-from broker.node.node import Broker
-from kraft.raft.voters.voters import Voter, Voters
+from broker.node.node import Node
+from kraft.raft.voters.voters import VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -45,7 +45,7 @@ class Formatting(NamedTuple):
     """What a new node is formatted with."""
 
     features: Mapping[str, int]
-    voters: Voters | None = None
+    voters: VoterSet | None = None
     """The first voters of a quorum whose log names them; None where the configuration does."""
 
 
@@ -54,8 +54,8 @@ def directory_id(node_id: int) -> bytes:
     return f"directory-{node_id:06}".encode()
 
 
-def voter_of(node_id: int) -> Voter:
-    return Voter(node_id, directory_id(node_id), (("CONTROLLER", (host_name(node_id), CONTROLLER_PORT)),))
+def voter_of(node_id: int) -> VoterNode:
+    return VoterNode(node_id, directory_id(node_id), (("CONTROLLER", (host_name(node_id), CONTROLLER_PORT)),))
 
 
 class ClusterNode:
@@ -66,7 +66,7 @@ class ClusterNode:
         self.formatting = formatting
         self.host: Host = world.add_host(host_name(node_id))
         self.properties = properties
-        self.broker: Broker | None = None
+        self.broker: Node | None = None
         self._stop: asyncio.Event | None = None
 
     @property
@@ -96,7 +96,7 @@ class ClusterNode:
         self._stop = asyncio.Event()
         try:
             self._format(config, environment)
-            broker = self.broker = Broker(config, environment, asyncio.get_running_loop())
+            broker = self.broker = Node(config, environment, asyncio.get_running_loop())
             await broker.start()
         except (OSError, RegistrationRefused, CorruptLog) as refusal:
             if not self.host.may_halt:
@@ -151,7 +151,7 @@ class Cluster:
         if voters:
             servers = ",".join(f"{host_name(each)}:{CONTROLLER_PORT}" for each in ids)
             quorum = {"controller.quorum.bootstrap.servers": servers}
-            formatting = formatting._replace(voters=Voters.of(map(voter_of, ids[:voters])))
+            formatting = formatting._replace(voters=VoterSet.of(map(voter_of, ids[:voters])))
         self.nodes = {
             node_id: ClusterNode(
                 self.world,

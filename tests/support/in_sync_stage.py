@@ -16,7 +16,7 @@ from protocol.messages.alter_partition import (
 )
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(16)
@@ -41,20 +41,20 @@ class Stage:
         self.lost: set[bytes] = set()
         """Log directories that are offline: each broker has one."""
         assigned = SimpleNamespace(directory_of=lambda replica: b"%d" % replica)
-        broker = SimpleNamespace(
-            config=SimpleNamespace(integer=lambda _: 30_000),
-            environment=SimpleNamespace(monotonic_ms=lambda: 0),
-            image=SimpleNamespace(
-                cluster=SimpleNamespace(brokers=self.brokers),
-                topics=SimpleNamespace(partition=lambda topic, index: assigned),
-            ),
-            loop=SimpleNamespace(call_later=lambda _, call: self.later.append(call)),
-            quorum=SimpleNamespace(submit=lambda request, reply: self.asked.append((request, reply))),
-            registration=SimpleNamespace(epoch=4),
-            replicas=[self.partition],
-            node_id=1,
+        image = SimpleNamespace(
+            cluster=SimpleNamespace(brokers=self.brokers),
+            topics=SimpleNamespace(partition=lambda topic, index: assigned),
         )
-        self.changes = InSyncChanges(cast("Any", broker))
+        self.changes = InSyncChanges(
+            node_id=1,
+            lag_ms_max=30_000,
+            replicas=cast("Any", [self.partition]),
+            cluster=cast("Any", SimpleNamespace(image=image)),
+            controller=cast("Any", SimpleNamespace(submit=lambda request, reply: self.asked.append((request, reply)))),
+            broker_epoch=lambda: 4,
+            environment=cast("Any", SimpleNamespace(monotonic_ms=lambda: 0)),
+            loop=cast("Any", SimpleNamespace(call_later=lambda _, call: self.later.append(call))),
+        )
 
     def fetch(self, replica_id: int, offset: int, broker_epoch: int = 9) -> None:
         self.partition.follower_fetched(replica_id, offset, 0, broker_epoch, 0)

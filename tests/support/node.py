@@ -17,7 +17,7 @@ from typing import Any
 
 from broker.config.config import Config
 from broker.metadata.storage_format import format_directories
-from broker.node.node import Broker
+from broker.node.node import Node as Broker
 from protocol.compiler import decode, encode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from broker.requests.own_resources import refusal_of_broker
 from broker.runtime.pending import Pending
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.network.route import RequestContext
+    from broker.requests.forwarding import Forwarding
+
+
+class AlterConfigsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def controller(self) -> Forwarding: ...
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: AlterConfigsRequest
+    services: AlterConfigsServices, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
     answers, passed_on = [], []
     for resource in request.resources:
         refusal = None
-        if context.listener.role is Role.BROKER:
-            refusal = refusal_of_broker(broker.node_id, resource.resource_type, resource.resource_name)
+        if context.listener.role is ListenerRole.BROKER:
+            refusal = refusal_of_broker(services.node_id, resource.resource_type, resource.resource_name)
         if refusal is None:
             passed_on.append(resource)
         else:
@@ -34,7 +44,7 @@ def handle(
                 )
             )
     if not answers:
-        return broker.ask_controller(request, context.version)
+        return services.controller.ask(request, context.version)
     if not passed_on:
         return AlterConfigsResponse(responses=answers)
     reply: Pending[AlterConfigsResponse] = Pending()
@@ -43,5 +53,5 @@ def handle(
         reply.complete(AlterConfigsResponse(responses=answers + response.responses))
 
     asked = AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
-    broker.quorum.submit(asked, decided, context.version)
+    services.controller.submit(asked, decided, context.version)
     return reply

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.requests.apis import PRODUCE, Api
 from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
@@ -17,9 +16,11 @@ from protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.metadata.cluster_view import ClusterView
+    from broker.metadata.quorum import Quorum
+    from broker.network.route import RequestContext, Route
 
+PRODUCE: Final = 0
 SOFTWARE_VERSION: Final = 3
 """From this version on clients say which library they are, and learn of features."""
 ZERO_MINIMUM_VERSION: Final = 4
@@ -28,17 +29,27 @@ SOFTWARE_LENGTH_MAX: Final = 255
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+class ApiVersionsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def quorum(self) -> Quorum: ...
+
+
+def handle(services: ApiVersionsServices, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= SOFTWARE_VERSION:
         software = (request.client_software_name, request.client_software_version)
         if not all(map(SOFTWARE.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         # DIVERGES: Apache Kafka keeps all of the two texts, which may be 64 KB a connection.
         context.connection.software = (software[0][:SOFTWARE_LENGTH_MAX], software[1][:SOFTWARE_LENGTH_MAX])
-    image = broker.image
-    levels = {**image.features.levels, KRAFT_VERSION: broker.quorum.kraft_version}
+    image = services.cluster.image
+    levels = {**image.features.levels, KRAFT_VERSION: services.quorum.kraft_version}
     return ApiVersionsResponse(
-        api_keys=[_range(route.api) for route in context.listener.routes.values() if route.api.is_advertised],
+        api_keys=[_range(route) for route in context.listener.routes.values() if route.is_advertised],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=first, max_version=last)
             for name, (first, last) in SUPPORTED_FEATURES.items()
@@ -53,12 +64,12 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     )
 
 
-def unsupported_version(api: Api) -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that we do not know: our own range, with which clients try again."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(api)])
+def unsupported_version(route: Route) -> ApiVersionsResponse:
+    """The answer, in version 0, to a version that is not served: our own range, with which clients try again."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
 
 
-def _range(api: Api) -> ApiVersion:
+def _range(route: Route) -> ApiVersion:
     # Old librdkafka turns compression off unless version 0 of Produce is shown; a request in 0 to 2 is refused.
-    first = 0 if api.key == PRODUCE else api.first
-    return ApiVersion(api_key=api.key, min_version=first, max_version=api.last)
+    first = 0 if route.key == PRODUCE else route.first_version
+    return ApiVersion(api_key=route.key, min_version=first, max_version=route.last_version)

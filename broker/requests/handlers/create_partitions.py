@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.network.route import RequestContext
+    from broker.requests.forwarding import ForwardingServices
     from broker.runtime.pending import Pending
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: CreatePartitionsRequest
+    services: ForwardingServices, context: RequestContext, request: CreatePartitionsRequest
 ) -> Pending[CreatePartitionsResponse]:
-    return broker.ask_for_partitions(request, context.version)
+    return services.controller.ask_for_partitions(request, context.version)

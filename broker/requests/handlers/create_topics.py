@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.network.route import RequestContext
+    from broker.requests.forwarding import ForwardingServices
     from broker.runtime.pending import Pending
 
 
-def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
-    return broker.ask_for_partitions(request, context.version)
+def handle(
+    services: ForwardingServices, context: RequestContext, request: CreateTopicsRequest
+) -> Pending[CreateTopicsResponse]:
+    return services.controller.ask_for_partitions(request, context.version)

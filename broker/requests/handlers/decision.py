@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.metadata.refusals import refused
 from broker.runtime.pending import Pending
@@ -10,15 +10,22 @@ from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.metadata.quorum import Quorum
+    from broker.network.route import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: object) -> object | Pending[object]:
+class DecisionServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def quorum(self) -> Quorum: ...
+
+
+def handle(services: DecisionServices, context: RequestContext, request: object) -> object | Pending[object]:
     """NOT_CONTROLLER sends the asker on to whoever leads now; it may also hide a decision of a term that ended."""
     if isinstance(request, BrokerHeartbeatRequest):
-        context.connection.beats_for = request.broker_id
-    active = broker.quorum.active_controller
+        context.connection.heartbeat_broker_id = request.broker_id
+    active = services.quorum.active_controller
     if active is None:
         return refused(request, ErrorCode.NOT_CONTROLLER)
     reply: Pending[object] = Pending()

@@ -19,8 +19,8 @@ from protocol.messages.delete_records import (
 from replication.partition import Partition
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.network.route import RequestContext
+    from broker.node.node import Node as Broker
 
 HIGH_WATERMARK: Final = -1
 """In place of an offset: everything up to the high watermark."""

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.network.route import RequestContext
+    from broker.requests.forwarding import ForwardingServices
     from broker.runtime.pending import Pending
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
-    return broker.ask_controller(request, context.version)
+def handle(
+    services: ForwardingServices, context: RequestContext, request: DeleteTopicsRequest
+) -> Pending[DeleteTopicsResponse]:
+    return services.controller.ask(request, context.version)

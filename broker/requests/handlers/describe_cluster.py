@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.metadata.cluster_view import ClusterView
+    from broker.metadata.quorum import Quorum
+    from broker.network.route import RequestContext
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    served = CONTROLLERS if context.listener.role is Role.CONTROLLER else BROKERS
+class DescribeClusterServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def quorum(self) -> Quorum: ...
+
+
+def handle(
+    services: DescribeClusterServices, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    served = CONTROLLERS if context.listener.role is ListenerRole.CONTROLLER else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != served:
@@ -34,22 +47,22 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
             DescribeClusterBroker(
                 broker_id=node.id, host=node.endpoints[listener].host, port=node.endpoints[listener].port
             )
-            for node in broker.image.cluster.controllers.values()
+            for node in services.cluster.image.cluster.controllers.values()
             if listener in node.endpoints
         ]
-        controller_id = broker.quorum.leader_id
+        controller_id = services.quorum.leader_id
     else:
         nodes = [
             DescribeClusterBroker(
                 broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.is_fenced
             )
-            for node in broker.nodes(listener)
+            for node in services.cluster.nodes(listener)
             if request.include_fenced_brokers or not node.is_fenced
         ]
-        controller_id = broker.any_live_node_id()
+        controller_id = services.cluster.any_live_node_id()
     return DescribeClusterResponse(
         endpoint_type=served,
-        cluster_id=broker.cluster_id,
+        cluster_id=services.cluster.id,
         controller_id=controller_id,
         brokers=nodes,
         cluster_authorized_operations=CLUSTER_OPERATIONS

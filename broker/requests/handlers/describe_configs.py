@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from broker.config.describing import (
@@ -29,24 +29,40 @@ from protocol.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.metadata.cluster_view import ClusterView
+    from broker.metadata.dynamic_config import DynamicConfig
+    from broker.network.route import RequestContext
 
 
-class Refusal(NamedTuple):
+class NotDescribed(NamedTuple):
     error: ErrorCode
     message: str
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in request.resources])
+class DescribeConfigsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def settings(self) -> DynamicConfig: ...
+
+    @property
+    def node_id(self) -> int: ...
+
+
+def handle(
+    services: DescribeConfigsServices, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_result(services, request, resource) for resource in request.resources])
 
 
 def _result(
-    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    services: DescribeConfigsServices, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    described = _describe(broker, resource)
-    if isinstance(described, Refusal):
+    described = _describe(services, resource)
+    if isinstance(described, NotDescribed):
         return DescribeConfigsResult(
             error_code=described.error,
             error_message=described.message,
@@ -84,62 +100,62 @@ def _documentation(request: DescribeConfigsRequest, described: Described) -> str
     return described.documentation if request.include_documentation else None
 
 
-def _describe(broker: Broker, resource: DescribeConfigsResource) -> list[Described] | Refusal:
+def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResource) -> list[Described] | NotDescribed:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
-            return _topic(broker, name)
+            return _topic(services, name)
         case ResourceType.BROKER:
-            return _broker(broker, name)
+            return _broker(services, name)
         case value if value == BROKER_LOGGER:
-            return _loggers(broker, name)
+            return _loggers(services, name)
         case ResourceType.CLIENT_METRICS:
             if not name:
-                return Refusal(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-            overrides = broker.image.configs.of(ResourceType.CLIENT_METRICS, name)
+                return NotDescribed(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            overrides = services.cluster.image.configs.of(ResourceType.CLIENT_METRICS, name)
             return describe_resource(client_metrics_catalogue(), overrides, ConfigSource.CLIENT_METRICS)
         case ResourceType.GROUP:
             if not name:
-                return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-            overrides = broker.image.configs.of(ResourceType.GROUP, name)
-            return describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, broker.settings.layers)
-    return Refusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+                return NotDescribed(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            overrides = services.cluster.image.configs.of(ResourceType.GROUP, name)
+            return describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
+    return NotDescribed(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
-def _topic(broker: Broker, name: str) -> list[Described] | Refusal:
+def _topic(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
     invalid = refusal_of_name(name)
     if invalid is not None:
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
-    if broker.image.topics.by_name(name) is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    settings = broker.settings
+        return NotDescribed(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
+    if services.cluster.image.topics.by_name(name) is None:
+        return NotDescribed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    settings = services.settings
     return describe_topic(
-        topic_defaults(settings.config), settings.layers, broker.image.configs.of(ResourceType.TOPIC, name)
+        topic_defaults(settings.config), settings.layers, services.cluster.image.configs.of(ResourceType.TOPIC, name)
     )
 
 
-def _broker(broker: Broker, name: str) -> list[Described] | Refusal:
-    settings = broker.settings
+def _broker(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
+    settings = services.settings
     if not name:
         return describe_broker_defaults(settings.layers)
-    refusal = _other_broker(broker, name, "or empty string, ")
+    refusal = _other_broker(services, name, "or empty string, ")
     return refusal or describe_broker(settings.config, settings.layers)
 
 
-def _loggers(broker: Broker, name: str) -> list[Described] | Refusal:
+def _loggers(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
     if not name:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    return _other_broker(broker, name, "") or describe_loggers(LOGGERS)
+        return NotDescribed(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    return _other_broker(services, name, "") or describe_loggers(LOGGERS)
 
 
-def _other_broker(broker: Broker, name: str, alternative: str) -> Refusal | None:
+def _other_broker(services: DescribeConfigsServices, name: str, alternative: str) -> NotDescribed | None:
     try:
         node_id = int(name)
     except ValueError:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if node_id == broker.node_id:
+        return NotDescribed(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if node_id == services.node_id:
         return None
-    return Refusal(
+    return NotDescribed(
         ErrorCode.INVALID_REQUEST,
-        f"Unexpected broker id, expected {broker.node_id} {alternative}but received {name}",
+        f"Unexpected broker id, expected {services.node_id} {alternative}but received {name}",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
@@ -14,21 +14,42 @@ from protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.config.config import Config
+    from broker.network.route import RequestContext
+    from broker.replicas.local_logs import LocalLogs
+    from broker.replicas.replicas import Replicas
+    from broker.runtime.environment import Environment
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+class DescribeLogDirsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def logs(self) -> LocalLogs: ...
+
+    @property
+    def replicas(self) -> Replicas: ...
+
+    @property
+    def environment(self) -> Environment: ...
+
+
+def handle(
+    services: DescribeLogDirsServices, context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for directory in broker.log_dirs:
-        if directory in broker.logs.offline:
+    for directory in services.config.log_dirs:
+        if directory in services.logs.offline:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for partition in broker.replicas:
+        for partition in services.replicas:
             if partition.log.directory.rpartition("/")[0] != directory:
                 continue
             if wanted is not None and (partition.topic, partition.index) not in wanted:
@@ -43,7 +64,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
                 )
             )
         try:
-            total_bytes, usable_bytes = broker.environment.fs.disk_usage(directory)
+            total_bytes, usable_bytes = services.environment.fs.disk_usage(directory)
         except OSError:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
@@ -15,29 +15,42 @@ from protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.metadata.cluster_view import ClusterView
+    from broker.network.route import RequestContext
+    from broker.replicas.replicas import Replicas
 
 UNKNOWN: Final = "This server does not host this topic-partition."
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+class DescribeProducersServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def replicas(self) -> Replicas: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+def handle(
+    services: DescribeProducersServices, context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=topic.name, partitions=[_describe(broker, topic.name, i) for i in topic.partition_indexes]
+                name=topic.name, partitions=[_describe(services, topic.name, i) for i in topic.partition_indexes]
             )
             for topic in request.topics
         ]
     )
 
 
-def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
-    partition = broker.replicas.get(topic, index)
+def _describe(services: DescribeProducersServices, topic: str, index: int) -> PartitionResponse:
+    partition = services.replicas.get(topic, index)
     if partition is None:
         invalid = refusal_of_name(topic)
-        error = broker.replicas.why_not(topic, index) if invalid is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-        text = None if topic in broker.image.topics.ids else invalid or UNKNOWN
+        error = services.replicas.why_not(topic, index) if invalid is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+        text = None if topic in services.cluster.image.topics.ids else invalid or UNKNOWN
         return PartitionResponse(partition_index=index, error_code=error, error_message=text)
     return PartitionResponse(
         partition_index=index,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.requests.authorized_operations import TOPIC_OPERATIONS
-from kraft.image.topics import Partition, Topic
+from kraft.image.topics import PartitionRegistration, Topic
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -19,20 +19,31 @@ from protocol.messages.describe_topic_partitions import (
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.config.config import Config
+    from broker.metadata.cluster_view import ClusterView
+    from broker.network.route import RequestContext
+
+
+class DescribeTopicPartitionsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def config(self) -> Config: ...
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+    services: DescribeTopicPartitionsServices, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    topics = broker.image.topics
+    topics = services.cluster.image.topics
     names = {topic.name for topic in request.topics} or set(topics.ids)
     cursor = request.cursor
     if cursor is not None and (cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)):
         return DescribeTopicPartitionsResponse(topics=[_refused(name) for name in sorted(names)])
     first_name = cursor.topic_name if cursor is not None else ""
-    left = max(min(request.response_partition_limit, broker.described_partitions_max), 1)
+    left = max(min(request.response_partition_limit, services.config.integer("max.request.partition.size.limit")), 1)
     response = DescribeTopicPartitionsResponse()
     for name in sorted(name for name in names if name >= first_name):
         if left == 0:
@@ -44,7 +55,7 @@ def handle(
             continue
         start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         indexes = [index for index in sorted(topic.partitions) if index >= start]
-        response.topics.append(_described(broker, topic, indexes[:left]))
+        response.topics.append(_described(services, topic, indexes[:left]))
         if len(indexes) > left:
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
             break
@@ -68,17 +79,21 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _described(broker: Broker, topic: Topic, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    services: DescribeTopicPartitionsServices, topic: Topic, indexes: list[int]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(broker, index, topic.partitions[index]) for index in indexes],
+        partitions=[_partition(services, index, topic.partitions[index]) for index in indexes],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(broker: Broker, index: int, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    services: DescribeTopicPartitionsServices, index: int, partition: PartitionRegistration
+) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
         leader_id=partition.leader,
@@ -87,5 +102,5 @@ def _partition(broker: Broker, index: int, partition: Partition) -> DescribeTopi
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.eligible_leader_replicas),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=partition.offline_replicas(broker.image.cluster),
+        offline_replicas=partition.offline_replicas(services.cluster.image.cluster),
     )

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from broker.metadata.refusals import error_of
-from broker.network.connection import RequestContext
+from broker.network.route import RequestContext
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint
 from protocol.tagged_section import skip_tags
-
-if TYPE_CHECKING:
-    from broker.node.node import Broker
 
 FORWARDABLE: Final = frozenset(
     {
@@ -50,7 +47,7 @@ _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: EnvelopeRequest
+    services: object, context: RequestContext, request: EnvelopeRequest
 ) -> EnvelopeResponse | Pending[EnvelopeResponse]:
     """Answer the request inside as if it had come by itself; its answer comes back with its header."""
     try:
@@ -62,9 +59,8 @@ def handle(
     except (MalformedMessage, IndexError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     route = inner.route
-    assert route.handle is not None
     route.requests += 1
-    response = route.handle(broker, inner, message)
+    response = route.handle(inner, message)
     if not isinstance(response, Pending):
         return _sealed(inner, response)
     reply: Pending[EnvelopeResponse] = Pending(response.abandon)
@@ -82,7 +78,7 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest) -> tuple[Request
         raise MalformedMessage("the request header is cut short")
     key, version, correlation_id, client_id_size = _HEADER(data)
     route = context.listener.routes.get(key)
-    decoder = None if route is None or route.api.name not in FORWARDABLE else route.load(version)
+    decoder = None if route is None or route.name not in FORWARDABLE else route.load(version)
     if route is None or decoder is None:
         raise MalformedMessage(f"API key {key} in version {version} is not served in an envelope")
     position = 10 + max(0, client_id_size)

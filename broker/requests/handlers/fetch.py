@@ -30,13 +30,13 @@ from storage.log.damaged_log import damage_of
 from storage.segment.batch_scan import damage_in
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.network.route import RequestContext
+    from broker.node.node import Node as Broker
     from replication.partition import Partition
     from storage.checkpoints.leader_epochs import EpochEnd
     from storage.files.file_slice import FileSlice
     from storage.log.log import Log
-    from storage.log.log_read import LogRead
+    from storage.log.reading import LogRead
 
 log = logging.getLogger("moldau.fetch")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.network.route import RequestContext
+    from broker.requests.forwarding import ForwardingServices
     from broker.runtime.pending import Pending
 
 
-def handle(broker: Broker, context: RequestContext, request: object) -> Pending[object]:
-    return broker.ask_controller(request, context.version)
+def handle(services: ForwardingServices, context: RequestContext, request: object) -> Pending[object]:
+    return services.controller.ask(request, context.version)

@@ -6,9 +6,9 @@ Nothing here receives metrics, so this is served and not advertised, as in Apach
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.requests.client_metrics import Subscription, subscription_for
+from broker.requests.client_metrics import MetricsSubscription, subscription_for
 from protocol.compression import Codec
 from protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -17,32 +17,48 @@ from protocol.messages.get_telemetry_subscriptions import (
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.config.config import Config
+    from broker.metadata.cluster_view import ClusterView
+    from broker.network.route import RequestContext
+    from broker.runtime.environment import Environment
+    from kraft.image.metadata_image import MetadataImage
 
 ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 
+class GetTelemetrySubscriptionsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def environment(self) -> Environment: ...
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
 def handle(
-    broker: Broker, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    services: GetTelemetrySubscriptionsServices, context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     # DIVERGES: Apache Kafka remembers each client, and throttles one that asks before its interval has passed.
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
-        instance_id = broker.environment.entropy(16)
-    subscription = subscription_of(broker, context, instance_id)
+        instance_id = services.environment.entropy(16)
+    subscription = subscription_of(services.cluster.image, context, instance_id)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
         subscription_id=subscription.id,
         accepted_compression_types=list(ACCEPTED_CODECS),
         push_interval_ms=subscription.push_interval_ms,
-        telemetry_max_bytes=broker.config.integer("telemetry.max.bytes"),
+        telemetry_max_bytes=services.config.integer("telemetry.max.bytes"),
         delta_temporality=True,
         requested_metrics=subscription.metrics,
     )
 
 
-def subscription_of(broker: Broker, context: RequestContext, instance_id: bytes) -> Subscription:
+def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> MetricsSubscription:
     """What the client of this connection is to push."""
     name, version = context.connection.software
     client = {
@@ -53,4 +69,4 @@ def subscription_of(broker: Broker, context: RequestContext, instance_id: bytes)
         "client_source_address": context.client_host,
         "client_source_port": str(context.connection.client_port),
     }
-    return subscription_for(broker.image.configs, instance_id, client)
+    return subscription_for(image.configs, instance_id, client)

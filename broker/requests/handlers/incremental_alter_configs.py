@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from broker.requests.own_resources import (
     BROKER_LOGGER,
-    Change,
+    ConfigChange,
     Verdict,
     alter_own_loggers,
     refusal_of_broker,
@@ -24,22 +24,36 @@ from protocol.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.metadata.cluster_view import ClusterView
+    from broker.network.route import RequestContext
+    from broker.requests.forwarding import Forwarding
+
+
+class IncrementalAlterConfigsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def controller(self) -> Forwarding: ...
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+    services: IncrementalAlterConfigsServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     for resource in request.resources:
         is_only = times[resource.resource_type, resource.resource_name] == 1
-        verdict = _own(broker, context, resource, request.validate_only) if is_only else None
+        verdict = _own(services, context, resource, request.validate_only) if is_only else None
         answers.append(None if verdict is None else _answer(resource, verdict))
     passed_on = [resource for resource, answer in zip(request.resources, answers, strict=True) if answer is None]
     if len(passed_on) == len(answers):
-        return broker.ask_controller(request, context.version)
+        return services.controller.ask(request, context.version)
     if not passed_on:
         return IncrementalAlterConfigsResponse(responses=[answer for answer in answers if answer is not None])
     reply: Pending[IncrementalAlterConfigsResponse] = Pending()
@@ -49,7 +63,7 @@ def handle(
         reply.complete(IncrementalAlterConfigsResponse(responses=[each or next(theirs) for each in answers]))
 
     asked = IncrementalAlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
-    broker.quorum.submit(asked, decided, context.version)
+    services.controller.submit(asked, decided, context.version)
     return reply
 
 
@@ -63,17 +77,20 @@ def _answer(resource: AlterConfigsResource, verdict: Verdict) -> AlterConfigsRes
 
 
 def _own(
-    broker: Broker, context: RequestContext, resource: AlterConfigsResource, validate_only: bool
+    services: IncrementalAlterConfigsServices,
+    context: RequestContext,
+    resource: AlterConfigsResource,
+    validate_only: bool,
 ) -> Verdict | None:
     """What this node says of a resource; None where the controller is to be asked."""
-    changes = [Change(each.name, each.config_operation, each.value) for each in resource.configs]
+    changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
     refusal = refusal_of_changes(changes)
     if refusal is not None:
         return refusal
     if resource.resource_type == BROKER_LOGGER:
-        return alter_own_loggers(broker.node_id, resource.resource_name, changes, validate_only=validate_only)
-    if context.listener.role is Role.CONTROLLER:
-        cluster = broker.image.cluster
+        return alter_own_loggers(services.node_id, resource.resource_name, changes, validate_only=validate_only)
+    if context.listener.role is ListenerRole.CONTROLLER:
+        cluster = services.cluster.image.cluster
         nodes = {*cluster.brokers, *cluster.controllers}
         return refusal_of_node(nodes, resource.resource_type, resource.resource_name)
-    return refusal_of_broker(broker.node_id, resource.resource_type, resource.resource_name)
+    return refusal_of_broker(services.node_id, resource.resource_type, resource.resource_name)

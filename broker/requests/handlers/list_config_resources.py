@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.requests.own_resources import BROKER_LOGGER
 from kraft.image.configs import ResourceType
@@ -15,8 +15,8 @@ from protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.metadata.cluster_view import ClusterView
+    from broker.network.route import RequestContext
 
 LISTABLE: Final = (
     ResourceType.TOPIC,
@@ -27,7 +27,16 @@ LISTABLE: Final = (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+class ListConfigResourcesServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+def handle(
+    services: ListConfigResourcesServices, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
     # Version 0 was made for client metrics alone and names no types; from 1 on, no types means all.
     types: Iterable[int] = dict.fromkeys(request.resource_types) or LISTABLE
     if context.version == 0:
@@ -36,14 +45,18 @@ def handle(broker: Broker, context: RequestContext, request: ListConfigResources
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind) for kind in types for name in _names(broker, kind)
+            ConfigResource(resource_name=name, resource_type=kind) for kind in types for name in _names(services, kind)
         ]
     )
 
 
-def _names(broker: Broker, kind: int) -> Iterable[str]:
+def _names(services: ListConfigResourcesServices, kind: int) -> Iterable[str]:
     if kind == ResourceType.TOPIC:
-        return broker.image.topics.ids
+        return services.cluster.image.topics.ids
     if kind in (ResourceType.BROKER, BROKER_LOGGER):
-        return map(str, broker.image.cluster.brokers)
-    return [resource.name for resource in broker.image.configs.by_resource if resource.type == kind and resource.name]
+        return map(str, services.cluster.image.cluster.brokers)
+    return [
+        resource.name
+        for resource in services.cluster.image.configs.by_resource
+        if resource.type == kind and resource.name
+    ]

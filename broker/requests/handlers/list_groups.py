@@ -8,8 +8,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.network.route import RequestContext
+    from broker.node.node import Node as Broker
 
 
 def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kraft.controller.new_partitions import NEW_PARTITIONS_MAX
-from kraft.image.topics import NO_LEADER, Partition, Topic, TopicsImage
+from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -22,9 +22,13 @@ from protocol.messages.metadata import (
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.config.config import Config
+    from broker.metadata.cluster_view import ClusterView, NodeAddress
+    from broker.metadata.dynamic_config import DynamicConfig
+    from broker.metadata.topic_creation import TopicCreation
     from broker.network.reply import EncodedResponse
-    from broker.node.node import Broker, NodeAddress
+    from broker.network.route import RequestContext
+    from broker.requests.large_metadata import LargeMetadata
     from broker.runtime.pending import Pending
     from kraft.image.cluster import ClusterImage
     from kraft.image.metadata_image import MetadataImage
@@ -53,30 +57,49 @@ class Question(NamedTuple):
     """How many topics may be created for being asked for: all that are missing or none, as in Apache Kafka."""
 
 
+class MetadataServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def settings(self) -> DynamicConfig: ...
+
+    @property
+    def large_metadata(self) -> LargeMetadata: ...
+
+    @property
+    def topics(self) -> TopicCreation: ...
+
+
 def handle(
-    broker: Broker, context: RequestContext, request: MetadataRequest
+    services: MetadataServices, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Pending[EncodedResponse]:
     if context.version < ASKED_BY_ID_VERSION and any(_is_by_id(wish) for wish in request.topics or ()):
         return _refused(request)
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
-    creates = request.allow_auto_topic_creation and broker.auto_creates_topics
+    creates = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     question = Question(
-        image=broker.image,
+        image=services.cluster.image,
         listener=context.listener.name,
-        nodes=tuple(broker.live_nodes(context.listener.name)),
-        controller_id=broker.any_live_node_id(),
-        cluster_id=broker.cluster_id,
+        nodes=tuple(services.cluster.live_nodes(context.listener.name)),
+        controller_id=services.cluster.any_live_node_id(),
+        cluster_id=services.cluster.id,
         wishes=None if asks_for_all else request.topics,
         topic_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
         cluster_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
-        new_topics_max=NEW_PARTITIONS_MAX // broker.settings.config.integer("num.partitions") if creates else 0,
+        new_topics_max=NEW_PARTITIONS_MAX // services.settings.config.integer("num.partitions") if creates else 0,
     )
     if _is_large(question):
-        return broker.large_metadata.ask(question, context.version)
+        return services.large_metadata.ask(question, context.version)
     response, missing = answer(question)
     for name in missing:
         # The answer does not wait for the topic: clients ask again, as they do of Apache Kafka.
-        broker.create_topic(name)
+        services.topics.create(name)
     return response
 
 
@@ -161,7 +184,7 @@ def _described(question: Question, topic: Topic, reachable: Collection[int]) -> 
 
 
 def _partition(
-    cluster: ClusterImage, reachable: Collection[int], index: int, partition: Partition
+    cluster: ClusterImage, reachable: Collection[int], index: int, partition: PartitionRegistration
 ) -> MetadataResponsePartition:
     """`reachable`: brokers that have an address at the listener that was asked."""
     error, leader = ErrorCode.NONE, partition.leader

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.requests.handlers.get_telemetry_subscriptions import ACCEPTED_CODECS, subscription_of
 from protocol.compression import Codec
@@ -11,21 +11,34 @@ from protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetry
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.config.config import Config
+    from broker.metadata.cluster_view import ClusterView
+    from broker.network.route import RequestContext
 
 
-def handle(broker: Broker, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    return PushTelemetryResponse(error_code=_refusal(broker, context, request))
+class PushTelemetryServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def config(self) -> Config: ...
 
 
-def _refusal(broker: Broker, context: RequestContext, request: PushTelemetryRequest) -> ErrorCode:
+def handle(
+    services: PushTelemetryServices, context: RequestContext, request: PushTelemetryRequest
+) -> PushTelemetryResponse:
+    return PushTelemetryResponse(error_code=_refusal(services, context, request))
+
+
+def _refusal(services: PushTelemetryServices, context: RequestContext, request: PushTelemetryRequest) -> ErrorCode:
     if request.client_instance_id == ZERO_UUID:
         return ErrorCode.INVALID_REQUEST
-    if request.subscription_id != subscription_of(broker, context, request.client_instance_id).id:
+    if request.subscription_id != subscription_of(services.cluster.image, context, request.client_instance_id).id:
         return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     if request.compression_type not in (Codec.NONE, *ACCEPTED_CODECS):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if len(request.metrics) > broker.config.integer("telemetry.max.bytes"):
+    if len(request.metrics) > services.config.integer("telemetry.max.bytes"):
         return ErrorCode.TELEMETRY_TOO_LARGE
     return ErrorCode.NONE

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.runtime.pending import Pending
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Broker
+    from broker.metadata.quorum import Quorum
+    from broker.network.route import RequestContext
     from kraft.raft.events import QuorumRequest
 
 
-def handle(broker: Broker, context: RequestContext, request: QuorumRequest) -> Pending[object]:
+class QuorumServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def quorum(self) -> Quorum: ...
+
+
+def handle(services: QuorumServices, context: RequestContext, request: QuorumRequest) -> Pending[object]:
     """The Raft machine answers, at once or later."""
-    return broker.quorum.receive(request, context.version, context.listener.name)
+    return services.quorum.receive(request, context.version, context.listener.name)

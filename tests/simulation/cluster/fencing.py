@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.node.node import Broker
+from broker.node.node import Node
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
 from kraft.image.topics import NO_LEADER
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from kraft.raft.events import Resign
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -25,7 +25,7 @@ from protocol.messages.incremental_alter_configs import (
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.simulation.invariants.equal_images import summary
 from tests.simulation.raft.host import Host
-from tests.simulation.raft.swarm import ballot
+from tests.simulation.raft.swarm import vote_request
 from tests.simulation.raft.world import World
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import CONTROLLER_PORT, Client
@@ -45,7 +45,11 @@ async def settled_topic(cluster: Cluster) -> None:
 
 def up(cluster: Cluster) -> list[ClusterNode]:
     """Those with brokers that have begun."""
-    return [node for node in cluster.nodes.values() if node.is_up and hasattr(node.broker, "registration")]
+    return [
+        node
+        for node in cluster.nodes.values()
+        if node.is_up and node.broker is not None and node.broker.applier.has_loaded
+    ]
 
 
 def assigned(node: ClusterNode) -> Assigned | None:
@@ -53,8 +57,8 @@ def assigned(node: ClusterNode) -> Assigned | None:
     return node.broker.image.topics.partition("t", 0)
 
 
-def is_open(broker: Broker | None) -> bool:
-    return broker is not None and hasattr(broker.quorum, "_raft")
+def is_open(broker: Node | None) -> bool:
+    return broker is not None and broker.quorum.is_open
 
 
 def newest(cluster: Cluster) -> Assigned:
@@ -344,7 +348,7 @@ def who_led_votes_for_nobody_in_its_epoch(seed: int) -> None:
 def late_ballots(world: World, voter: Host) -> None:
     for host in world.hosts.values():
         if host is not voter:
-            world.network.stray(host, voter, ballot(host, voter))
+            world.network.stray(host, voter, vote_request(host, voter))
 
 
 def a_refused_heartbeat_keeps_no_session_alive(seed: int) -> None:

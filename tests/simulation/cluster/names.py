@@ -204,7 +204,7 @@ async def forgotten(cluster: Cluster) -> None:
     for number in range(400):
         leader = cluster.leader_of_quorum()
         assert leader is not None and leader.broker is not None
-        if leader.broker.quorum._log.log.log_start_offset > offset:
+        if leader.broker.quorum.opened.log.log.log_start_offset > offset:
             return
         setting = AlterableConfig(name="segment.ms", config_operation=0, value=str(10**8 + number))
         resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="t", configs=[setting])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from broker.node.node import Broker
+from broker.node.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from protocol.messages.fetch import (
@@ -48,7 +48,7 @@ async def settled_topic(cluster: Cluster) -> None:
     await cluster.until(is_known, "everybody knows of it")
 
 
-def brokers(cluster: Cluster) -> dict[int, Broker]:
+def brokers(cluster: Cluster) -> dict[int, Node]:
     return {node.id: node.broker for node in cluster.nodes.values() if node.broker is not None and node.is_up}
 
 

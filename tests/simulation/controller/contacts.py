@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-from kraft.controller.silence import GRACE_MS, LOST_BEATS
+from kraft.controller.failure_detector import DISCONNECTED_INTERVALS, GRACE_MS
 from tests.simulation.invariants.observation import Violation
 
 
@@ -63,7 +63,7 @@ class Contacts:
             silent_ms = now_ms - known.contact_ms
             if silent_ms >= self._session_ms:
                 raise Violation(f"broker {broker_id} is silent for {silent_ms} ms, and not fenced")
-            grace_ms = max(GRACE_MS, LOST_BEATS * known.pace_ms)
+            grace_ms = max(GRACE_MS, DISCONNECTED_INTERVALS * known.pace_ms)
             if self._hurries and known.lost_ms is not None and now_ms >= known.lost_ms + grace_ms:
                 raise Violation(f"broker {broker_id} seems gone for {now_ms - known.lost_ms} ms, and is not fenced")
         for broker_id in sorted(before - after):

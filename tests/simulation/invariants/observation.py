@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.node.node import Broker
+from broker.node.node import Node as Broker
 from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.primitives import BytesLike
 from protocol.record_batch import crc_is_valid, parse_header
 from replication.partition import Partition
@@ -224,7 +224,7 @@ class Observer:
             if node.is_up and node.broker is not None and is_started(node.broker)
         ]
         for node in nodes:
-            node.is_losing_metadata = self._is_losing(node, node.broker.quorum._log.log)
+            node.is_losing_metadata = self._is_losing(node, node.broker.quorum.opened.log.log)
             image = node.broker.quorum.image
             if self._image is None or image.provenance.end_offset > self._image.provenance.end_offset:
                 self._image = image
@@ -310,5 +310,5 @@ class Observer:
 
 def is_started(broker: Broker) -> bool:
     """Whether the parts that are looked at are there."""
-    is_registering = hasattr(broker, "registration") or not broker.config.is_broker
-    return is_registering and hasattr(broker.quorum, "_raft")
+    has_loaded = broker.applier.has_loaded or not broker.config.is_broker
+    return has_loaded and broker.quorum.is_open

@@ -16,9 +16,9 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from storage.directory.log_directory import LogDirectory
 from storage.log.flush_work import FlushWork
-from storage.log.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log_config import LogConfig
 from tests.simulation.replicas.controller import NOBODY, Controller, Metadata
 from tests.support.replica_pair import TOPIC_ID, LeaderSide
 from tests.support.simulation.disk import SimulatedDisk
@@ -63,21 +63,28 @@ class Host(LeaderSide):
         self.partition.min_insync_replicas = config_min_insync(self._config)
         self.replicas.add(self.partition)
         self.epoch = self._controller.registered(self.node_id)
-        self.directory.serve_under(self.epoch)
+        self.directory.note_serving_epoch(self.epoch)
         self.fetchers: dict[int, ReplicaFetcher] = {}
         broker = self._broker
-        broker.node_id = self.node_id
-        broker.registration = SimpleNamespace(epoch=self.epoch)
-        broker.config = SimpleNamespace(integer=lambda _: LAG_MS_MAX)
-        broker.quorum = SimpleNamespace(submit=lambda request, reply: self.asks.append((request, reply)))
-        broker.loop = SimpleNamespace(call_later=lambda _, call: self.later.append(call))
         assigned = SimpleNamespace(directory_of=lambda replica: bytes(16))
         topics = SimpleNamespace(by_id={}, partition=lambda topic, index: assigned)
         broker.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=topics)
-        broker.in_sync_changes = self.changes = InSyncChanges(cast("Any", broker))
+        broker.in_sync_changes = self.changes = InSyncChanges(
+            self.node_id,
+            LAG_MS_MAX,
+            self.replicas,
+            cast("Any", broker),
+            cast("Any", SimpleNamespace(submit=lambda request, reply: self.asks.append((request, reply)))),
+            lambda: self.epoch,
+            broker.environment,
+            cast("Any", SimpleNamespace(call_later=lambda _, call: self.later.append(call))),
+        )
         broker.environment.wall_ms = lambda: self.now_ms
-        self.jobs = LogJobs(cast("Any", broker))
-        self.jobs.remove_later = self._remove  # type: ignore[method-assign]
+        removal = SimpleNamespace(remove_later=self._remove)
+        nothing = cast("Any", None)
+        self.jobs = LogJobs(
+            nothing, broker.environment, self.replicas, nothing, nothing, cast("Any", removal), lambda: None
+        )
 
     def kill(self) -> None:
         self.is_up = False
@@ -98,7 +105,7 @@ class Host(LeaderSide):
     # What the metadata says
 
     def learn(self, metadata: Metadata) -> None:
-        """As `broker.metadata_follower` does."""
+        """As `broker/replicas/roles.py` does."""
         self.metadata, partition, assigned = metadata, self.partition, metadata.assigned
         self._broker.image.cluster.brokers = metadata.brokers
         was_leader, epoch_before = partition.is_leader, partition.leader_epoch
@@ -166,7 +173,8 @@ class Host(LeaderSide):
             self.effects.append((fetcher, effect))
 
     def perform(self, bounds: tuple[int, int] | None) -> None:
-        """The next effect, as `broker.replica_fetchers` does. `bounds`: of the leader's log, where it can be asked."""
+        """The next effect, as `broker/replicas/replica_fetchers.py` does. `bounds`: of the leader's log, where
+        it can be asked."""
         fetcher, effect = self.effects.pop(0)
         partition = effect.partition if not isinstance(effect, Complain) else self.partition
         match effect:

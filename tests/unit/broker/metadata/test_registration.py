@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.metadata.registration import Identity, Registration, RegistrationRefused
+from broker.metadata.registration import BrokerIdentity, Registration, RegistrationRefused
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from tests.support.simulation.world import World
 
 HEARTBEAT_MS = 2000
-IDENTITY = Identity(3, "cluster", b"i" * 16, None, (), (), (), previous_epoch=9)
+IDENTITY = BrokerIdentity(3, "cluster", b"i" * 16, None, (), (), (), previous_epoch=9)
 
 
 class Controller:
@@ -52,7 +52,7 @@ class Controller:
 def live(story: Callable[[Registration, Controller], Awaitable[None]]) -> None:
     async def run() -> None:
         controller = Controller()
-        await story(Registration(IDENTITY, controller, HEARTBEAT_MS, lambda: 77), controller)
+        await story(Registration(IDENTITY.node_id, lambda: IDENTITY, controller, HEARTBEAT_MS, lambda: 77), controller)
 
     with World(1) as world:
         world.run(run(), limit_s=1000)

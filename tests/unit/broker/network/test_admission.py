@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from broker.metrics.exposition import Page
 from broker.metrics.limits import collect_limits
@@ -49,7 +49,7 @@ async def alter(client: Client, **settings: object) -> None:
 
 def samples(node: Node) -> dict[str, float]:
     page = Page()
-    collect_limits(page, node.broker)
+    collect_limits(page, cast("Any", node.broker))
     lines = [line for line in page.text().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 

@@ -12,7 +12,8 @@ import pytest
 from broker.config import Config
 from broker.metrics.exposition import Page
 from broker.metrics.limits import collect_limits
-from broker.network.connection import PARTIAL_SIZE_FIRST, RECEIVE_BUFFER_SIZE, Connection
+from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
+from broker.network.partial_frame import PARTIAL_SIZE_FIRST
 from broker.network.request_memory import (
     BUFFER_SIZE,
     BUFFERS_MAX,
@@ -24,7 +25,7 @@ from broker.network.request_memory import (
     RequestMemory,
     request_memory_size_max,
 )
-from broker.node.node import Broker
+from broker.node.node import Node as Broker
 from protocol.compiler import encode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceResponse
@@ -271,7 +272,7 @@ def test_the_metrics_tell_of_it() -> None:
             each.send(REQUEST_SIZE // 2)
         await asyncio.sleep(1)
         page = Page()
-        collect_limits(page, node.broker)
+        collect_limits(page, cast("Any", node.broker))
         memory, text = node.broker.request_memory, page.text()
         assert f"\nkafka_network_socketserver_memorypoolused {memory.used_size}\n" in text
         assert f"\nkafka_network_socketserver_memorypoolavailable {SIZE_MAX - memory.used_size}\n" in text

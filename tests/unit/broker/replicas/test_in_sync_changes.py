@@ -123,7 +123,7 @@ def test_a_lost_leadership_ends_a_proposal_whatever_the_answer() -> None:
 def test_laggards_are_asked_to_leave() -> None:
     stage = Stage()
     stage.partition.append(batch("a"), 1, 0, 9)
-    cast("Any", stage.changes._broker.environment).monotonic_ms = lambda: 30_001
+    cast("Any", stage.changes._environment).monotonic_ms = lambda: 30_001
     asyncio.run(stage.changes._shrink())
     assert stage.wishes() == [([1], 7)]
     stage.answer(ErrorCode.NONE, (1,), 8)

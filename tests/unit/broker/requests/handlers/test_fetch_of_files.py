@@ -14,7 +14,7 @@ import uvloop
 from broker.config.config import Config
 from broker.metadata.storage_format import format_directories
 from broker.network.reply import SLICE_SIZE_MIN
-from broker.node.node import Broker
+from broker.node.node import Node
 from broker.runtime.environment import LocalEnvironment
 from storage.files.local_files import LocalFile
 from tests.support.node import PROPERTIES, Client, batch
@@ -30,7 +30,7 @@ def free_port() -> int:
         return port
 
 
-async def served(directory: Path, story: Callable[[Broker, Client], Awaitable[None]]) -> None:
+async def served(directory: Path, story: Callable[[Node, Client], Awaitable[None]]) -> None:
     """A node of this machine, in this process."""
     port, controller_port = free_port(), free_port()
     addresses = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
@@ -49,7 +49,7 @@ async def served(directory: Path, story: Callable[[Broker, Client], Awaitable[No
         entropy=environment.entropy,
         now_ms=environment.wall_ms(),
     )
-    broker = Broker(config, environment, loop)
+    broker = Node(config, environment, loop)
     await broker.start()
     client = Client(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 24), "test")
     await story(broker, client)
@@ -58,7 +58,7 @@ async def served(directory: Path, story: Callable[[Broker, Client], Awaitable[No
     environment.close()
 
 
-def run(directory: Path, story: Callable[[Broker, Client], Awaitable[None]]) -> None:
+def run(directory: Path, story: Callable[[Node, Client], Awaitable[None]]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(asyncio.wait_for(served(directory, story), PATIENCE_S))
 
@@ -78,7 +78,7 @@ def test_large_and_small_reads_give_what_was_produced(
     if is_cold:
         monkeypatch.setattr(LocalFile, "is_cached", lambda file, size, position: False)
 
-    async def story(broker: Broker, client: Client) -> None:
+    async def story(broker: Node, client: Client) -> None:
         sent = [batch(f"{size:{size}}") for size in (LARGE, 10, SLICE_SIZE_MIN, 10, 3 * LARGE)]
         await client.create("t")
         for each in sent:
@@ -91,14 +91,14 @@ def test_large_and_small_reads_give_what_was_produced(
         data = await client.fetch("t", 3, partition_max_bytes=len(sent[3]))
         assert bytes(cast("bytes", data.records))[21:] == sent[3][21:]
         (listener,) = (each for each in broker.listeners if each.name == "PLAINTEXT")
-        assert next(iter(listener.connections))._direct is not None
+        assert next(iter(listener.connections))._output.direct is not None
 
     run(tmp_path, story)
     assert bool(warmed) == is_cold
 
 
 def test_a_disk_that_does_not_give_the_records_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(broker: Broker, client: Client) -> None:
+    async def story(broker: Node, client: Client) -> None:
         await client.create("t", 2)
         await client.produce("t", batch("x" * LARGE), partition=1)
 

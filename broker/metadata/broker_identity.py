@@ -1,0 +1,50 @@
+"""What a broker says of itself when it registers, and how often it sends heartbeats."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.config.config import Config
+from broker.metadata.quorum_start import SECURITY_PROTOCOL_IDS
+from broker.metadata.registration import BrokerIdentity
+from kraft.features import SUPPORTED_FEATURES
+from protocol.messages import broker_registration
+
+HEARTBEATS_PER_SILENCE: Final = 10
+"""Heartbeats in moldau.broker.silence.fence.ms, so that a stall shorter than that does not fence the broker."""
+
+
+def heartbeat_ms(config: Config) -> int:
+    """The interval between heartbeats."""
+    interval_ms = config.integer("broker.heartbeat.interval.ms")
+    silence_ms = config.integer("moldau.broker.silence.fence.ms")
+    return min(interval_ms, max(1, silence_ms // HEARTBEATS_PER_SILENCE)) if silence_ms else interval_ms
+
+
+def broker_identity(
+    config: Config, cluster_id: str, incarnation_id: bytes, directory_ids: list[bytes], previous_epoch: int
+) -> BrokerIdentity:
+    """`directory_ids`: of the log directories that are online. `previous_epoch`: of the last registration that ended
+    without a loss, -1 where there is none."""
+    return BrokerIdentity(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        incarnation_id=incarnation_id,
+        rack=config.text_or_none("broker.rack"),
+        listeners=[
+            broker_registration.Listener(
+                name=each.name,
+                host=each.host,
+                port=each.port,
+                security_protocol=SECURITY_PROTOCOL_IDS[each.security_protocol],
+            )
+            for each in config.advertised_listeners
+        ],
+        features=[
+            broker_registration.Feature(name=name, min_supported_version=first, max_supported_version=last)
+            for name, (first, last) in SUPPORTED_FEATURES.items()
+            if last > 0
+        ],
+        directory_ids=directory_ids,
+        previous_epoch=previous_epoch,
+    )

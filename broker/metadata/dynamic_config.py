@@ -1,0 +1,56 @@
+"""The settings in force: what the node started with, overlaid with what was changed at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.config.altering import effective
+from broker.config.config import Config
+from broker.config.layers import BrokerLayers
+from broker.config.topics import log_config
+from kraft.image.configs import ResourceType
+from kraft.image.metadata_image import MetadataImage
+from storage.log_config import LogConfig
+
+LOG_CONFIGS_MAX: Final = 1000
+"""Sets of overrides that are remembered; past that number sharing begins anew."""
+
+
+class DynamicConfig:
+    """Follows the metadata image; a topic's log takes its settings from here."""
+
+    def __init__(self, config: Config) -> None:
+        self.started_with = config
+        self.config = config
+        self.layers = BrokerLayers.of(config)
+        self.watchers: list[Callable[[Config], None]] = []
+        """Called after a change."""
+        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        """By a topic's overrides: most topics share theirs, and a log keeps a reference only."""
+
+    def follow(self, image: MetadataImage) -> None:
+        """Take over the dynamic settings of the cluster and of this broker."""
+        default = image.configs.of(ResourceType.BROKER, "")
+        own = image.configs.of(ResourceType.BROKER, str(self.started_with.node_id))
+        if default == self.layers.dynamic_default and own == self.layers.dynamic_broker:
+            return
+        self.layers = BrokerLayers.of(self.started_with, default, own)
+        self.config = effective(self.layers)
+        self._log_configs.clear()
+        for changed in self.watchers:
+            changed(self.config)
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """What the logs of a topic with these overrides need to know."""
+        key = tuple(sorted(overrides.items()))
+        known = self._log_configs.get(key)
+        if known is None:
+            if len(self._log_configs) >= LOG_CONFIGS_MAX:
+                self._log_configs.clear()
+            known = self._log_configs[key] = log_config(self.config, overrides)
+        return known
+
+    def topic_log_config(self, image: MetadataImage, topic: str) -> LogConfig:
+        """What the logs of a topic need to know, with the overrides that the image holds."""
+        return self.log_config(image.configs.of(ResourceType.TOPIC, topic))

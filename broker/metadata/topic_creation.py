@@ -1,0 +1,62 @@
+"""Topics that a broker asks the controller for by itself: auto-created ones, and internal ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.config.config import Config
+from broker.config.internal_topics import internal_topic
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+log = logging.getLogger("moldau.broker")
+
+
+class ControllerPort(Protocol):
+    """The way to the active controller, wherever it is."""
+
+    def submit(self, request: object, reply: Callable[..., None]) -> None:
+        """Send a request; `reply` is called once with the response, on the event loop."""
+
+
+class TopicCreation:
+    """One CreateTopics request for each topic at a time; its outcome is logged, the client asks again."""
+
+    def __init__(self, controller: ControllerPort, config: Config) -> None:
+        self._controller = controller
+        self._config = config
+        self._under_way: dict[str, None] = {}
+
+    def create(
+        self, name: str, partitions: int = -1, replication_factor: int = -1, configs: dict[str, str] | None = None
+    ) -> None:
+        """Request a topic without waiting; -1 means the controller's default. A request under way is not repeated."""
+        if name in self._under_way:
+            return
+        self._under_way[name] = None
+
+        def created(response: CreateTopicsResponse) -> None:
+            del self._under_way[name]
+            for topic in response.topics:
+                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    log.warning("topic %s was not created: %s", name, topic.error_message)
+
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
+
+    def create_internal(self, name: str) -> None:
+        """Request an internal topic with the partitions and settings that its coordinator needs."""
+        partitions, replication_factor, configs = internal_topic(self._config, name)
+        self.create(name, partitions, replication_factor, configs)

@@ -1,0 +1,53 @@
+"""What the metrics of a node are gathered from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.config.config import Config
+    from broker.coordinators.groups import Groups
+    from broker.metadata.cluster_view import ClusterView
+    from broker.metadata.quorum import Quorum
+    from broker.network.listener import Listener
+    from broker.network.reply_memory import ReplyMemory
+    from broker.network.request_memory import RequestMemory
+    from broker.replicas.damaged_replicas import DamagedReplicas
+    from broker.replicas.in_sync_changes import InSyncChanges
+    from broker.replicas.local_logs import LocalLogs
+    from broker.replicas.log_jobs import LogJobs
+    from broker.replicas.replicas import Replicas
+    from broker.replicas.replication_throttles import ReplicationThrottles
+    from broker.requests.large_batches import LargeBatches
+    from broker.runtime.environment import Environment
+    from broker.runtime.flusher import Flusher
+    from broker.runtime.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The parts of a node that count something. Reading them changes nothing."""
+
+    config: Config
+    environment: Environment
+    cluster: ClusterView
+    quorum: Quorum
+    logs: LocalLogs
+    log_jobs: LogJobs
+    replicas: Replicas
+    flusher: Flusher
+    throttles: ReplicationThrottles
+    in_sync_changes: InSyncChanges
+    damaged: DamagedReplicas
+    groups: Groups
+    listeners: Sequence[Listener]
+    request_memory: RequestMemory
+    reply_memory: ReplyMemory
+    large_batches: LargeBatches
+    stage: Callable[[], Stage]
+    not_ready: Callable[[], list[str]]
+    """Why clients are not served; empty where they are."""
+    impaired: Callable[[], list[str]]
+    """What is not as it should be, though clients are served."""

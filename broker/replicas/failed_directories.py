@@ -1,0 +1,53 @@
+"""Log directories that fail: their partitions go offline, and the controller moves leadership elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.replicas.local_logs import LocalLogs
+from broker.replicas.replicas import Replicas
+from broker.replicas.roles import ReplicaRoles
+from storage.directory.log_directory import LogDirectory
+
+
+class FailedDirectories:
+    """Takes a failed directory out of service, as `LogFailures` reports it."""
+
+    def __init__(
+        self,
+        logs: LocalLogs,
+        metadata_log_dir: str,
+        replicas: Replicas,
+        roles: ReplicaRoles,
+        halt: Callable[[str], None],
+    ) -> None:
+        """`halt`: stops the process at once."""
+        self._logs = logs
+        self._metadata_log_dir = metadata_log_dir
+        self._replicas = replicas
+        self._roles = roles
+        self._halt = halt
+        self._tell: Callable[[bytes], object] | None = None
+
+    def begin(self, tell: Callable[[bytes], object]) -> None:
+        """The node serves: `tell` the controller the id of each directory that is offline, now and later."""
+        self._tell = tell
+        for path in self._logs.offline:
+            self._tell_of(path)
+
+    def failed(self, directory: LogDirectory) -> None:
+        """Without its metadata, or without any log directory, the node halts rather than guess."""
+        if directory.path == self._metadata_log_dir:
+            self._halt(f"the metadata log directory {directory.path} has failed: {directory.failure}")
+        if not self._logs.directories:
+            self._halt(f"the last log directory {directory.path} has failed: {directory.failure}")
+        for partition in tuple(self._replicas):
+            if self._logs.directory_of(partition.log) == directory.path:
+                self._roles.take_offline(partition)
+        directory.abandon()
+        self._tell_of(directory.path)
+
+    def _tell_of(self, path: str) -> None:
+        properties = self._logs.properties.get(path)
+        if self._tell is not None and properties is not None and properties.directory_id is not None:
+            self._tell(properties.directory_id)

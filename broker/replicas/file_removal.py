@@ -1,0 +1,36 @@
+"""Files and trees that are no longer part of a log, removed after file.delete.delay.ms."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
+
+log = logging.getLogger("moldau.logs")
+
+
+class FileRemoval:
+    """A reader may hold a renamed file for a while, so each removal waits first. What a stop cuts short is removed by
+    the next start."""
+
+    def __init__(self, environment: Environment, spawn: Spawn) -> None:
+        self._environment = environment
+        self._spawn = spawn
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files and directory trees in an executor thread, `delay_ms` from now."""
+        self._spawn(self._remove(paths, delay_ms))
+
+    async def _remove(self, paths: Sequence[str], delay_ms: int) -> None:
+        await asyncio.sleep(delay_ms / 1000)
+        fs = self._environment.fs
+        for path in paths:
+            remove = fs.remove_tree if fs.is_directory(path) else fs.unlink
+            try:
+                await self._environment.offload(partial(remove, path))
+            except OSError as error:
+                log.warning("%s was not removed: %s", path, error)

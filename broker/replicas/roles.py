@@ -1,0 +1,110 @@
+"""The role of each replica on this broker: leader or follower, as the committed metadata assigns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.config.internal_topics import INTERNAL_TOPICS
+from broker.replicas.replica_fetchers import ReplicaFetchers
+from broker.replicas.replicas import Replicas
+from broker.runtime.flusher import Flusher
+from kraft.image.topics import PartitionRegistration as Assigned
+from replication.partition import Partition
+
+
+class Coordinators(Protocol):
+    """The coordinators whose state lies in partitions: each runs where its partition is led."""
+
+    def gained(self, partition: Partition) -> None:
+        """This broker leads a partition that it did not lead before."""
+
+    def lost(self, partition: Partition) -> None:
+        """This broker leads the partition no longer."""
+
+
+class ReplicaRoles:
+    """Applies roles only after `begin`."""
+
+    def __init__(
+        self,
+        node_id: int,
+        replicas: Replicas,
+        fetchers: ReplicaFetchers,
+        flusher: Flusher,
+        coordinators: Coordinators,
+        leads_anew: Callable[[], None],
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        """`leads_anew`: called when this broker begins to lead a partition that has followers."""
+        self._node_id = node_id
+        self._replicas = replicas
+        self._fetchers = fetchers
+        self._flusher = flusher
+        self._coordinators = coordinators
+        self._leads_anew = leads_anew
+        self._monotonic_ms = monotonic_ms
+        self.are_assumed = False
+        """Whether `begin` was called."""
+
+    def begin(self) -> None:
+        """This broker is registered, and has read the metadata up to there: replicas lead and follow from now on.
+
+        Not before: earlier metadata may name this broker as the leader of an epoch in which its previous process led.
+        That process may have given its followers what a loss of power took away here, and an epoch has one history.
+        """
+        self.are_assumed = True
+
+    def serve(self, partition: Partition, assigned: Assigned) -> None:
+        """Add a replica whose log is open, in the role that the metadata assigns to it."""
+        partition.is_internal = partition.topic in INTERNAL_TOPICS
+        self._replicas.add(partition)
+        self.assume(partition, assigned)
+
+    def assume(self, partition: Partition, assigned: Assigned) -> None:
+        """Make a replica the leader or a follower, as the metadata assigns it."""
+        partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
+        if not self.are_assumed:
+            return
+        was_leader, epoch_before = partition.is_leader, partition.leader_epoch
+        if assigned.leader == self._node_id:
+            self._lead(partition, assigned, epoch_before)
+        else:
+            partition.become_follower(assigned.leader, assigned.leader_epoch, assigned.partition_epoch)
+            if was_leader or assigned.leader_epoch != epoch_before:
+                self._fetchers.follow(partition)
+        if partition.is_leader and not was_leader:
+            self._coordinators.gained(partition)
+        elif was_leader and not partition.is_leader:
+            self._coordinators.lost(partition)
+
+    def _lead(self, partition: Partition, assigned: Assigned, epoch_before: int) -> None:
+        self._fetchers.unfollow(partition)
+        replicas_before = partition.leadership.replicas if partition.leadership is not None else ()
+        partition.become_leader(
+            assigned.leader,
+            assigned.leader_epoch,
+            assigned.isr,
+            replicas=assigned.replicas,
+            partition_epoch=assigned.partition_epoch,
+            now_ms=self._monotonic_ms(),
+        )
+        is_new = assigned.leader_epoch > epoch_before or assigned.replicas != replicas_before
+        if is_new and len(assigned.replicas) > 1:
+            self._leads_anew()
+        if partition.awaits_flush:
+            self._flusher.flush(partition.log)  # what the previous process left in the page cache
+
+    def forget(self, partition: Partition) -> None:
+        """A replica was deleted, or moved to another broker: nothing follows, leads or flushes it any more."""
+        if partition.is_leader:
+            self._coordinators.lost(partition)
+        self._fetchers.unfollow(partition)
+        partition.gone()
+        self._flusher.forget(partition.log)
+
+    def take_offline(self, partition: Partition) -> None:
+        """The replica's log can no longer be served; what waits for it is answered with KAFKA_STORAGE_ERROR."""
+        self._coordinators.lost(partition)
+        self._fetchers.unfollow(partition)
+        self._replicas.take_offline(partition)

@@ -1,0 +1,67 @@
+"""What a voter must not forget: the epoch it is in, whom it voted for, and who leads. The file `quorum-state`.
+
+Data version 0 belongs to kraft.version 0 and names voters by id; data version 1 to kraft.version 1, where a vote goes
+to an id together with a directory id.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from protocol.schema import ZERO_UUID
+from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+
+QUORUM_STATE: Final = "quorum-state"
+NO_NODE: Final = -1
+
+
+class CorruptQuorumState(ValueError):
+    """The file does not say which epoch this voter is in; without it, it could vote twice."""
+
+
+class ElectionState(NamedTuple):
+    """Of one epoch: at most one vote, at most one leader."""
+
+    epoch: int = 0
+    leader_id: int = NO_NODE
+    voted_id: int = NO_NODE
+    voted_directory_id: bytes = ZERO_UUID
+
+    @property
+    def promise(self) -> tuple[int, int, bytes]:
+        """What others count on. Who leads is none: it can be learnt again."""
+        return self.epoch, self.voted_id, self.voted_directory_id
+
+
+def encode_election(election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...], node_id: int) -> bytes:
+    """As node `node_id` writes it: who leads an epoch cannot vote in it any more, and its vote is left out."""
+    if election.leader_id == node_id:
+        election = ElectionState(election.epoch, node_id)
+    if kraft_version == 0:
+        voters = ",".join(f'{{"voterId":{voter_id}}}' for voter_id in voter_ids)
+        return (
+            f'{{"clusterId":"","leaderId":{election.leader_id},"leaderEpoch":{election.epoch},'
+            f'"votedId":{election.voted_id},"appliedOffset":0,"currentVoters":[{voters}],"data_version":0}}'
+        ).encode()
+    return (
+        f'{{"leaderId":{election.leader_id},"leaderEpoch":{election.epoch},"votedId":{election.voted_id},'
+        f'"votedDirectoryId":"{uuid_text(election.voted_directory_id)}","data_version":1}}'
+    ).encode()
+
+
+def decode_election(data: bytes) -> ElectionState:
+    """Raises `CorruptQuorumState`."""
+    import json
+
+    try:
+        fields = json.loads(data)
+        if fields["data_version"] not in (0, 1):
+            raise CorruptQuorumState(f"data_version {fields['data_version']} is of a later release")
+        return ElectionState(
+            epoch=int(fields["leaderEpoch"]),
+            leader_id=int(fields["leaderId"]),
+            voted_id=int(fields["votedId"]),
+            voted_directory_id=parse_uuid(fields["votedDirectoryId"]) if fields["data_version"] == 1 else ZERO_UUID,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptQuorumState(f"{QUORUM_STATE}: {error}") from error

@@ -1,0 +1,84 @@
+"""The names of files and directories in a log directory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+OFFSET_DIGITS = 20
+
+
+class PartitionDirectory(NamedTuple):
+    """What the name of a partition's directory says."""
+
+    topic: str
+    partition: int
+    suffix: str
+    """Empty for a live replica, else `-delete`, `-future` or `-stray`."""
+    unique: str
+    """The 32 hex digits before the suffix; empty for a live replica."""
+
+
+DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
+STRAY_SUFFIX = "-stray"
+DIRECTORY_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
+DIRECTORY_NAME_SIZE_MAX = 255
+UNIQUE_DIGITS = 32
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """The name of a file that belongs to a base offset."""
+    return f"{offset:020d}{suffix}"
+
+
+def offset_of_name(name: str) -> int:
+    """The offset that a file's name begins with. Raises ValueError where it has none."""
+    digits = name.partition(".")[0]
+    if len(digits) != OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
+        raise ValueError(f"no offset in the file name {name!r}")
+    return int(digits)
+
+
+def partition_directory_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def suffixed_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+    """`<topic>-<partition>.<32 hex><suffix>`; where that is too long the topic is cut short, as in Kafka."""
+    assert len(unique) == UNIQUE_DIGITS and suffix in DIRECTORY_SUFFIXES
+    tail = f"-{partition}.{unique}{suffix}"
+    return topic[: DIRECTORY_NAME_SIZE_MAX - len(tail)] + tail
+
+
+def parse_partition_directory(name: str) -> PartitionDirectory | None:
+    """What a directory's name says; None where it is not that of a partition."""
+    suffix = unique = ""
+    for candidate in DIRECTORY_SUFFIXES:
+        head = name[: -len(candidate)]
+        body, dot, digits = head.rpartition(".")
+        if name.endswith(candidate) and dot and len(digits) == UNIQUE_DIGITS and _is_hex(digits):
+            name, suffix, unique = body, candidate, digits
+            break
+    topic, dash, number = name.rpartition("-")
+    if not topic or not dash or not number.isascii() or not number.isdigit():
+        return None
+    return PartitionDirectory(topic, int(number), suffix, unique)
+
+
+def _is_hex(digits: str) -> bool:
+    return all(digit in "0123456789abcdef" for digit in digits)

@@ -1,0 +1,203 @@
+"""Appending to a leader's log: what is checked, what is assigned, and what is derived of a batch.
+
+    validate (protocol/record_validation.py)    only what clients send: sizes, checksum, timestamps, codec
+    append_batch                                producer state decides; base offset and leader epoch are assigned
+    store                                       roll the segment if due, write in one call, note index entries
+    take_note                                   log end offset, leader epochs, producers, aborted transactions
+
+Nothing is noted before the write has succeeded, so a refused or failed append leaves the log as it was. The call path
+is flat and passes values instead of objects because every produce request goes through it; it is compiled.
+"""
+
+from __future__ import annotations
+
+from protocol.batch_iterator import BatchIterator
+from protocol.errors import ErrorCode
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import (
+    CONTROL_BIT,
+    LOG_OVERHEAD,
+    NO_PRODUCER_ID,
+    PREFIX,
+    PREFIX_SIZE,
+    BatchHeader,
+    TimestampType,
+    crc_is_valid,
+)
+from protocol.record_validation import RejectedBatch, ValidBatch, validate_header, validate_records
+from storage.log.append_result import AppendOrigin, AppendResult
+from storage.log.log_state import LogState
+from storage.producers.producer_state import ProducerBatch, TransactionMarker
+from storage.producers.transaction_marker import read_transaction_marker
+
+NONE = ErrorCode.NONE
+CLIENT = AppendOrigin.CLIENT
+LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+NO_TIME = -1
+
+
+def append_from_client(
+    log: LogState, records: BytesLike, leader_epoch: int, now_ms: int, produce_version: int
+) -> AppendResult:
+    """Validate and append the one batch that a client sent for a partition.
+
+    Offsets and epoch are written into a writable buffer in place; that saves a copy of the batch.
+    """
+    config = log.config
+    header = validate_header(records, config, produce_version=produce_version)
+    if isinstance(header, RejectedBatch):
+        return refuse_invalid(log, header)
+    return append_examined(log, validate_records(records, header, config, now_ms), leader_epoch, now_ms)
+
+
+def append_examined(
+    log: LogState, examined: ValidBatch | RejectedBatch, leader_epoch: int, now_ms: int
+) -> AppendResult:
+    """Append a client's batch that was validated before, or answer why it was rejected."""
+    if isinstance(examined, RejectedBatch):
+        return refuse_invalid(log, examined)
+    return append_batch(log, examined.batch, examined.header, leader_epoch, now_ms, CLIENT)
+
+
+def append_internal(
+    log: LogState, records: BytesLike, leader_epoch: int, now_ms: int, origin: AppendOrigin
+) -> AppendResult:
+    """Append the batches that this broker built. Those before a refused one stay in the log."""
+    view = memoryview(records)
+    batches = BatchIterator(records, 0, len(records))
+    first_offset = log.end_offset
+    try:
+        for position, header in batches:
+            if not crc_is_valid(records, position, header):
+                return refuse(log, ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch does not match")
+            batch = view[position : position + header.size]
+            result = append_batch(log, batch, header, leader_epoch, now_ms, origin)
+            if result.error is not NONE:
+                return result
+    except MalformedMessage as malformed:
+        return refuse(log, ErrorCode.CORRUPT_MESSAGE, str(malformed))
+    if batches.partial_size or not records:
+        return refuse(log, ErrorCode.CORRUPT_MESSAGE, "the last batch is cut short")
+    return AppendResult(NONE, first_offset, log.end_offset - 1, NO_TIME, log.log_start_offset)
+
+
+def append_batch(
+    log: LogState, batch: BytesLike, header: BatchHeader, leader_epoch: int, now_ms: int, origin: AppendOrigin
+) -> AppendResult:
+    """Let the producer state decide about a valid batch, assign its offsets and leader epoch, and write it."""
+    if log.failure is not None:
+        return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
+    if len(batch) > log.config.segment_bytes:
+        return refuse(log, ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes do not fit into a segment")
+    marker = None
+    if header.producer_id != NO_PRODUCER_ID:
+        # Before the write: a duplicate must not be stored, and a marker of a fenced coordinator must not end anything.
+        if header.attributes & CONTROL_BIT:
+            marker = read_transaction_marker(batch)
+            verdict: ErrorCode | ProducerBatch = log.producers.check_marker(header, marker) if marker else NONE
+        else:
+            verdict = log.producers.check(header) if origin is CLIENT else NONE
+        if verdict is not NONE:
+            return refuse_producer(log, header, verdict)
+    base_offset = log.end_offset
+    # The checksum of a batch begins behind base offset and leader epoch, so that both can be assigned without changing
+    # it.
+    if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+        prefix = PREFIX.pack(base_offset, header.batch_length, leader_epoch)
+        buffers: list[BytesLike] = [prefix, memoryview(batch)[PREFIX_SIZE:]]
+    else:
+        PREFIX.pack_into(batch, 0, base_offset, header.batch_length, leader_epoch)
+        buffers = [batch]
+    try:
+        store(log, header, buffers, base_offset, leader_epoch, now_ms, marker)
+    except OSError as error:
+        return refuse_disk(log, error, base_offset)
+    append_time_ms = now_ms if log.config.message_timestamp_type is LOG_APPEND_TIME else NO_TIME
+    return AppendResult(NONE, base_offset, log.end_offset - 1, append_time_ms, log.log_start_offset)
+
+
+def store(
+    log: LogState,
+    header: BatchHeader,
+    buffers: list[BytesLike],
+    base_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    marker: TransactionMarker | None,
+) -> None:
+    """Write one checked batch and take note of it. Raises OSError; `refuse_disk` decides what that means."""
+    size = header.batch_length + LOG_OVERHEAD
+    last_offset = base_offset + header.last_offset_delta
+    segment = log.active
+    if segment.must_roll(size, last_offset, header.max_timestamp, now_ms, log.config):
+        segment = log.roll(now_ms, base_offset)
+    segment.append(buffers, size, last_offset, header.max_timestamp)
+    take_note(log, header, base_offset, leader_epoch, marker)
+
+
+def take_note(
+    log: LogState, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
+) -> None:
+    """Account for a batch that was written: the log end offset and the state that is derived of the batches."""
+    log.end_offset = end_offset = base_offset + header.last_offset_delta + 1
+    if leader_epoch != log.epochs.latest_epoch:
+        log.epochs.assign(leader_epoch, base_offset)
+    producers = log.producers
+    if header.producer_id != NO_PRODUCER_ID:
+        if not header.attributes & CONTROL_BIT:
+            producers.take_data(header, base_offset)
+        elif marker is not None:
+            completed = producers.take_marker(header, marker, base_offset)
+            if completed is not None and completed.is_aborted:
+                log.active.transaction_index.append(producers.aborted(completed))
+    producers.map_end_offset = end_offset
+
+
+# RejectedBatchs
+
+
+def refuse(log: LogState, error: ErrorCode, message: str) -> AppendResult:
+    return AppendResult(error, -1, -1, NO_TIME, log.log_start_offset, message)
+
+
+def refuse_invalid(log: LogState, refusal: RejectedBatch) -> AppendResult:
+    log_start_offset = log.log_start_offset if refusal.is_of_log else -1
+    return AppendResult(
+        refusal.error,
+        -1,
+        -1,
+        NO_TIME,
+        log_start_offset,
+        refusal.message,
+        refusal.record_errors,
+        is_postponed=refusal.is_postponed,
+    )
+
+
+def refuse_producer(log: LogState, header: BatchHeader, verdict: ErrorCode | ProducerBatch) -> AppendResult:
+    """The answer to a batch that the producer state does not accept: for a duplicate, that of the first time."""
+    if isinstance(verdict, ProducerBatch):
+        return AppendResult(
+            NONE, verdict.first_offset, verdict.last_offset, verdict.timestamp, log.log_start_offset, is_duplicate=True
+        )
+    entry = log.producers.entries[header.producer_id]
+    message = (
+        f"producer {header.producer_id}: epoch {header.producer_epoch}, sequence {header.base_sequence}"
+        f" after epoch {entry.producer_epoch}, sequence {entry.last_sequence}"
+    )
+    return refuse(log, verdict, message)
+
+
+def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
+    """The answer to a batch that the disk did not take.
+
+    A full disk or a lack of file descriptors refuses this batch alone, provided that the file was cut back to its
+    former end: there may be room for the next one. Any other error, and a file with a torn end, fails the log.
+
+    DIVERGES: in Apache Kafka a full disk takes the log directory offline, and with the last one the broker down.
+    """
+    if log.end_offset == end_offset and log.active.is_as_noted():
+        log.fail_unless_passing(error)
+    else:
+        log.fail(error)
+    return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

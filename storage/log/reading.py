@@ -1,0 +1,112 @@
+"""Reading: an offset becomes a place in a .log file. The bytes themselves are read, or sent, by the caller.
+
+    offset -> segment (bisect) -> position at or before it (offset index) -> batch that holds it (walk over headers)
+
+A reader at the tail skips the last two steps: `Boundaries` remembers where the batch begins at which it stopped.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+
+from protocol.errors import ErrorCode
+from protocol.primitives import MalformedMessage
+from storage.files.file_slice import FileSlice
+from storage.log.log_state import LogState
+from storage.segment.batch_scan import walk_places
+from storage.segment.segment import Segment
+
+_base_offset = attrgetter("base_offset")
+
+
+class LogRead:
+    """A place in a segment, from the batch that holds an offset on. The last batch may be cut short, as in Kafka."""
+
+    __slots__ = ("base_offset", "size", "slice")
+
+    def __init__(self, place: FileSlice | None, base_offset: int) -> None:
+        self.slice = place
+        """None where there is nothing to read before `end_offset`."""
+        self.base_offset = base_offset
+        """Of the segment that was read; -1 where there is nothing to read."""
+        self.size = place.size if place is not None else 0
+
+
+NOTHING = LogRead(None, -1)
+
+
+def read(
+    log: LogState, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool
+) -> LogRead | ErrorCode:
+    """Up to `size_max` bytes of one segment, from the batch that holds an offset, before `end_offset`.
+
+    With `at_least_one` the first batch comes whole even where it is larger.
+
+    OFFSET_OUT_OF_RANGE outside of the log. KAFKA_STORAGE_ERROR where the disk fails (the log has failed then, except
+    for a lack of file descriptors) and where no batch begins where one must (the log is damaged). Without `waits` it
+    raises `NotCached` where the lookup would have to wait for the disk.
+    """
+    try:
+        return find(log, offset, size_max, end_offset, at_least_one, waits)
+    except OSError as error:
+        log.fail_unless_passing(error)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    except MalformedMessage as malformed:
+        log.damaged(str(malformed))
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def find(
+    log: LogState, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool
+) -> LogRead | ErrorCode:
+    if not log.log_start_offset <= offset <= log.end_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if offset >= end_offset:
+        return NOTHING
+    segments = log.segments
+    for slot in range(bisect_right(segments, offset, key=_base_offset) - 1, len(segments)):
+        segment = segments[slot]
+        if segment.base_offset >= end_offset:
+            break
+        position, first_size = position_of(log, segment, offset, waits)
+        # All of a segment may be read where the next one begins at or before `end_offset`; that saves a lookup.
+        if slot + 1 < len(segments) and segments[slot + 1].base_offset <= end_offset:
+            end_position = segment.size
+        else:
+            end_position = position_of(log, segment, end_offset, waits)[0]
+        if position < end_position:
+            size = min(size_max, end_position - position)
+            if at_least_one and size < end_position - position:
+                size = max(size, first_size or batch_size_at(segment, position, waits))
+            return LogRead(segment.slice(position, size), segment.base_offset)
+    return NOTHING
+
+
+def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tuple[int, int]:
+    """(position, size) of the batch that holds an offset, or of the first one after it; size 0 where it is not known.
+
+    Only the active segment has boundaries remembered: rolled segments are read from one end to the other, once.
+    """
+    if segment is not log.active:
+        place = segment.find(offset, waits=waits)
+        return (place.position, place.size) if place else (segment.size, 0)
+    if offset >= log.end_offset:
+        log.boundaries.remember(log.end_offset, segment.size)
+        return segment.size, 0
+    known = log.boundaries.get(offset)
+    if known is not None:
+        return known, 0
+    place = segment.find(offset, waits=waits)
+    if place is None:
+        return segment.size, 0
+    if place.base_offset == offset:
+        log.boundaries.remember(offset, place.position)
+    return place.position, place.size
+
+
+def batch_size_at(segment: Segment, position: int, waits: bool) -> int:
+    """The size in bytes of the batch at a position, 0 where no whole batch lies there."""
+    for place in walk_places(segment.open_file().reads(waits=waits), position, segment.size):
+        return place.size
+    return 0

@@ -1,0 +1,67 @@
+"""The settings in force, and what the logs of a topic take from them."""
+
+from __future__ import annotations
+
+from broker.config.config import Config
+from broker.config.internal_topics import GROUP_METADATA_TOPIC, internal_topic
+from broker.metadata.dynamic_config import LOG_CONFIGS_MAX, DynamicConfig
+from kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
+from kraft.image.metadata_image import MetadataImage
+from protocol.records.metadata import ConfigRecord
+from tests.support.node import PROPERTIES
+
+
+def image(values: dict[ConfigResource, dict[str, str]]) -> MetadataImage:
+    delta = ConfigsDelta(ConfigsImage())
+    for resource, settings in values.items():
+        for name, value in settings.items():
+            delta.replay(ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value))
+    return MetadataImage()._replace(configs=delta.apply())
+
+
+ALL = ConfigResource(ResourceType.BROKER, "")
+OWN = ConfigResource(ResourceType.BROKER, "1")
+OTHER = ConfigResource(ResourceType.BROKER, "2")
+
+
+def test_the_brokers_own_setting_wins_over_that_of_all_brokers_and_that_over_the_file() -> None:
+    settings = DynamicConfig(Config.load(PROPERTIES | {"log.retention.ms": "1000"}))
+    assert settings.log_config({}).retention_ms == 1000
+    settings.follow(image({ALL: {"log.retention.ms": "2000"}, OTHER: {"log.retention.ms": "9"}}))
+    assert settings.log_config({}).retention_ms == 2000
+    settings.follow(image({ALL: {"log.retention.ms": "2000"}, OWN: {"log.retention.ms": "3000"}}))
+    assert settings.log_config({}).retention_ms == 3000
+    assert settings.log_config({"retention.ms": "4000"}).retention_ms == 4000
+    settings.follow(image({}))
+    assert settings.log_config({}).retention_ms == 1000
+
+
+def test_an_image_without_news_for_this_broker_changes_nothing() -> None:
+    settings = DynamicConfig(Config.load(PROPERTIES))
+    before = settings.config
+    settings.follow(image({OTHER: {"log.retention.ms": "9"}}))
+    assert settings.config is before
+
+
+def test_topics_with_the_same_overrides_share_what_their_logs_know_within_a_limit() -> None:
+    settings = DynamicConfig(Config.load(PROPERTIES))
+    shared = settings.log_config({"retention.ms": "5", "segment.ms": "6"})
+    assert settings.log_config({"segment.ms": "6", "retention.ms": "5"}) is shared
+    for i in range(2 * LOG_CONFIGS_MAX):
+        settings.log_config({"retention.ms": str(i)})
+    assert len(settings._log_configs) <= LOG_CONFIGS_MAX
+    assert settings.log_config({"segment.ms": "6", "retention.ms": "5"}) == shared
+
+
+def test_the_topic_of_group_offsets_is_made_as_its_settings_say() -> None:
+    config = Config.load(
+        PROPERTIES
+        | {
+            "offsets.topic.num.partitions": "7",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.segment.bytes": "2097152",
+        }
+    )
+    topic = internal_topic(config, GROUP_METADATA_TOPIC)
+    assert (topic.partitions, topic.replication_factor) == (7, 1)
+    assert topic.configs == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "2097152"}

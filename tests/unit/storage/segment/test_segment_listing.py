@@ -1,0 +1,57 @@
+"""Segments read from outside, while a log is written and after."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from protocol.batch_iterator import iterate_batches
+from storage.files.local_files import LocalFiles
+from storage.log_config import LogConfig
+from storage.segment.segment_listing import PositionRange, list_segments, locate, split
+from tests.unit.storage.stories import NOW_MS, append, open_log
+
+FS = LocalFiles()
+CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    log = open_log(FS, str(tmp_path / "t-0"), CONFIG)
+    for number in range(600):
+        append(log, f"value {number}", timestamp=NOW_MS + number)
+    return log.directory  # not closed: the last index is behind its log
+
+
+def test_every_offset_is_found_in_the_segment_that_holds_it(directory: str) -> None:
+    segments = list_segments(FS, directory)
+    assert len(segments) > 2 and segments[-1].next_base_offset is None
+    for segment in segments:
+        end_offset = segment.next_base_offset or 600
+        for offset in range(segment.base_offset, end_offset, 7):
+            place = locate(FS, segment, offset)
+            assert place is not None and place.base_offset == offset == place.last_offset
+        if segment.next_base_offset is None:
+            assert locate(FS, segment, 600) is None
+
+
+def test_a_segment_splits_into_slices_of_whole_batches(directory: str) -> None:
+    for segment in list_segments(FS, directory):
+        data = Path(segment.path()).read_bytes()
+        slices = split(FS, segment, PositionRange(0, segment.size), 3000)
+        assert slices[0].start_position == 0 and slices[-1].end_position == segment.size
+        assert all(before.end_position == after.start_position for before, after in itertools.pairwise(slices))
+        assert sum(len(list(iterate_batches(data, *each))) for each in slices) == len(list(iterate_batches(data)))
+        if segment.next_base_offset is not None:
+            assert 5 <= len(slices) <= 7
+
+
+def test_a_segment_without_an_index_is_read_from_its_start(directory: str) -> None:
+    for path in Path(directory).glob("*index"):
+        path.unlink()
+    segment = list_segments(FS, directory)[1]
+    place = locate(FS, segment, segment.base_offset + 50)
+    assert place is not None and place.base_offset == segment.base_offset + 50
+    assert split(FS, segment, PositionRange(0, segment.size), 3000) == [PositionRange(0, segment.size)]
