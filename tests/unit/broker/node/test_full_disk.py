@@ -127,7 +127,7 @@ def test_offsets_are_refused_and_committed_again_when_there_is_room() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        node.broker.create_internal_topic("__consumer_offsets")
+        node.broker.topics.create_internal(node.broker.groups.shards.topic)
         await asyncio.sleep(1)
 
         async def commit(offset: int) -> int:
