@@ -53,10 +53,10 @@ from broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
 from broker.replicas.replicas import Replicas
 from broker.replicas.replication_throttles import ReplicationThrottles
 from broker.replicas.roles import ReplicaRoles
-from broker.requests.apis import routes
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
+from broker.requests.table import routes
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.stage import Stage
