@@ -34,9 +34,8 @@ from broker.network.listener_role import ListenerRole
 from broker.network.peer_channel import PeerChannels
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
-from broker.purgatory.parked_fetches import ParkedFetches
+from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
-from broker.purgatory.wakes import Wakes
 from broker.release import KAFKA_VERSION
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
@@ -56,13 +55,16 @@ from broker.replicas.roles import ReplicaRoles
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
+from broker.requests.rack_aware_selector import RackAwareReplicaSelector
 from broker.requests.table import routes
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.stage import Stage
 from broker.runtime.tasks import Spawn, Tasks
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
+from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
+from replication.source import LocalLog
 
 log = logging.getLogger("moldau.broker")
 
@@ -105,7 +107,7 @@ class Node:
         )
         self.settings = DynamicConfig(config)
         self.timeouts = Timeouts(loop)
-        self.wakes = Wakes(loop)
+        self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
         self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
         properties = self.logs.properties[config.metadata_log_dir]
         shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_serving_epochs
@@ -142,7 +144,6 @@ class Node:
                 spawn,
             )
         )
-        self.parked_fetches = ParkedFetches(environment.monotonic_ms)
         self.groups = Groups(group_config(config), environment, loop, spawn, self.cluster.partitions_count)
         self.coordinators = CoordinatorRegistry([self.groups.shards], self.flusher.flush)
         self.roles = ReplicaRoles(
@@ -151,7 +152,7 @@ class Node:
             self.fetchers,
             self.flusher,
             self.coordinators,
-            self.parked_fetches.leads_anew,
+            self.purgatory.followers.leadership_gained,
             environment.monotonic_ms,
         )
         self.in_sync_changes = InSyncChanges(
@@ -221,7 +222,16 @@ class Node:
             FETCH_SESSION_EVICTION_MS,
             lambda: environment.random.randint(1, 0x7FFFFFFF),
         )
-        self.controller = Forwarding(self.quorum, self.partition_work.when_done)
+        near = config.text_or_none("replica.selector.class") == RACK_AWARE
+        rack = config.text_or_none("broker.rack")
+        self.fetch_planner = FetchPlanner(
+            self.replicas,
+            LocalLog(),
+            self.throttles.leader,
+            RackAwareReplicaSelector(rack, self.cluster) if near else None,
+            environment.monotonic_ms,
+        )
+        self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done)
         self.large_batches = LargeBatches(self.request_memory, environment, self.tasks.spawn)
         self.large_metadata = LargeMetadata(environment, self.topics, self.tasks.spawn)
         limits = connection_limits(config)
@@ -239,7 +249,7 @@ class Node:
             memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
             self.request_memory,
             self.reply_memory,
-            self.wakes,
+            self.purgatory,
         )
         self.listeners = [
             Listener(
@@ -278,6 +288,7 @@ class Node:
             in_sync_changes=self.in_sync_changes,
             damaged=self.damaged,
             groups=self.groups,
+            purgatory=self.purgatory,
             listeners=self.listeners,
             request_memory=self.request_memory,
             reply_memory=self.reply_memory,
@@ -306,10 +317,6 @@ class Node:
     @property
     def fetch_size_max(self) -> int:
         return self.config.integer("fetch.max.bytes")
-
-    @property
-    def reads_near(self) -> bool:
-        return self.config.text_or_none("replica.selector.class") == RACK_AWARE
 
     # What parts ask for later
 
