@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -101,7 +101,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
         fetch_planner=FetchPlanner(replicas, LocalLog(), ReplicationQuota(), None, lambda: 0),
     )
     listener = SimpleNamespace(
-        routes=routes(ListenerRole.BROKER, broker),
+        routes=routes(ListenerRole.BROKER, cast("Any", broker)),
         resources=ConnectionResources(
             loop,
             broker.environment,

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -100,7 +100,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
         purgatory=Purgatory(loop, Timeouts(loop), lambda: 0),
     )
     listener = SimpleNamespace(
-        routes=routes(ListenerRole.BROKER, broker),
+        routes=routes(ListenerRole.BROKER, cast("Any", broker)),
         resources=ConnectionResources(
             loop,
             broker.environment,

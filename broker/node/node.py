@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from broker.config.config import Config
 from broker.config.http_address import read_address
-from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.config.replica_selectors import RACK_AWARE
 from broker.coordinators.group_row import group_config
 from broker.coordinators.groups import Groups
 from broker.coordinators.registry import CoordinatorRegistry
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
-from broker.metadata.cluster_view import ClusterView, NodeAddress
+from broker.metadata.cluster_view import ClusterView
 from broker.metadata.controller_registration import keep_registered
 from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
@@ -56,11 +54,12 @@ from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
 from broker.requests.rack_aware_selector import RackAwareReplicaSelector
+from broker.requests.services import Services
 from broker.requests.table import routes
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.stage import Stage
-from broker.runtime.tasks import Spawn, Tasks
+from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
@@ -251,6 +250,31 @@ class Node:
             self.reply_memory,
             self.purgatory,
         )
+        services = Services(
+            node_id=self.node_id,
+            config=config,
+            environment=environment,
+            spawn=self.tasks.spawn,
+            cluster=self.cluster,
+            settings=self.settings,
+            quorum=self.quorum,
+            controller=self.controller,
+            topics=self.topics,
+            producer_ids=self.producer_ids,
+            logs=self.logs,
+            replicas=self.replicas,
+            flusher=self.flusher,
+            in_sync_changes=self.in_sync_changes,
+            coordinators=self.coordinators,
+            groups=self.groups,
+            purgatory=self.purgatory,
+            reply_memory=self.reply_memory,
+            fetch_sessions=self.fetch_sessions,
+            fetch_planner=self.fetch_planner,
+            fetch_size_max=config.integer("fetch.max.bytes"),
+            large_batches=self.large_batches,
+            large_metadata=self.large_metadata,
+        )
         self.listeners = [
             Listener(
                 resources,
@@ -258,7 +282,7 @@ class Node:
                 each.host or None,
                 each.port,
                 role := _role_of(each.name, config),
-                routes(role, self),
+                routes(role, services),
                 self.admissions[role],
                 self.quorum.disconnected,
                 request_size_max=config.integer("socket.request.max.bytes"),
@@ -298,25 +322,6 @@ class Node:
             impaired=self.impaired,
         )
         return Metrics(observed, address, self.loop, self.tasks.spawn)
-
-    # What handlers ask that are not converted yet
-
-    def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
-        return self.cluster.live_nodes(listener_name)
-
-    def is_alive(self, node_id: int) -> bool:
-        return self.cluster.is_alive(node_id)
-
-    def is_internal(self, topic: str) -> bool:
-        return topic in INTERNAL_TOPICS
-
-    @property
-    def spawn(self) -> Spawn:
-        return self.tasks.spawn
-
-    @property
-    def fetch_size_max(self) -> int:
-        return self.config.integer("fetch.max.bytes")
 
     # What parts ask for later
 

@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -111,7 +111,9 @@ class Wire:
             ),
         )
         heartbeats.load(0)
-        api_versions = route(next(each for each in APIS if each.key == API_VERSIONS), ListenerRole.BROKER, None)
+        api_versions = route(
+            next(each for each in APIS if each.key == API_VERSIONS), ListenerRole.BROKER, cast("Any", None)
+        )
         listener = SimpleNamespace(
             request_size_max=request_size_max,
             routes={HEARTBEAT: heartbeats, API_VERSIONS: api_versions},
