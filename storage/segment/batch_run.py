@@ -106,19 +106,10 @@ class BatchRun:
         producer_id: i64
         unpack = _FIELDS.unpack_from
         while at + HEADER_SIZE <= end:
-            (
-                base_offset,
-                length,
-                epoch,
-                magic,
-                crc,
-                attributes,
-                delta,
-                timestamp,
-                producer_id,
-                producer_epoch,
-                sequence,
-            ) = unpack(piece, at)
+            # fmt: off
+            (base_offset, length, epoch, magic, crc, attributes, delta,
+             timestamp, producer_id, producer_epoch, sequence) = unpack(piece, at)
+            # fmt: on
             if magic != MAGIC or length < LENGTH_MIN or at + length + LOG_OVERHEAD > end:
                 break
             if base_offset < next_offset or base_offset >= limit_offset or delta < 0 or epoch != leader_epoch:

@@ -1,4 +1,4 @@
-"""What a follower's machine (`replica_fetcher.py`) asks of whoever runs it."""
+"""What a follower's machine (`replica_fetcher.py`) asks its shell to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from replication.partition import Partition
 
 
-class Truncate(NamedTuple):
+class TruncateTo(NamedTuple):
     """Cut the log to this offset, its recovery point lowered durably before; answer with `truncated`."""
 
     partition: Partition
@@ -38,9 +38,9 @@ class LookUp(NamedTuple):
 
 
 class Complain(NamedTuple):
-    """Something an operator should read."""
+    """Log a warning for the operator."""
 
     message: str
 
 
-Effect: TypeAlias = Truncate | StartAt | Flush | LookUp | Complain
+Effect: TypeAlias = TruncateTo | StartAt | Flush | LookUp | Complain

@@ -1,7 +1,7 @@
-"""A follower's end of an incremental fetch session: what must be said in the next request, and what need not (KIP-227).
+"""A follower's end of an incremental fetch session (KIP-227): which partitions the next request names.
 
-The leader remembers the partitions of a session and what was asked of each; a request names those whose wish has
-changed, and those that are given up. Any error of the session begins a new one with everything in it.
+The leader remembers the partitions of a session, and the follower's wish of each. A request names the partitions whose
+wish has changed, and those that the follower removes. After any error of the session a new one begins with all in it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ FIRST_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 
 
-class ReplicaSession:
+class FetchSessionHandler:
     """`fill`, then `accepted` or `reset`, for one request at a time."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self.known: dict[Key, FetchPartition] = {}
-        """What the leader remembers, the request under way included."""
+        """The wishes that the leader remembers when it has the request that is under way."""
 
     def fill(self, request: FetchRequest, wishes: dict[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
-        """Put into a request what it must name: the session, new wishes, and what is given up."""
+        """Put into a request what it must name: the session, the wishes that have changed, and what is removed."""
         request.session_id = self._id
         request.session_epoch = self._epoch
         topics: dict[bytes, FetchTopic] = {}
@@ -44,7 +44,7 @@ class ReplicaSession:
         request.forgotten_topics_data = list(given_up.values())
 
     def accepted(self, session_id: int) -> bool:
-        """The leader has answered without a complaint; False where it declined to keep a session, so that the next
+        """The leader has answered without an error of the session. False where it keeps no session: then the next
         request has to name everything."""
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
@@ -54,7 +54,7 @@ class ReplicaSession:
         return True
 
     def reset(self) -> None:
-        """Begin anew: the connection broke, or the leader knows the session no more."""
+        """Begin a new session: the connection was lost, or the leader does not know the session any more."""
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self.known = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.purgatory.parked_fetches import SHORT_MS, TURNING_MS, ParkedFetches
+from broker.purgatory.follower_waits import SHORT_MS, TURNING_MS, FollowerWaits
 
 
 class Fetch:
@@ -23,21 +23,21 @@ class Clock:
 
 
 def test_what_is_parked_is_answered_when_leadership_comes_once() -> None:
-    fetches = ParkedFetches(Clock())
+    fetches = FollowerWaits(Clock())
     one, two, gone = Fetch(), Fetch(), Fetch()
     for each in (one, gone, two):
-        fetches.park(each)
+        fetches.add(each)
     gone.is_over = True
-    fetches.leads_anew()
-    fetches.leads_anew()
+    fetches.leadership_gained()
+    fetches.leadership_gained()
     assert (one.ends, two.ends, gone.ends) == ([SHORT_MS], [SHORT_MS], [])
 
 
 def test_for_a_while_nothing_waits_long_and_then_as_long_as_it_likes() -> None:
     clock = Clock()
-    fetches = ParkedFetches(clock)
+    fetches = FollowerWaits(clock)
     assert fetches.wait_ms(500) == 500
-    fetches.leads_anew()
+    fetches.leadership_gained()
     assert fetches.wait_ms(500) == SHORT_MS and fetches.wait_ms(3) == 3
     clock.now_ms = TURNING_MS - 1
     assert fetches.wait_ms(500) == SHORT_MS
@@ -46,10 +46,10 @@ def test_for_a_while_nothing_waits_long_and_then_as_long_as_it_likes() -> None:
 
 
 def test_what_is_over_is_not_remembered() -> None:
-    fetches = ParkedFetches(Clock())
+    fetches = FollowerWaits(Clock())
     over, waiting = Fetch(is_over=True), Fetch()
-    fetches.park(over)
-    fetches.park(waiting)
+    fetches.add(over)
+    fetches.add(waiting)
     over.is_over = False
-    fetches.leads_anew()
+    fetches.leadership_gained()
     assert over.ends == [] and waiting.ends == [SHORT_MS]
