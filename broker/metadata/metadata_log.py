@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from kraft.features import record_version
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
-from kraft.raft.control_records import QuorumDescription, described_by
+from kraft.quorum.control_records import QuorumDescription, described_by
 from kraft.raft.election_state import QUORUM_STATE, ElectionState, decode_election
 from kraft.raft.log_view import OffsetAndEpoch
 from kraft.record_frame import decode_record, encode_record

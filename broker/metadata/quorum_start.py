@@ -10,9 +10,9 @@ from broker.runtime.environment import Environment
 from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import Address, VoterNode, VoterSet
 from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Address, VoterNode, VoterSet
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
 from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from protocol.records.metadata import FeatureLevelRecord

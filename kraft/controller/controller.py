@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kraft.controller.apis import CONTROLLER_APIS, ControllerApis
-from kraft.controller.broker_lifecycle import fence
 from kraft.controller.broker_sessions import BrokerSessions
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.elections import balancing
 from kraft.controller.failure_detector import FailureDetector
 from kraft.controller.feature_control import records_of_eligible_replicas
-from kraft.controller.leadership import changes_of_leaderless
+from kraft.controller.nodes.broker_lifecycle import fence
 from kraft.controller.partition_index import PartitionIndex
+from kraft.controller.partitions.elections import balancing
+from kraft.controller.partitions.leadership import changes_of_leaderless
 from kraft.controller.settings import ControllerSettings
 from kraft.controller.view import View
 from kraft.features import ELIGIBLE_LEADER_REPLICAS

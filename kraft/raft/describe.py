@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kraft.quorum.voter_set import ReplicaKey, VoterNode
 from kraft.raft.fetch_service import FetchService
 from kraft.raft.member import METADATA_TOPIC, QuorumMember
 from kraft.raft.replica_states import ReplicaProgress, ReplicaStates
-from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,

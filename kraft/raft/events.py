@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
 from kraft.raft.election_state import ElectionState
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraft.quorum.voter_set import ReplicaKey
 from kraft.raft.events import RequestReceived, Respond, RespondWithRecords, RespondWithSnapshot
 from kraft.raft.log_view import LogView, OffsetAndEpoch
 from kraft.raft.member import QuorumMember
 from kraft.raft.responses import fetch_response, fetch_snapshot_response
-from kraft.raft.voters.voters import ReplicaKey
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest

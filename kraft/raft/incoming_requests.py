@@ -7,15 +7,17 @@ DescribeQuorum, AddRaftVoter, RemoveRaftVoter    to the leader, whatever its epo
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from kraft.quorum.voter_set import ReplicaKey
 from kraft.raft.describe import describe_nothing
 from kraft.raft.events import RequestReceived, Respond
 from kraft.raft.leader_discovery import transition_to
-from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Machine, QuorumMember
+from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, QuorumMember
 from kraft.raft.replica_states import replica_id_of
 from kraft.raft.responses import begin_response, end_response, error_response, top_level_error, vote_response
-from kraft.raft.roles.role import RequestedVote
-from kraft.raft.roles.transitions import EnterEpoch, GrantVote
-from kraft.raft.voters.voters import ReplicaKey
+from kraft.raft.roles.role import RaftRole, RequestedVote
+from kraft.raft.transitions import EnterEpoch, GrantVote, Transition
 from protocol.errors import ErrorCode
 from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from protocol.messages.describe_quorum import DescribeQuorumRequest
@@ -25,6 +27,18 @@ from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.messages.vote import VoteRequest
 from protocol.schema import ZERO_UUID
+
+
+class Machine(Protocol):
+    """What the handlers of requests need of the Raft machine."""
+
+    member: QuorumMember
+    role: RaftRole
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    def transition(self, transition: Transition | None) -> None: ...
 
 
 def receive(machine: Machine, event: RequestReceived) -> None:

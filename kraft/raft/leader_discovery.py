@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from kraft.quorum.voter_set import Address
 from kraft.raft.election_state import NO_NODE
 from kraft.raft.events import IncomingResponse
 from kraft.raft.member import QuorumMember
-from kraft.raft.roles.transitions import BecomeFollower, EnterEpoch, Transition
-from kraft.raft.voters.voters import Address
+from kraft.raft.transitions import BecomeFollower, EnterEpoch, Transition
 from protocol.errors import ErrorCode
 from protocol.messages import begin_quorum_epoch as begin
 from protocol.messages import end_quorum_epoch as end

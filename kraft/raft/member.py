@@ -4,38 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import Address, ReplicaKey, VoterNode, VoterSet
 from kraft.raft.election_state import NO_NODE, ElectionState
 from kraft.raft.events import Commit, Destination, Effect
 from kraft.raft.log_view import LogView
 from kraft.raft.outbox import Outbox
 from kraft.raft.peers import Peers
 from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Address, ReplicaKey, VoterNode, VoterSet
 from protocol.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from kraft.raft.roles.role import RaftRole
-    from kraft.raft.roles.transitions import Transition
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 
 ELECTION_BACKOFF_MS: Final = 100
-
-
-class Machine(Protocol):
-    """The machine as those who answer requests see it."""
-
-    member: QuorumMember
-    role: RaftRole
-
-    @property
-    def is_leader(self) -> bool: ...
-
-    def transition(self, transition: Transition | None) -> None: ...
 
 
 class DurableEnd(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from kraft.quorum.voter_set import Address, ReplicaKey, VoterNode
 from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, DurableEnd, QuorumMember
-from kraft.raft.voters.voters import Address, ReplicaKey, VoterNode
 from kraft.snapshot.names import SnapshotId
 from protocol.messages import add_raft_voter, fetch, fetch_snapshot, remove_raft_voter, update_raft_voter, vote
 from protocol.messages import begin_quorum_epoch as begin

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import Address
 from kraft.raft.election_state import NO_NODE, ElectionState
 from kraft.raft.events import (
     DeadlineReached,
@@ -44,7 +46,9 @@ from kraft.raft.roles.leader import LeaderRole
 from kraft.raft.roles.prospective import ProspectiveRole
 from kraft.raft.roles.resigned import ResignedRole
 from kraft.raft.roles.role import RaftRole
-from kraft.raft.roles.transitions import (
+from kraft.raft.roles.unattached import UnattachedRole
+from kraft.raft.settings import QuorumIdentity, RaftSettings
+from kraft.raft.transitions import (
     BecomeCandidate,
     BecomeFollower,
     BecomeLeader,
@@ -55,10 +59,6 @@ from kraft.raft.roles.transitions import (
     GrantVote,
     Transition,
 )
-from kraft.raft.roles.unattached import UnattachedRole
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Address
 
 TRANSITIONS: Final[Mapping[tuple[type[RaftRole], type[Transition]], type[RaftRole]]] = {
     (UnattachedRole, EnterEpoch): UnattachedRole,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kraft.quorum.voter_set import ReplicaKey, VoterNode
 from kraft.raft.member import QuorumMember
-from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from protocol.messages.fetch import FetchRequest
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000

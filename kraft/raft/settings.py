@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kraft.raft.voters.voters import Address
+from kraft.quorum.voter_set import Address
 from protocol.schema import ZERO_UUID
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
 from kraft.snapshot.batches import SnapshotReading
 from kraft.snapshot.names import SnapshotId
 from protocol.primitives import BytesLike

@@ -64,7 +64,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         49,
         "a broker is unfenced before it has read its registration",
-        "kraft/controller/broker_lifecycle.py",
+        "kraft/controller/nodes/broker_lifecycle.py",
         "is_caught_up = request.current_metadata_offset >= broker.epoch",
         "is_caught_up = True",
     ),
@@ -79,7 +79,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         51,
         "a member is let in of which another incarnation fetched",
-        "kraft/controller/in_sync_control.py",
+        "kraft/controller/partitions/in_sync_control.py",
         " or member.broker_epoch not in (ANY_EPOCH, broker.epoch)",
         "",
         Hunt.SCENARIOS,
@@ -87,7 +87,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         52,
         "AlterPartition of a former incarnation is taken",
-        "kraft/controller/in_sync_control.py",
+        "kraft/controller/partitions/in_sync_control.py",
         "if broker is None or broker.epoch != request.broker_epoch:",
         "if broker is None:",
         Hunt.SCENARIOS,
@@ -95,7 +95,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         53,
         "a heartbeat of a former incarnation is taken",
-        "kraft/controller/broker_lifecycle.py",
+        "kraft/controller/nodes/broker_lifecycle.py",
         "if broker is None or broker.epoch != request.broker_epoch:",
         "if broker is None:",
         Hunt.SCENARIOS,
@@ -103,7 +103,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         54,
         "a broker is unregistered and goes on leading",
-        "kraft/controller/unregistration.py",
+        "kraft/controller/nodes/unregistration.py",
         "return Decision([*leaves(view, broker.id), record]",
         "return Decision([record]",
         Hunt.SCENARIOS,
@@ -164,7 +164,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         100,
         "an eligible leader is elected beside one in sync",
-        "kraft/controller/partition_change.py",
+        "kraft/controller/partitions/partition_change.py",
         "safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr",
         "safe = {*target.isr, *target.eligible}",
         Hunt.CONTROLLER,
@@ -172,7 +172,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         101,
         "a move in place of another keeps what that one added",
-        "kraft/controller/reassignment.py",
+        "kraft/controller/partitions/reassignment.py",
         "removing=removing, adding=adding)",
         "removing=removing or None, adding=adding or None)",
         Hunt.CONTROLLER,
@@ -180,7 +180,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         102,
         "others stay eligible beside a leader that commits alone",
-        "kraft/controller/partition_change.py",
+        "kraft/controller/partitions/partition_change.py",
         "eligible=[] if has_enough_in_sync(target, rules) else eligible)",
         "eligible=eligible)",
         Hunt.CONTROLLER,

@@ -6,8 +6,8 @@ from kraft.raft.events import ResponseReceived
 from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import BecomeLeader, BecomeProspective, Transition
 from kraft.raft.roles.vote_collection import VoteCollection
+from kraft.raft.transitions import BecomeLeader, BecomeProspective, Transition
 
 
 class CandidateRole(RaftRole):

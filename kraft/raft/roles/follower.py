@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from kraft.quorum.voter_set import Address
 from kraft.raft.events import AppendFetched, Destination, OutgoingRequest, ResponseReceived, TruncateLog
 from kraft.raft.leader_discovery import LeaderReport, report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import fetch_request
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import BecomeProspective, BecomeUnattached, Transition
 from kraft.raft.snapshot_fetch import SnapshotFetch
+from kraft.raft.transitions import BecomeProspective, BecomeUnattached, Transition
 from kraft.raft.voters.voter_description import ChangeOfItself, change_of_itself
-from kraft.raft.voters.voters import Address
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, PartitionData

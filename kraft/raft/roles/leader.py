@@ -5,7 +5,8 @@ It leads while a majority follows: where it has not heard of one for 1.5 fetch t
 
 from __future__ import annotations
 
-from kraft.raft.control_records import leader_change, quorum_records
+from kraft.quorum.control_records import leader_change, quorum_records
+from kraft.quorum.voter_set import ReplicaKey, VoterNode
 from kraft.raft.describe import describe_leader
 from kraft.raft.events import Append, Lead, RequestReceived, Respond, ResponseReceived
 from kraft.raft.fetch_service import FetchService, place_in_log
@@ -15,10 +16,9 @@ from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import begin_request
 from kraft.raft.replica_states import ReplicaStates, replica_id_of
 from kraft.raft.roles.role import RaftRole
-from kraft.raft.roles.transitions import BecomeResigned, Transition
+from kraft.raft.transitions import BecomeResigned, Transition
 from kraft.raft.voters.version_upgrade import VersionUpgrade
 from kraft.raft.voters.voter_changes import VoterChanges
-from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest

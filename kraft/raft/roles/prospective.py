@@ -9,9 +9,9 @@ from kraft.raft.events import ResponseReceived
 from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import BecomeCandidate, BecomeFollower, BecomeUnattached, Transition
 from kraft.raft.roles.unattached import may_vote
 from kraft.raft.roles.vote_collection import VoteCollection
+from kraft.raft.transitions import BecomeCandidate, BecomeFollower, BecomeUnattached, Transition
 
 
 class ProspectiveRole(RaftRole):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from kraft.quorum.voter_set import ReplicaKey, VoterNode
 from kraft.raft.events import ResponseReceived, Stopped
 from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import end_request
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import EnterEpoch, Transition
-from kraft.raft.voters.voters import ReplicaKey, VoterNode
+from kraft.raft.transitions import EnterEpoch, Transition
 
 
 class ResignedRole(RaftRole):

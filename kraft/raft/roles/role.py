@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraft.quorum.voter_set import ReplicaKey
 from kraft.raft.events import RequestReceived, ResponseReceived
 from kraft.raft.member import QuorumMember
-from kraft.raft.roles.transitions import Transition
-from kraft.raft.voters.voters import ReplicaKey
+from kraft.raft.transitions import Transition
 
 
 class RequestedVote(NamedTuple):

@@ -10,7 +10,7 @@ from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import fetch_request
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import BecomeProspective, Transition
+from kraft.raft.transitions import BecomeProspective, Transition
 
 ASK_PAUSE_MS: Final = 50
 """After an answer that named no leader, or none."""

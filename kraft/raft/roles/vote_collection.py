@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraft.quorum.voter_set import VoterNode
 from kraft.raft.events import ResponseReceived
 from kraft.raft.leader_discovery import LeaderReport
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import vote_request
-from kraft.raft.voters.voters import VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages.vote import ResponsePartitionData, VoteResponse
 

@@ -7,11 +7,11 @@ where it listens and what it speaks: it is told in UpdateRaftVoter, once a term,
 from __future__ import annotations
 
 from kraft.features import KRAFT_VERSION
-from kraft.raft.control_records import quorum_records
+from kraft.quorum.control_records import quorum_records
+from kraft.quorum.voter_set import VoterNode, VoterSet
 from kraft.raft.events import Append
 from kraft.raft.member import QuorumMember
 from kraft.raft.voters.voter_description import own_description
-from kraft.raft.voters.voters import VoterNode, VoterSet
 
 
 class VersionUpgrade:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraft.features import KRAFT_VERSION, SupportedRange
-from kraft.raft.control_records import voters_record
+from kraft.quorum.control_records import voters_record
+from kraft.quorum.voter_set import ReplicaKey, VoterNode, VoterSet
 from kraft.raft.events import Append, Destination, QuorumResponse, RequestReceived, Respond, ResponseReceived
 from kraft.raft.member import QuorumMember
 from kraft.raft.replica_states import ReplicaStates
 from kraft.raft.responses import update_voter_response
 from kraft.raft.voters.version_upgrade import VersionUpgrade
-from kraft.raft.voters.voters import ReplicaKey, VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

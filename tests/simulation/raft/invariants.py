@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kraft.quorum.voter_set import ReplicaKey, VoterSet
 from kraft.raft.election_state import ElectionState
 from kraft.raft.events import IncomingResponse, OutgoingRequest
-from kraft.raft.voters.voters import ReplicaKey, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse

@@ -8,7 +8,7 @@ import pytest
 
 from broker.metadata.metadata_log import DIRECTORY, MetadataLog, unlink_all
 from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
 from kraft.raft.fetch_service import place_in_log
 from kraft.snapshot.names import SnapshotId, snapshots_in
 from protocol.records.metadata import NoOpRecord

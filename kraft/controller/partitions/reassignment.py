@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.leadership import rules_of
-from kraft.controller.new_partitions import refusal_of_assignment
-from kraft.controller.partition_change import Election, RequestedChange, change_of
+from kraft.controller.partitions.leadership import rules_of
+from kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
+from kraft.controller.topics.new_partitions import refusal_of_assignment
 from kraft.controller.view import View
 from kraft.image.topics import PartitionRegistration, Topic
 from protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kraft.controller.decision import ApiError
-from kraft.controller.placement import place_replicas
+from kraft.controller.topics.placement import place_replicas
 from kraft.controller.view import View
 from kraft.image.cluster import Broker
 from kraft.image.metadata_image import MetadataImage

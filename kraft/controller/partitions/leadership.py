@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kraft.controller.partition_change import Election, PartitionRules, RequestedChange, change_of
 from kraft.controller.partition_index import Key
+from kraft.controller.partitions.partition_change import Election, PartitionRules, RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from protocol.records.metadata import PartitionChangeRecord

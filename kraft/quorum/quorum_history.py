@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import VoterSet
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.voter_set import VoterSet
 
 BEFORE_THE_LOG: Final = -1
 """The offset of what the bootstrap checkpoint says: no other node has read it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import changes_after_loss, changes_without
+from kraft.controller.partitions.leadership import changes_after_loss, changes_without
 from protocol.errors import ErrorCode
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.records.metadata import UnregisterBrokerRecord

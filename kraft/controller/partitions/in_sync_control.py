@@ -11,8 +11,8 @@ from typing import Final
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import election_of, rules_of
-from kraft.controller.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
+from kraft.controller.partitions.leadership import election_of, rules_of
+from kraft.controller.partitions.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, PartitionRegistration, Topic

@@ -18,7 +18,7 @@ from typing import Final
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import changes_with, changes_without, changes_without_directories
+from kraft.controller.partitions.leadership import changes_with, changes_without, changes_without_directories
 from kraft.controller.view import View
 from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
 from protocol.errors import ErrorCode

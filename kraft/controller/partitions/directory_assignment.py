@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import election_of, rules_of
-from kraft.controller.partition_change import RequestedChange, change_of
+from kraft.controller.partitions.leadership import election_of, rules_of
+from kraft.controller.partitions.partition_change import RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.cluster import LOST_DIRECTORY, Broker
 from kraft.image.topics import PartitionRegistration

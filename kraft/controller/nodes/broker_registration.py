@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.leadership import changes_after_loss, changes_without
+from kraft.controller.partitions.leadership import changes_after_loss, changes_without
 from kraft.controller.view import View
 from kraft.features import KRAFT_VERSION, METADATA_VERSION
 from kraft.image.cluster import Broker

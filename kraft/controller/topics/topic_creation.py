@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.new_partitions import (
+from kraft.controller.settings import ControllerSettings
+from kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
     automatic_assignments,
     partition_records,
     refusal_of_assignment,
 )
-from kraft.controller.settings import ControllerSettings
 from kraft.controller.view import View
 from kraft.image.configs import NO_SETTINGS, ConfigResource, ResourceType
 from kraft.image.metadata_image import MetadataImage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.raft.voters.voters import VoterSet
+from kraft.quorum.voter_set import VoterSet
 from protocol.compiler import decode, encode
 from protocol.control_records import ControlRecordType, control_key, control_record_type
 from protocol.primitives import MalformedMessage

@@ -6,7 +6,7 @@ from collections import Counter
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.new_partitions import (
+from kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
     automatic_assignments,

@@ -8,8 +8,8 @@ from typing import Final
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.leadership import rules_of
-from kraft.controller.partition_change import Election, RequestedChange, change_of
+from kraft.controller.partitions.leadership import rules_of
+from kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from protocol.errors import ErrorCode
