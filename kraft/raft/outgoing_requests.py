@@ -1,4 +1,4 @@
-"""The requests that the members of a quorum send one another, for its one partition."""
+"""The requests that this node sends to other members of the quorum, each about the metadata partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.messages import end_quorum_epoch as end
 
 
 def vote_request(member: QuorumMember, voter: VoterNode, *, is_pre_vote: bool) -> vote.VoteRequest:
-    """In the epoch that this node is in; a pre-vote asks about the next one."""
+    """A vote request carries the epoch that this node is in; a pre-vote is about the epoch after it (KIP-996)."""
     partition = vote.PartitionData(
         partition_index=0,
         replica_epoch=member.epoch,
@@ -66,7 +66,7 @@ def end_request(member: QuorumMember, preferred: Sequence[ReplicaKey]) -> end.En
 
 
 def fetch_request(member: QuorumMember, end: DurableEnd) -> fetch.FetchRequest:
-    """From the end of this node's log, which says that it holds everything before."""
+    """From the end of this node's log: the leader takes it as a statement that everything before it is durable here."""
     settings = member.settings
     partition = fetch.FetchPartition(
         partition=0,

@@ -1,4 +1,4 @@
-"""What the Raft machine is told once: who this node is, and how patient."""
+"""What the Raft machine is told once: the identity of this node, its timeouts and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class QuorumIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """Kafka's names: controller.quorum.*; the defaults are its."""
+    """Settings controller.quorum.* under Kafka's names and with its defaults; times in milliseconds, sizes in bytes."""
 
     bootstrap_servers: tuple[Address, ...] = ()
     """Where a node that knows no leader asks for one."""
