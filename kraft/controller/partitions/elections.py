@@ -1,4 +1,4 @@
-"""Elections that nobody's coming or going calls for: those that are asked for, and those that time brings."""
+"""ElectLeaders, and the periodic elections that give leadership back to preferred leaders."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ def elected(
     return change_of(topic.id, partition_id, partition, RequestedChange(election=election), rules)
 
 
-# What time brings
+# Periodic elections
 
 
 def balancing(view: View, count_max: int) -> list[PartitionChangeRecord]:
-    """Leadership goes back to preferred replicas that can lead again."""
+    """Elections of preferred leaders that can lead again, at most `count_max`."""
     return list(islice(_preferred(view), count_max))
 
 

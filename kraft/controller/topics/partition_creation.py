@@ -1,4 +1,4 @@
-"""Growing topics by new partitions."""
+"""CreatePartitions: more partitions for topics that exist."""
 
 from __future__ import annotations
 
