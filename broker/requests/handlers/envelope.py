@@ -13,32 +13,6 @@ from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint
 from protocol.tagged_section import skip_tags
 
-FORWARDABLE: Final = frozenset(
-    {
-        "AddRaftVoter",
-        "AllocateProducerIds",
-        "AlterClientQuotas",
-        "AlterConfigs",
-        "AlterPartitionReassignments",
-        "AlterUserScramCredentials",
-        "CreateAcls",
-        "CreateDelegationToken",
-        "CreatePartitions",
-        "CreateTopics",
-        "DeleteAcls",
-        "DeleteTopics",
-        "DescribeQuorum",
-        "ElectLeaders",
-        "ExpireDelegationToken",
-        "IncrementalAlterConfigs",
-        "ListPartitionReassignments",
-        "RemoveRaftVoter",
-        "RenewDelegationToken",
-        "UnregisterBroker",
-        "UpdateFeatures",
-    }
-)
-"""What may come in an envelope; of these, what a controller listener serves does."""
 ADDRESS_SIZES: Final = (4, 16)
 
 _HEADER: Final = struct.Struct(">hhih").unpack_from
@@ -78,7 +52,7 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest) -> tuple[Request
         raise MalformedMessage("the request header is cut short")
     key, version, correlation_id, client_id_size = _HEADER(data)
     route = context.listener.routes.get(key)
-    decoder = None if route is None or route.name not in FORWARDABLE else route.load(version)
+    decoder = None if route is None or not route.is_forwardable else route.load(version)
     if route is None or decoder is None:
         raise MalformedMessage(f"API key {key} in version {version} is not served in an envelope")
     position = 10 + max(0, client_id_size)
