@@ -109,6 +109,8 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
                     if index % CHANGES_AT_ONCE == 0:
                         await asyncio.sleep(0)
                     self._machine.replay(change, end_offset)
+                # Else the collector stops all threads for tens of milliseconds, time and again while it loads.
+                self._environment.keep_allocated()
                 told_ms = self._tell_progress(reader.next_offset, told_ms)
         except (OSError, MalformedMessage) as error:
             if isinstance(error, MalformedMessage):

@@ -11,6 +11,7 @@ from typing import Final
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.shell import SHELL_MUTANTS
 from tests.simulation.cluster.plan import Fault
 
 LEADERSHIP_MOVES: Final = (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.KILL, Fault.CUT_ONE_WAY)
@@ -673,4 +674,5 @@ MUTANTS: Final = (
         faults=(Fault.LOSE_DIRECTORY, Fault.KILL),
         shape=(("directories", 2),),
     ),
+    *SHELL_MUTANTS,
 )

@@ -7,6 +7,7 @@ and the power of all may go at any time, for metadata is synced before every ans
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -101,10 +102,10 @@ class Swarm:
         self.image = EMPTY_IMAGE
         """The newest that anybody ever showed."""
         self._is_ended = False
-        blocks = Blocks(self.complaints)
-        self._phantoms = [Phantom(each, self._bootstrap(f"phantom-{each}"), blocks) for each in PHANTOMS]
+        blocks = Blocks(self.complaints, self._told)
+        self._phantoms = [Phantom(each, self._bootstrap(f"phantom-{each}"), blocks, self._told) for each in PHANTOMS]
         self._administrators = [
-            Administrator(self._bootstrap(f"churn-{number}"), self.complaints, f"churn-{number}")
+            Administrator(self._bootstrap(f"churn-{number}"), self.complaints, f"churn-{number}", told=self._told)
             for number in range(ADMINISTRATORS)
         ]
 
@@ -121,6 +122,11 @@ class Swarm:
 
     def _bootstrap(self, name: str) -> Bootstrap:
         return Bootstrap(self, Random(f"{self.seed}/{name}"))
+
+    def _told(self, bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], bool]) -> None:
+        """Whoever promises something shows it, as long as its process lives: it is committed."""
+        if bootstrap.is_peer_alive() and not holds(self._newest(self._opened())):
+            self.complaints.append(f"{what}: promised, and not committed")
 
     # The watch
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.replicas.in_sync_changes import InSyncChanges
+from broker.replicas.log_jobs import LogJobs
 from broker.runtime.pending import Pending
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
@@ -78,6 +79,12 @@ class Host(LeaderSide):
             lambda: self.epoch,
             broker.environment,
             cast("Any", SimpleNamespace(call_later=lambda _, call: self.later.append(call))),
+        )
+        broker.environment.wall_ms = lambda: self.now_ms
+        removal = SimpleNamespace(remove_later=self._remove)
+        nothing = cast("Any", None)
+        self.jobs = LogJobs(
+            nothing, broker.environment, self.replicas, nothing, nothing, cast("Any", removal), lambda: None
         )
 
     def kill(self) -> None:
@@ -220,8 +227,15 @@ class Host(LeaderSide):
             self.directory.checkpointed(work)
 
     def retain(self) -> None:
+        """The job of the broker, which waits for nothing."""
+        retaining = cast("Coroutine[None, None, None]", self.jobs.retain())
+        with suppress(StopIteration):
+            while True:
+                retaining.send(None)
+
+    def _remove(self, paths: list[str], delay_ms: int) -> None:
         """Renamed by retention, unlinked at once."""
-        for path in self.partition.log.delete_old_segments(self.now_ms, self.partition.high_watermark):
+        for path in paths:
             self.disk.unlink(path)
 
     def _high_watermarks(self) -> dict[tuple[str, int], int]:
