@@ -26,7 +26,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         44,
-        "votes of those who are no voters count",
+        "votes of nodes that are no voters count",
         "kraft/raft/roles/vote_collection.py",
         "return sum(voter_id in voters.by_id for voter_id in self._granted) >= voters.majority",
         "return len(self._granted) >= voters.majority",
@@ -110,7 +110,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         55,
-        "a new controller waits for nobody's session",
+        "a new controller waits for no broker's session",
         "kraft/controller/broker_sessions.py",
         "            if not broker.fenced\n        }",
         "            if False\n        }",
@@ -118,7 +118,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         56,
-        "who was eligible stays so when fewer must be in sync",
+        "eligible leader replicas are kept when fewer replicas must be in sync",
         "kraft/controller/config_control.py",
         "        records += [ClearElrRecord(topic_name=key.name), *still_eligible(view, key.name)]\n",
         "        pass\n",
@@ -135,7 +135,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         58,
-        "who skips to a snapshot keeps the topics that are gone",
+        "a node that loads a snapshot keeps the topics that are gone",
         "kraft/image/difference.py",
         "    delta.deleted = {topic.id: topic for topic in before.by_id.values() if topic.id not in after.by_id}\n",
         "    delta.deleted = {}\n",
@@ -155,7 +155,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         95,
-        "who reads the whole log at once leaves the eligible leaders of topics made in it",
+        "a node that reads the whole log at once leaves the eligible leaders of topics made in it",
         "kraft/image/topics.py",
         "self._created_ids.get(record.topic_name) or self.image.ids.get(record.topic_name)",
         "self.image.ids.get(record.topic_name)",

@@ -241,7 +241,7 @@ class RaftScribe:
             case Lead(epoch):
                 return f"lead in epoch {epoch}"
             case Follow(epoch, leader_id):
-                return f"follow {leader_id if leader_id >= 0 else 'nobody'} in epoch {epoch}"
+                return f"follow {leader_id if leader_id >= 0 else 'no leader'} in epoch {epoch}"
             case Commit(high_watermark):
                 return f"commit up to {high_watermark}"
             case Stopped():

@@ -126,7 +126,7 @@ class World:
     # Clients
 
     def write(self, every_ms: int) -> None:
-        """Have whoever leads append a value from time to time."""
+        """Let the leader append a value from time to time."""
         leader = self.leader
         if leader is not None and leader.is_leading:
             leader.append(("value", self.unique()))
