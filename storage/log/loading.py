@@ -255,8 +255,10 @@ def recover(
     Segments behind a cut are removed, from the list too. Raises `CorruptLog`, OSError and `MalformedMessage`.
     """
     directory = request.directory
+    # The last segment that begins before the recovery point holds it; everything before that segment was flushed.
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
     replace_missing_indexes(request, segments[:slot], names)
+    # A snapshot past it may describe batches that the crash took.
     snapshots.remove_after(request.recovery_point)
     base_offset = segments[slot].base_offset
     is_cleared = cleared_transactions(request, segments[slot])
@@ -294,7 +296,7 @@ def recover(
                 remove_segments(request, segments[number:])
                 del segments[number:]
                 break
-            snapshots.write(producers)
+            snapshots.write(producers)  # as a roll would have done: later truncations restore from it
     if tail.next_offset < request.recovery_point and segments[-1].size:
         ends = f"the log ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
         request.report(f"{directory}: {ends}; its start offset is {request.log_start_offset}")

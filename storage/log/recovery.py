@@ -81,7 +81,7 @@ class TailRecovery:
         """
         position = self._start_position(segment)
         if self.asks_disk:
-            segment.file().evict()
+            segment.file().evict()  # see the docstring of the class: the page cache may show what the disk never took
         pieces = Pieces(segment.file(), position, segment.size)
         run = self._begin_run(next_base_offset)
         reported_position = position
@@ -105,6 +105,7 @@ class TailRecovery:
                     self._take(segment, header, position, pieces.data[inside : inside + size])
                     position += size
         except DamagedBatch as damage:
+            # The decision of the table above: flushed batches are missing, or only the torn end of the log is.
             if self._is_durable_from_here:
                 raise CorruptLog(
                     f"{segment.path('.log')}: {damage}, offset {self.next_offset},"
@@ -146,6 +147,7 @@ class TailRecovery:
         """Account for one checked batch: index entries, leader epochs, producers."""
         last_offset = header.base_offset + header.last_offset_delta
         segment.note_appended(position, len(batch), last_offset, header.max_timestamp)
+        # Epochs past the recovery point are taken from the batches: the checkpoint may not have been written since.
         if header.partition_leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.base_offset >= self.producers.map_end_offset:
