@@ -8,7 +8,7 @@ where it says so.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.unit.tidy.sources import module_name
@@ -17,16 +17,18 @@ Graph = dict[str, frozenset[str]]
 """The modules that each module imports, by name."""
 
 
-def import_graph(trees: Mapping[Path, ast.Module]) -> Graph:
-    """The imports among the given modules; those of anything else are left out."""
+def import_graph(trees: Mapping[Path, ast.Module], *, types: bool = True) -> Graph:
+    """The imports among the given modules; those of anything else are left out. Without `types`, so are those that
+    only a type checker sees."""
     modules = {module_name(path) for path in trees}
-    return {module_name(path): frozenset(_imports(path, tree, modules)) for path, tree in trees.items()}
+    return {module_name(path): frozenset(_imports(path, tree, modules, types)) for path, tree in trees.items()}
 
 
-def _imports(path: Path, tree: ast.Module, modules: set[str]) -> Iterable[str]:
+def _imports(path: Path, tree: ast.Module, modules: set[str], types: bool) -> Iterable[str]:
     here = module_name(path)
     package = here.split(".") if path.name == "__init__.py" else here.split(".")[:-1]
-    for node in ast.walk(tree):
+    nodes = ast.walk(tree) if types else _walk_run_time(tree)
+    for node in nodes:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -35,6 +37,28 @@ def _imports(path: Path, tree: ast.Module, modules: set[str]) -> Iterable[str]:
             base = ".".join([*above, *([node.module] if node.module else [])])
             names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules else base for alias in node.names]
         yield from (name for name in names if name in modules and name != here)
+
+
+def _walk_run_time(tree: ast.Module) -> Iterator[ast.AST]:
+    """As `ast.walk`, without the bodies of `if TYPE_CHECKING`."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            yield node
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def reachable(graph: Graph, roots: Iterable[str]) -> set[str]:
+    """The modules that are imported when the roots are, the roots among them."""
+    found: set[str] = set()
+    waiting = [root for root in roots if root in graph]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting.extend(graph[module])
+    return found
 
 
 def cycles(graph: Graph) -> list[list[str]]:

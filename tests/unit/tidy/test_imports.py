@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.unit.tidy.import_graph import Graph, cycles, import_graph
+from tests.unit.tidy.import_graph import Graph, cycles, import_graph, reachable
 from tests.unit.tidy.sources import product, tree_of
 
 CYCLE_MODULES_MAX = 68
@@ -35,6 +35,13 @@ def test_imports_of_every_kind_are_seen() -> None:
         "shop.receipt": {"shop.paper"},
         "shop.paper": frozenset(),
     }
+
+
+def test_what_only_a_type_checker_imports_is_left_out_on_demand() -> None:
+    graph = import_graph({path: ast.parse(text) for path, text in TOY.items()}, types=False)
+    assert graph["shop.shelf"] == frozenset()
+    assert graph["shop.goods"] == {"shop.shelf"}
+    assert reachable(graph, ["shop.goods", "shop.paper"]) == {"shop.goods", "shop.shelf", "shop.paper"}
 
 
 def test_a_cycle_through_a_lazy_import_and_a_type_import_is_found() -> None:

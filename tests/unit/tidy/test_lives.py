@@ -96,5 +96,7 @@ def test_every_life_is_told() -> None:
 
 
 def test_a_row_is_read() -> None:
-    page = "### A walk\n| file | handed over by | what |\n|---|---|---|\n| `a/b.py` | | x |\n| `a/c.py` | `Port` | y |\n"
+    page = (
+        "### A walk\n| file | handed over by | what |\n|---|---|---|\n| `a/b.py` | | x |\n| `a/c.py` | `Port` | y |\n"
+    )
     assert lives(page) == {"A walk": [Station(Path("a/b.py"), None), Station(Path("a/c.py"), "Port")]}
