@@ -23,6 +23,11 @@ ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator", "broker")
 HOT_PATH: Final = (
     "broker/network/connection.py",
+    "broker/network/flow_control.py",
+    "broker/network/output.py",
+    "broker/network/partial_frame.py",
+    "broker/network/reply_queue.py",
+    "broker/network/route.py",
     "broker/purgatory/delayed_fetch.py",
     "broker/purgatory/delayed_produce.py",
     "broker/network/direct_output.py",
@@ -32,6 +37,7 @@ HOT_PATH: Final = (
     "broker/purgatory/parked_fetches.py",
     "broker/network/peer_channel.py",
     "broker/runtime/pending.py",
+    "broker/requests/produce_hook.py",
     "broker/requests/repeated_produce.py",
     "broker/replicas/replica_fetchers.py",
     "broker/replicas/replicas.py",

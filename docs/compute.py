@@ -52,9 +52,14 @@ def divergence_page() -> str:
 
 
 def protocol_page() -> str:
-    from broker.requests.apis import APIS, Role
+    from broker.network.listener_role import ListenerRole
+    from broker.requests.apis import APIS
 
-    names = {Role.BROKER: "broker", Role.CONTROLLER: "controller", Role.BOTH: "broker, controller"}
+    names = {
+        ListenerRole.BROKER: "broker",
+        ListenerRole.CONTROLLER: "controller",
+        ListenerRole.BOTH: "broker, controller",
+    }
     rows = [
         f"| {api.key} | {api.name} | {api.first}-{api.last} | {names[api.role]} |"
         + (" yes |" if api.is_advertised else " no |")

@@ -178,6 +178,8 @@ class Spec(NamedTuple):
     key: int | None
     versions: Range
     flexible: Range
+    has_flexible_header: bool = True
+    """False where the header carries no tagged section even in versions in which the message is flexible."""
 
 
 _ZEROS: Final[dict[Wire, object]] = {
@@ -198,9 +200,11 @@ def struct(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(kw_only_default=True)
-def message(*, versions: str, flexible: str, key: int | None = None) -> Callable[[type[T]], type[T]]:
+def message(
+    *, versions: str, flexible: str, key: int | None = None, has_flexible_header: bool = True
+) -> Callable[[type[T]], type[T]]:
     """Declare a message or a record: its API key or record type, its versions and which of them are flexible."""
-    spec = Spec(key, Range.parse(versions), Range.parse(flexible))
+    spec = Spec(key, Range.parse(versions), Range.parse(flexible), has_flexible_header)
     return lambda cls: _declare(cls, spec)
 
 
@@ -209,6 +213,19 @@ def spec_of(cls: type[object]) -> Spec:
     spec: Spec | None = cls.__dict__.get("__spec__")
     assert spec is not None, f"{cls.__name__} is a struct, not a message"
     return spec
+
+
+def header_flexible_from(cls: type[object]) -> int:
+    """The first version of a message whose header ends with a tagged section; VERSION_MAX where none does."""
+    spec = spec_of(cls)
+    return spec.flexible.first if spec.has_flexible_header and spec.flexible != NEVER else VERSION_MAX
+
+
+def response_class_of(request_class: type[object]) -> type[object]:
+    """`FetchRequest` → `FetchResponse`, declared in the same module."""
+    name = request_class.__name__.removesuffix("Request") + "Response"
+    found: type[object] = getattr(sys.modules[request_class.__module__], name)
+    return found
 
 
 def fields_of(cls: type[object]) -> tuple[Field, ...]:

@@ -24,12 +24,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, fetch_frame
 from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
+from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
+from broker.network.listener_role import ListenerRole
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.wakes import Wakes
 from broker.replicas.replicas import Replicas
-from broker.requests.apis import Role, routes
+from broker.requests.apis import routes
 from broker.runtime.environment import LocalEnvironment
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
@@ -95,11 +97,16 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
         reads_near=False,
     )
     listener = SimpleNamespace(
-        broker=broker,
-        routes=routes(Role.BROKER),
-        receive_buffer=memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
-        reply_memory=broker.reply_memory,
-        request_memory=RequestMemory(None, loop),
+        routes=routes(ListenerRole.BROKER, broker),
+        resources=ConnectionResources(
+            loop,
+            broker.environment,
+            lambda work, name="": None,
+            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+            RequestMemory(None, loop),
+            broker.reply_memory,
+            broker.wakes,
+        ),
         request_size_max=100 << 20,
         opened=lambda _: None,
     )

@@ -23,12 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import Producer, SequencedFrames, batch_of, produce_error_position, produce_frame
 from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
+from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
+from broker.network.listener_role import ListenerRole
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.wakes import Wakes
 from broker.replicas.replicas import Replicas
-from broker.requests.apis import Role, routes
+from broker.requests.apis import routes
 from broker.runtime.environment import LocalEnvironment
 from protocol.primitives import BytesLike
 from replication.partition import Partition
@@ -93,11 +95,16 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
         replicas=replicas, environment=LocalEnvironment(loop), loop=loop, flusher=Untouched(), wakes=Wakes(loop)
     )
     listener = SimpleNamespace(
-        broker=broker,
-        routes=routes(Role.BROKER),
-        receive_buffer=memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
-        reply_memory=ReplyMemory(-1, loop),
-        request_memory=RequestMemory(None, loop),
+        routes=routes(ListenerRole.BROKER, broker),
+        resources=ConnectionResources(
+            loop,
+            broker.environment,
+            lambda work, name="": None,
+            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+            RequestMemory(None, loop),
+            ReplyMemory(-1, loop),
+            broker.wakes,
+        ),
         request_size_max=100 << 20,
         opened=lambda _: None,
     )

@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from broker.cli.invocation import Invocation
-from broker.release import KAFKA_VERSION
+from broker.release import KAFKA_VERSION, installed_version
 
 DESCRIPTION: Final = "Say which version this is, and which Apache Kafka it stands for."
 EPILOG: Final = ""
@@ -22,13 +22,3 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     python = ".".join(str(part) for part in sys.version_info[:3])
     invocation.out.say(f"moldau {installed_version()} (Apache Kafka {KAFKA_VERSION}, Python {python})")
     return 0
-
-
-def installed_version() -> str:
-    """The version of the installed package."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("moldau")
-    except PackageNotFoundError:
-        return "(not installed)"

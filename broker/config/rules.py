@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from broker.config.config import Config
 from broker.config.http_address import read_address
-from broker.requests.nearest_replica import LEADER, RACK_AWARE
+from broker.config.replica_selectors import LEADER, RACK_AWARE
 
 
 def broken_rules(config: Config) -> Iterator[str]:

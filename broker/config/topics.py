@@ -120,17 +120,16 @@ def _conflict(topic: Settings) -> str | None:
     return None
 
 
-def topic_warnings(overrides: Mapping[str, str]) -> list[str]:
-    """Which overrides of a topic have no effect in this version, by reason."""
+def topic_warnings(overrides: Mapping[str, str]) -> dict[str, str]:
+    """The overrides of a topic that have no effect in this version: by setting, why."""
     from broker.config.reasons import REASONS
 
     catalogue = topic_catalogue()
-    warnings = [
-        f"{name}={overrides[name]} has no effect. {REASONS[catalogue[name].reason_key]}"
+    warnings = {
+        name: f"{name} has no effect. {REASONS[catalogue[name].reason_key]}"
         for name in sorted(overrides)
         if name in catalogue and catalogue[name].stance is Stance.ACCEPTED
-    ]
+    }
     if "compact" in overrides.get("cleanup.policy", ""):
-        policy = overrides["cleanup.policy"]
-        warnings.append(f"cleanup.policy={policy} does not compact yet: records with an older value of a key stay.")
+        warnings["cleanup.policy"] = "cleanup.policy does not compact yet: records with an older value of a key stay."
     return warnings

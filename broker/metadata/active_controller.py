@@ -75,9 +75,9 @@ class ActiveController:
         self._controller.disconnected(broker_id, self._environment.monotonic_ms())
         self._arm_anew()
 
-    def silent_since(self, broker_id: int, heard_ms: int) -> None:
+    def last_heard(self, broker_id: int, heard_ms: int) -> None:
         """The broker led before, and was heard from last at that time."""
-        self._controller.silent_since(broker_id, heard_ms)
+        self._controller.last_heard(broker_id, heard_ms)
         self._arm_anew()
 
     def resign(self) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.config.config import Config
 from broker.metadata.quorum_start import SECURITY_PROTOCOL_IDS
-from broker.metadata.registration import Identity
+from broker.metadata.registration import BrokerIdentity
 from kraft.features import SUPPORTED_FEATURES
 from protocol.messages import broker_registration
 
@@ -23,10 +23,10 @@ def heartbeat_ms(config: Config) -> int:
 
 def broker_identity(
     config: Config, cluster_id: str, incarnation_id: bytes, directory_ids: list[bytes], previous_epoch: int
-) -> Identity:
+) -> BrokerIdentity:
     """`directory_ids`: of the log directories that are online. `previous_epoch`: of the last registration that ended
     without a loss, -1 where there is none."""
-    return Identity(
+    return BrokerIdentity(
         node_id=config.node_id,
         cluster_id=cluster_id,
         incarnation_id=incarnation_id,

@@ -6,6 +6,8 @@ from typing import Final
 
 from broker.config.config import Config
 from broker.metadata.metadata_log import BATCH_SIZE_MAX, Loaded, read_snapshot_file
+from broker.runtime.environment import Environment
+from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
 from kraft.raft.settings import Identity, RaftSettings
@@ -125,4 +127,29 @@ def controller_registration(config: Config, incarnation_id: bytes) -> Controller
             for name, (first, last) in SUPPORTED_FEATURES.items()
             if last > 0
         ],
+    )
+
+
+def controller_settings(
+    config: Config, properties: MetaProperties, environment: Environment, rules: ConfigRules, quorum: QuorumVersion
+) -> ControllerSettings:
+    """What the controller of each term is told of this node."""
+    return ControllerSettings(
+        cluster_id=properties.cluster_id,
+        config_rules=rules,
+        random=environment.random,
+        new_uuid=lambda: environment.entropy(16),
+        num_partitions=config.integer("num.partitions"),
+        default_replication_factor=config.integer("default.replication.factor"),
+        node_id=config.node_id,
+        quorum=quorum,
+        unclean_leader_election_interval_ms=config.integer("unclean.leader.election.interval.ms"),
+        auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
+        leader_imbalance_check_interval_seconds=config.integer("leader.imbalance.check.interval.seconds"),
+        min_insync_replicas=config.integer("min.insync.replicas"),
+        unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
+        delete_topic_enable=config.flag("delete.topic.enable"),
+        broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
+        broker_silence_fence_ms=config.integer("moldau.broker.silence.fence.ms"),
+        metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
     )

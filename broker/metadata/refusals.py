@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from broker.network.peer_channel import response_class
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs, incremental_alter_configs
 from protocol.messages.create_partitions import (
@@ -15,7 +14,7 @@ from protocol.messages.create_partitions import (
 )
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.schema import default_struct
+from protocol.schema import default_struct, response_class_of
 
 
 class Part(Protocol):
@@ -80,7 +79,7 @@ def refused(request: object, error: ErrorCode) -> object:
                     for each in altered
                 ]
             )
-    response = default_struct(response_class(type(request)))
+    response = default_struct(response_class_of(type(request)))
     assert hasattr(response, "error_code"), f"{type(response).__name__} has no error of its own"
     response.error_code = error
     return response

@@ -39,7 +39,7 @@ class RegistrationRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BrokerIdentity:
     """What a broker says of itself when it registers."""
 
     node_id: int
@@ -58,7 +58,7 @@ class Registration:
     def __init__(
         self,
         broker_id: int,
-        identity: Callable[[], Identity],
+        identity: Callable[[], BrokerIdentity],
         controller: ControllerPort,
         heartbeat_ms: int,
         metadata_offset: Callable[[], int],

@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics.exposition import Histogram
-from broker.requests.apis import PRODUCE, Handler, Route
 from broker.runtime.pending import Pending
 from protocol.compiler import Encoder
 from protocol.schema import fields_of
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Node as Broker
+    from broker.network.route import Handler, RequestContext, Route
     from protocol.primitives import Chunk
 
+PRODUCE: Final = 0
 FETCH: Final = 1
 SAMPLE_GAPS: Final = {PRODUCE: 64, FETCH: 16}
 """Of how many requests one is timed; of the other APIs each."""
@@ -41,13 +40,13 @@ class RequestMeter:
 
     def timed(self, route: Route, handle: Handler) -> Handler:
         """The handler of those requests that are timed."""
-        gap = SAMPLE_GAPS.get(route.api.key, 1)
+        gap = SAMPLE_GAPS.get(route.key, 1)
         route.sample_at = 1
 
-        def measure(broker: Broker, context: RequestContext, request: object) -> object | Pending[object] | None:
+        def measure(context: RequestContext, request: object) -> object:
             route.sample_at = route.requests + gap
             began_ns = self._clock_ns()
-            response = handle(broker, context, request)
+            response = handle(context, request)
             local_ms = (self._clock_ns() - began_ns) / 1e6
             self.local_ms.observe(local_ms)
             if type(response) is Pending:
@@ -72,12 +71,12 @@ class RequestMeter:
 
     def counted(self, route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
         """An encoder that counts the errors in what it encodes."""
-        walk = None if route.api.key == PRODUCE else errors_walk(response_class)
+        walk = None if route.key == PRODUCE else errors_walk(response_class)
         if walk is None:
             return encode
 
         def encode_and_count(response: object, out: list[Chunk]) -> None:
-            route.refused(walk(response))
+            route.count_errors(walk(response))
             encode(response, out)
 
         return encode_and_count

@@ -13,6 +13,7 @@ from broker.metrics.http_server import Answer, HttpServer, plain
 from broker.metrics.limits import collect_limits
 from broker.metrics.observed import Observed
 from broker.metrics.partitions import collect_partitions
+from broker.metrics.process_metrics import ProcessMetrics
 from broker.metrics.request_meter import RequestMeter
 from broker.metrics.stall import StallWatch
 from broker.metrics.traffic import collect_connections, collect_requests
@@ -35,7 +36,8 @@ class Metrics:
         self._clock_ns = clock_ns
         self._meters: dict[str, RequestMeter] = {}
         self._stall = StallWatch(loop, clock_ns)
-        self._process = node.environment.process()
+        process = node.environment.process()
+        self._process = None if process is None else ProcessMetrics(process)
         self._began_ns = clock_ns()
         self._scrape_ns = 0
         self._series_max = node.config.integer("moldau.metrics.series.max")
@@ -61,7 +63,7 @@ class Metrics:
     def _watch(self, listener: Listener) -> None:
         """Measure the requests of a listener that has not served any yet."""
         for route in listener.routes.values():
-            route.meter = self._meters.setdefault(route.api.name, RequestMeter(self._clock_ns))
+            route.meter = self._meters.setdefault(route.name, RequestMeter(self._clock_ns))
 
     # The answers
 

@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from broker.metrics.request_meter import RequestMeter
     from broker.network.listener import Listener
-    from broker.requests.apis import Route
+    from broker.network.route import Route
 
 REQUESTS: Final = "kafka_network_requestmetrics_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
@@ -36,7 +36,7 @@ def collect_requests(page: Page, listeners: Iterable[Listener], meters: Mapping[
     for listener in listeners:
         for route in listener.routes.values():
             if route.requests:
-                routes.setdefault(route.api.name, []).append(route)
+                routes.setdefault(route.name, []).append(route)
     for name, of_api in routes.items():
         labels = (("request", name),)
         traffic = ApiTraffic(of_api)
@@ -64,6 +64,6 @@ def collect_connections(page: Page, listeners: Iterable[Listener]) -> None:
         page.add(f"{SOCKETS}outgoing_byte_total", listener.sent_bytes, labels)
         page.add("moldau_malformed_requests_total", listener.malformed_count, labels)
         for connection in listener.connections:
-            parked.update(connection.parked_apis())
+            parked.update(connection.replies.parked_apis())
     for name, count in parked.items():
         page.add("kafka_server_delayedoperationpurgatory_purgatorysize", count, (("delayedoperation", name),))

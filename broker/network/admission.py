@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.network.connection_quota import ConnectionLimits, ConnectionQuotas
 
-if TYPE_CHECKING:
-    from broker.network.listener import Listener
+
+class LimitedListener(Protocol):
+    """A listener whose connections are limited."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def closing_count(self) -> int:
+        """Connections that are closed, and whose transports still send what was written."""
+
+    def go_on(self) -> None:
+        """A limit may allow another connection now."""
+
+    def close_one_in_excess(self) -> bool:
+        """Close a connection; False where none is left to close."""
 
 
 class Admission:
-    """Of a broker, or of a controller."""
+    """Of the listeners for brokers and clients, or of those for controllers."""
 
     def __init__(self, limits: ConnectionLimits, listener_names: tuple[str, ...], protected: str | None) -> None:
         self.quotas = ConnectionQuotas(limits, listener_names, protected)
-        self.listeners: list[Listener] = []
+        self.listeners: list[LimitedListener] = []
 
     def set_limits(self, limits: ConnectionLimits) -> None:
         """The settings changed."""
@@ -23,17 +37,17 @@ class Admission:
         self.room_made()
 
     def room_made(self) -> None:
-        """A connection ended or a limit moved: end those in excess, let those in who waited."""
+        """A connection ended or a limit changed: close the connections in excess, accept those that waited."""
         self.end_excess()
         for listener in self.listeners:
             listener.go_on()
 
     def end_excess(self) -> None:
-        """Brings the number of connections down to `max.connections`."""
+        """Close as many connections as there are above `max.connections`."""
         excess = self.quotas.excess()
         if not excess:
             return
-        excess -= sum(connection.is_closed for listener in self.listeners for connection in listener.connections)
+        excess -= sum(listener.closing_count for listener in self.listeners)
         losers = [listener for listener in self.listeners if self.quotas.may_lose(listener.name)]
         while excess > 0 and any(listener.close_one_in_excess() for listener in losers):
             excess -= 1

@@ -22,14 +22,13 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.network.reply_memory import held_size
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
 from protocol.primitives import BytesLike, Chunk
 from storage.files.file_slice import FileSlice
-
-if TYPE_CHECKING:
-    from broker.node.node import Node as Broker
 
 log = logging.getLogger("moldau.connection")
 
@@ -55,7 +54,9 @@ class DirectOutput:
 
     def __init__(
         self,
-        broker: Broker,
+        loop: asyncio.AbstractEventLoop,
+        environment: Environment,
+        spawn: Spawn,
         transport: asyncio.Transport,
         blocked: Callable[[], None],
         drained: Callable[[], None],
@@ -63,14 +64,16 @@ class DirectOutput:
         own = transport.get_extra_info("socket")
         self._socket = socket.fromfd(own.fileno(), own.family, socket.SOCK_STREAM)
         self._socket.setblocking(False)
-        self._broker = broker
+        self._loop = loop
+        self._environment = environment
+        self._spawn = spawn
         self._transport = transport
         self._blocked = blocked
         self._drained = drained
         self._pieces: deque[Chunk] = deque()
         self._sent_of_first = 0
         """Bytes of the first piece that have left, where it is a slice of a file."""
-        self._looked_at_s = broker.loop.time()
+        self._looked_at_s = loop.time()
         self._is_ending = False
         self._waits = Waits.NOTHING
         if transport.get_write_buffer_size():
@@ -90,7 +93,7 @@ class DirectOutput:
         if self._waits is Waits.CLOSED:
             return
         if not self._pieces:
-            self._looked_at_s = self._broker.loop.time()
+            self._looked_at_s = self._loop.time()
         self._pieces.extend(pieces)
         if self._waits is Waits.NOTHING:
             self._send()
@@ -111,7 +114,7 @@ class DirectOutput:
     def close(self) -> None:
         """The connection is gone: let go of everything."""
         if self._waits is Waits.SOCKET:
-            self._broker.loop.remove_writer(self._socket.fileno())
+            self._loop.remove_writer(self._socket.fileno())
         self._waits = Waits.CLOSED
         self._pieces.clear()
         self._socket.close()
@@ -142,9 +145,9 @@ class DirectOutput:
             self._waits = Waits.SOCKET
         if waited is not self._waits:
             if waited is Waits.SOCKET:
-                self._broker.loop.remove_writer(self._socket.fileno())
+                self._loop.remove_writer(self._socket.fileno())
             elif self._waits is Waits.SOCKET:
-                self._broker.loop.add_writer(self._socket.fileno(), self._go_on)
+                self._loop.add_writer(self._socket.fileno(), self._go_on)
 
     def _send_slice(self, piece: FileSlice, size_max: int) -> int:
         position = piece.position + self._sent_of_first
@@ -185,26 +188,26 @@ class DirectOutput:
 
     def _is_warm(self, piece: FileSlice, position: int, size: int) -> bool:
         """Whoever made the reply has looked; look again where it had to wait for long."""
-        now_s = self._broker.loop.time()
+        now_s = self._loop.time()
         if now_s - self._looked_at_s <= CACHED_FOR_S:
             return True
         self._looked_at_s = now_s
         if piece.file.is_cached(size, position):
             return True
         self._waits = Waits.DISK
-        self._broker.spawn(self._warm(FileSlice(piece.open_file, position, size)))
+        self._spawn(self._warm(FileSlice(piece.open_file, position, size)))
         return False
 
     async def _warm(self, piece: FileSlice) -> None:
         try:
-            await self._broker.environment.offload(piece.warm)
+            await self._environment.offload(piece.warm)
         except OSError as error:
             if self._waits is Waits.DISK:
                 log.error("closing a connection: the records of its reply cannot be read: %s", error)
                 self._break(Waits.DISK)
             return
         if self._waits is Waits.DISK:
-            self._looked_at_s = self._broker.loop.time()
+            self._looked_at_s = self._loop.time()
             self._go_on()
 
     # The end

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
+from broker.network.admission import Admission
 from broker.network.closing_log import ClosingLog
 from broker.network.connection import Connection
-from broker.requests.apis import Role, routes
-
-if TYPE_CHECKING:
-    from broker.network.admission import Admission
-    from broker.node.node import Node as Broker
-    from broker.runtime.acceptor import Acceptor
+from broker.network.connection_resources import ConnectionResources
+from broker.network.listener_role import ListenerRole
+from broker.network.route import Route
+from broker.runtime.acceptor import Acceptor
 
 log = logging.getLogger("moldau.listener")
 
@@ -23,35 +22,33 @@ SWEPT_AT_ONCE: Final = 200
 
 
 class Listener:
-    """`receive_buffer` is shared by all listeners of the loop: parsing never spans two callbacks.
+    """`resources` are shared by all listeners of the node, `routes` are its own.
 
-    It is its acceptor's door: `may_enter`, `enters`, `left`, `failed`, `protocol`.
+    `heartbeats_ended` is called with the id of a broker whose heartbeats came through a connection that has ended.
     """
 
     def __init__(
         self,
-        broker: Broker,
+        resources: ConnectionResources,
         name: str,
         host: str | None,
         port: int,
-        role: Role,
-        receive_buffer: memoryview,
+        role: ListenerRole,
+        routes: Mapping[int, Route],
         admission: Admission,
+        heartbeats_ended: Callable[[int], None],
         *,
         request_size_max: int,
         idle_ms_max: int,
     ) -> None:
-        self.broker = broker
+        self.resources = resources
         self.name = name
         self.host = host
         self.port = port
         self.role = role
-        self.receive_buffer = receive_buffer
-        self.request_memory = broker.request_memory
-        self.reply_memory = broker.reply_memory
-        self.closing_log = ClosingLog(broker.loop)
+        self.closing_log = ClosingLog(resources.loop)
         self.request_size_max = request_size_max
-        self.routes = routes(role)
+        self.routes = routes
         self.connections: dict[Connection, None] = {}
         """In order of arrival: a set would close them in a different order in every run."""
         self.created_count = 0
@@ -66,6 +63,9 @@ class Listener:
         """Those that were closed because there were too many."""
         self.accept_failures_count = 0
         """Tries to accept without a descriptor."""
+        self._loop = resources.loop
+        self._environment = resources.environment
+        self._heartbeats_ended = heartbeats_ended
         self._admission = admission
         self._quotas = admission.quotas
         self._blocked_ms = 0
@@ -79,7 +79,7 @@ class Listener:
 
     async def bind(self) -> None:
         """Take the address; clients are refused until `accept`. Raises OSError."""
-        self._acceptor = await self.broker.environment.acceptor(self, self.host, self.port)
+        self._acceptor = await self._environment.acceptor(self, self.host, self.port)
 
     async def accept(self) -> None:
         """Begin to serve."""
@@ -90,14 +90,14 @@ class Listener:
     # The door
 
     def may_enter(self) -> bool:
-        now_ms = self.broker.environment.monotonic_ms()
+        now_ms = self._environment.monotonic_ms()
         wait_ms = self._quotas.wait_ms(self.name, now_ms)
         if wait_ms == 0:
             return True
         if self._blocked_since_ms is None:
             self._blocked_since_ms = now_ms
         if wait_ms is not None and self._rate_timer is None:
-            self._rate_timer = self.broker.loop.call_later(wait_ms / 1000, self._rate_allows)
+            self._rate_timer = self._loop.call_later(wait_ms / 1000, self._rate_allows)
         return False
 
     def enters(self, address: str) -> bool:
@@ -127,13 +127,13 @@ class Listener:
 
     def blocked_s(self) -> float:
         """How long nobody was accepted because of a limit."""
-        since_ms, now_ms = self._blocked_since_ms, self.broker.environment.monotonic_ms()
+        since_ms, now_ms = self._blocked_since_ms, self._environment.monotonic_ms()
         return (self._blocked_ms + (0 if since_ms is None else now_ms - since_ms)) / 1000
 
     def go_on(self) -> None:
         """A limit may allow more now."""
         if self._blocked_since_ms is not None and self._acceptor is not None:
-            now_ms = self.broker.environment.monotonic_ms()
+            now_ms = self._environment.monotonic_ms()
             if self._quotas.wait_ms(self.name, now_ms) is None:
                 return
             self._blocked_ms += now_ms - self._blocked_since_ms
@@ -151,8 +151,8 @@ class Listener:
         self.connections[connection] = None
 
     def closed(self, connection: Connection) -> None:
-        if connection.beats_for >= 0:
-            self.broker.quorum.disconnected(connection.beats_for)
+        if connection.heartbeat_broker_id >= 0:
+            self._heartbeats_ended(connection.heartbeat_broker_id)
         self.malformed_count += connection.was_malformed
         self._received_bytes += connection.received_bytes
         self._sent_bytes += connection.sent_bytes
@@ -167,6 +167,11 @@ class Listener:
     @property
     def sent_bytes(self) -> int:
         return self._sent_bytes + sum(each.sent_bytes for each in self.connections)
+
+    @property
+    def closing_count(self) -> int:
+        """Connections that are closed, and whose transports still send what was written."""
+        return sum(each.is_closed for each in self.connections)
 
     def close_one_in_excess(self) -> bool:
         """End a connection that is little used: one that was silent since the last sweep, else the oldest."""
@@ -192,7 +197,7 @@ class Listener:
 
     def _sweep_later(self) -> None:
         if self._idle_ms_max >= 0:  # a negative limit is none
-            self._sweep = self.broker.loop.call_later(max(self._idle_ms_max, 1) / 1000, self._close_idle)
+            self._sweep = self._loop.call_later(max(self._idle_ms_max, 1) / 1000, self._close_idle)
 
     def _close_idle(self) -> None:
         """Close connections that sent nothing since the last sweep: idle for one to two times the limit.
@@ -213,6 +218,6 @@ class Listener:
                 connection.close("idle for too long", logging.DEBUG)
         first += SWEPT_AT_ONCE
         if first < len(connections):
-            self._sweep = self.broker.loop.call_soon(self._close_idle_of, connections, first)
+            self._sweep = self._loop.call_soon(self._close_idle_of, connections, first)
         else:
             self._sweep_later()

@@ -14,20 +14,17 @@ import asyncio
 import logging
 import socket
 import struct
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final, cast
 
 from broker.purgatory.timer_wheel import Timeout, Timeouts
-from broker.release import KAFKA_VERSION
-from broker.requests.apis import API_VERSIONS
 from protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.primitives import BytesLike, Chunk, MalformedMessage
-from protocol.schema import spec_of
+from protocol.schema import header_flexible_from, response_class_of, spec_of
 from protocol.tagged_section import skip_tags
 
 log = logging.getLogger("moldau.peer")
@@ -76,14 +73,14 @@ class Wording:
     def __init__(self, request_class: type[object], version: int, client_id: bytes) -> None:
         spec = spec_of(request_class)
         assert spec.key is not None, "only requests are sent"
-        answer_class = response_class(request_class)
+        answer_class = response_class_of(request_class)
         self.key = spec.key
         self.version = version
         self.header_end = struct.pack(">h", len(client_id)) + client_id + b"\0" * (version in spec.flexible)
         """What follows the correlation id."""
         self.encode: Encoder[object] = encoder_of(request_class, version)
         self.decode: Decoder[object] = decoder_of(answer_class, version)
-        self.has_reply_tags = version in spec_of(answer_class).flexible and spec.key != API_VERSIONS
+        self.has_reply_tags = version >= header_flexible_from(answer_class)
 
 
 class InFlight:
@@ -101,10 +98,13 @@ class PeerChannels:
     """Channels of one node, which share a receive buffer; one for each purpose and peer, so that no long poll stands in
     the way of what is urgent."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, client_id: str) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, client_id: str, software_version: str
+    ) -> None:
         self.loop = loop
         self.timeouts = timeouts
         self.client_id = client_id.encode()
+        self.software_version = software_version
         self.buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         self._channels: dict[tuple[str, str, int], PeerChannel] = {}
 
@@ -166,7 +166,9 @@ class PeerChannel:
             return
         self._connecting = None
         self._link = link
-        greeting = ApiVersionsRequest(client_software_name="moldau", client_software_version=KAFKA_VERSION)
+        greeting = ApiVersionsRequest(
+            client_software_name="moldau", client_software_version=self._channels.software_version
+        )
         timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._hear_nothing)
         wording = Wording(ApiVersionsRequest, GREETING_VERSION, self._channels.client_id)
         link.send(Asked(greeting, self._greeted, timeout, GREETING_VERSION), wording)
@@ -335,13 +337,6 @@ class PeerLink(asyncio.BufferedProtocol):
         response, _ = sent.wording.decode(body, skip_tags(body, 0) if sent.wording.has_reply_tags else 0)
         sent.asked.timeout.cancel()
         sent.asked.reply(response)
-
-
-def response_class(request_class: type[object]) -> type[object]:
-    """`FetchRequest` → `FetchResponse`, of the same module."""
-    name = request_class.__name__.removesuffix("Request") + "Response"
-    found: type[object] = getattr(sys.modules[request_class.__module__], name)
-    return found
 
 
 def _host_and_port(address: tuple[object, ...]) -> tuple[str, int]:

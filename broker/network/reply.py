@@ -5,11 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.requests.apis import API_VERSIONS
 from protocol.primitives import BytesLike, Chunk
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.runtime.pending import Pending
 
 JOINED_REPLY_SIZE_MAX: Final = 1 << 15
@@ -54,7 +53,7 @@ def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int
     else:
         route.encoders[context.version](response, chunks)
     size = sum(map(len, chunks))
-    if context.version >= route.flexible_from and route.api.key != API_VERSIONS:
+    if context.version >= route.reply_flexible_from:
         chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)
     else:
         chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)

@@ -16,13 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from protocol.primitives import Chunk
 from storage.files.file_slice import FileSlice
-
-if TYPE_CHECKING:
-    from broker.network.connection import Connection
 
 STALL_MS: Final = 30_000
 """A consumer may work on what it has for a while before it takes more."""
@@ -35,6 +32,19 @@ def held_size(pieces: Iterable[Chunk]) -> int:
     return sum(len(piece) for piece in pieces if type(piece) is not FileSlice)
 
 
+class ReplyOwner(Protocol):
+    """The connection whose replies hold memory."""
+
+    def taken_size(self) -> int:
+        """Bytes of replies that have left, since the connection was made."""
+
+    def close(self, reason: str, level: int) -> None:
+        """End the connection."""
+
+    def abort(self) -> None:
+        """Drop what was written before it was closed."""
+
+
 class ReplyMemory:
     """`size_max` of -1 is no limit."""
 
@@ -44,9 +54,9 @@ class ReplyMemory:
         """Readers that were given up."""
         self._limit = 1 << 62 if size_max < 0 else size_max
         self._loop = loop
-        self._held: dict[Connection, int] = {}
+        self._held: dict[ReplyOwner, int] = {}
         self._watch: asyncio.TimerHandle | None = None
-        self._marks: dict[Connection, int] = {}
+        self._marks: dict[ReplyOwner, int] = {}
         """What readers had taken in all at the last look; forgotten once they hold nothing."""
 
     @property
@@ -58,16 +68,16 @@ class ReplyMemory:
         """Bytes that may still be copied."""
         return max(self._limit - self.used_size, 0)
 
-    def holds(self, connection: Connection, size: int) -> None:
+    def holds(self, owner: ReplyOwner, size: int) -> None:
         """This is what a connection holds now."""
-        self.used_size += size - self._held.get(connection, 0)
+        self.used_size += size - self._held.get(owner, 0)
         if size:
-            self._held[connection] = size
+            self._held[owner] = size
             if self.used_size >= self._limit and self._watch is None:
                 self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
-        elif connection in self._held:
-            del self._held[connection]
-            self._marks.pop(connection, None)
+        elif owner in self._held:
+            del self._held[owner]
+            self._marks.pop(owner, None)
 
     def borrow(self, size: int) -> None:
         """A thread reads so much for a reply."""
@@ -84,13 +94,13 @@ class ReplyMemory:
             self._marks.clear()
             return
         self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
-        for connection in tuple(self._held):
-            taken_size = connection.sent_bytes - connection.unsent_size()
-            mark = self._marks.get(connection)
+        for owner in tuple(self._held):
+            taken_size = owner.taken_size()
+            mark = self._marks.get(owner)
             if mark is None or taken_size - mark >= TAKEN_SIZE_MIN:
-                self._marks[connection] = taken_size
+                self._marks[owner] = taken_size
             elif self.used_size >= self._limit:
                 self.aborted_count += 1
-                connection.close("its replies do not leave, and there is no room for those of others", logging.WARNING)
-                connection.abort()
-                self.holds(connection, 0)
+                owner.close("its replies do not leave, and there is no room for those of others", logging.WARNING)
+                owner.abort()
+                self.holds(owner, 0)

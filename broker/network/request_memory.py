@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from broker.config.config import Config
-    from broker.network.connection import Connection
 
 SIZE_MAX_DEFAULT: Final = 1 << 28
 """Where nobody has set `queued.max.request.bytes`, unless one request may be larger."""
@@ -44,6 +43,22 @@ STALL_SIZE_MIN: Final = 1 << 16
 FAVOURED_STALL_MS: Final = 1_000
 """The favoured frame keeps everybody from having room: it must bring more in less time."""
 FAVOURED_STALL_SIZE_MIN: Final = 1 << 14
+
+
+class FrameOwner(Protocol):
+    """The connection whose partial frame holds memory."""
+
+    received_bytes: int
+
+    @property
+    def is_held(self) -> bool:
+        """Nothing is read from it until one of its requests has been examined."""
+
+    def room_granted(self, size: int) -> None:
+        """There is room again, and so much of it is this connection's."""
+
+    def close(self, reason: str, level: int) -> None:
+        """End the connection."""
 
 
 class Wish(NamedTuple):
@@ -66,17 +81,17 @@ class RequestMemory:
         """Connections that were closed because their frames did not move while others waited."""
         self._limit = 1 << 62 if size_max is None else size_max
         self._loop = loop
-        self._held: dict[Connection, int] = {}
-        self._lent: dict[Connection, memoryview] = {}
+        self._held: dict[FrameOwner, int] = {}
+        self._lent: dict[FrameOwner, memoryview] = {}
         self._idle: list[memoryview] = []
-        self._waiting: dict[Connection, Wish] = {}
+        self._waiting: dict[FrameOwner, Wish] = {}
         self._takes_oldest = False
-        self._favoured: Connection | None = None
+        self._favoured: FrameOwner | None = None
         self._is_serving = False
         self._watch: asyncio.TimerHandle | None = None
         self._favour_watch: asyncio.TimerHandle | None = None
-        self._favoured_mark: tuple[Connection | None, int] = (None, 0)
-        self._marks: dict[Connection, int] = {}
+        self._favoured_mark: tuple[FrameOwner | None, int] = (None, 0)
+        self._marks: dict[FrameOwner, int] = {}
         """Bytes that holders had received at the last look; forgotten with the frame."""
 
     @property
@@ -84,24 +99,24 @@ class RequestMemory:
         """Connections that wait now."""
         return len(self._waiting)
 
-    def hold(self, connection: Connection, size: int) -> None:
+    def hold(self, owner: FrameOwner, size: int) -> None:
         """Count bytes that are here already."""
-        self._held[connection] = self._held.get(connection, 0) + size
+        self._held[owner] = self._held.get(owner, 0) + size
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
 
-    def take(self, connection: Connection, size: int, lacking_size: int) -> bool:
+    def take(self, owner: FrameOwner, size: int, lacking_size: int) -> bool:
         """Room for some of what a frame lacks; else the connection's `room_granted` is called when there is."""
-        if not self._may_have(connection, size):
+        if not self._may_have(owner, size):
             self.is_used_up = True
-            self._waiting[connection] = Wish(size, lacking_size)
+            self._waiting[owner] = Wish(size, lacking_size)
             self.waits_count += 1
             self._watch_later()
             return False
-        self.hold(connection, size)
+        self.hold(owner, size)
         return True
 
-    def lend(self, connection: Connection, size: int) -> memoryview | None:
+    def lend(self, owner: FrameOwner, size: int) -> memoryview | None:
         """So many bytes for the whole of a frame, until `let_go`; None where it must grow piece by piece."""
         if not LENT_FROM_SIZE < size <= BUFFER_SIZE or self._waiting or self.used_size + size > self._limit // 2:
             return None
@@ -111,22 +126,22 @@ class RequestMemory:
             buffer = memoryview(bytearray(BUFFER_SIZE))
         else:
             return None
-        self._lent[connection] = buffer
-        self.hold(connection, size)
+        self._lent[owner] = buffer
+        self.hold(owner, size)
         return buffer[:size]
 
-    def let_go(self, connection: Connection) -> None:
+    def let_go(self, owner: FrameOwner) -> None:
         """Its frame has arrived whole, or never will. A buffer that was lent is free once this callback returns."""
-        size = self._held.pop(connection, 0)
-        buffer = self._lent.pop(connection, None)
+        size = self._held.pop(owner, 0)
+        buffer = self._lent.pop(owner, None)
         if buffer is not None:
             self._idle.append(buffer)
-        if not size and connection not in self._waiting:
+        if not size and owner not in self._waiting:
             return
         self.used_size -= size
-        self._waiting.pop(connection, None)
-        self._marks.pop(connection, None)
-        if self._favoured is connection:
+        self._waiting.pop(owner, None)
+        self._marks.pop(owner, None)
+        if self._favoured is owner:
             self._favoured = None
         self._serve_later()
 
@@ -145,35 +160,35 @@ class RequestMemory:
             self._is_serving = True
             self._loop.call_soon(self._serve)
 
-    def _may_have(self, connection: Connection, size: int) -> bool:
-        if self.used_size + size <= self._limit and (not self._waiting or connection is self._favoured):
+    def _may_have(self, owner: FrameOwner, size: int) -> bool:
+        if self.used_size + size <= self._limit and (not self._waiting or owner is self._favoured):
             return True
         if self._favoured is None:
-            self._favoured = connection
-        return self._favoured is connection
+            self._favoured = owner
+        return self._favoured is owner
 
     def _serve(self) -> None:
         """Give out the room that there is, first come, first served."""
         self._is_serving = False
         waiting = self._waiting
         while waiting:
-            connection = self._next()
-            size = waiting[connection].size
+            owner = self._next()
+            size = waiting[owner].size
             if self.used_size + size > self._limit:
                 if self._favoured is not None:
                     break
-                self._favoured = connection
-            del waiting[connection]
-            self.hold(connection, size)
-            connection.room_granted(size)
+                self._favoured = owner
+            del waiting[owner]
+            self.hold(owner, size)
+            owner.room_granted(size)
         self.is_used_up = self.used_size >= self._limit or bool(waiting)
 
-    def _next(self) -> Connection:
+    def _next(self) -> FrameOwner:
         waiting = self._waiting
         self._takes_oldest = not self._takes_oldest
         if self._takes_oldest:
             return next(iter(waiting))
-        return min(waiting, key=lambda connection: waiting[connection].lacking_size)
+        return min(waiting, key=lambda owner: waiting[owner].lacking_size)
 
     # Frames that do not move
 
@@ -189,15 +204,15 @@ class RequestMemory:
             self._marks.clear()
             return
         self._watch_later()
-        for connection in tuple(self._held):
-            mark = self._marks.get(connection)
-            received = connection.received_bytes
-            if connection in self._waiting or connection.is_held:
-                self._marks.pop(connection, None)
+        for owner in tuple(self._held):
+            mark = self._marks.get(owner)
+            received = owner.received_bytes
+            if owner in self._waiting or owner.is_held:
+                self._marks.pop(owner, None)
             elif mark is not None and received - mark < STALL_SIZE_MIN:
-                self._give_up(connection)
+                self._give_up(owner)
             else:
-                self._marks[connection] = received
+                self._marks[owner] = received
 
     def _look_at_favoured(self) -> None:
         self._favour_watch = None
@@ -212,9 +227,9 @@ class RequestMemory:
         else:
             self._favoured_mark = (favoured, favoured.received_bytes)
 
-    def _give_up(self, connection: Connection) -> None:
+    def _give_up(self, owner: FrameOwner) -> None:
         self.stalled_count += 1
-        connection.close("its request does not arrive while others wait for its memory", logging.WARNING)
+        owner.close("its request does not arrive while others wait for its memory", logging.WARNING)
 
 
 def request_memory_size_max(config: Config) -> int | None:

@@ -11,29 +11,33 @@ from typing import Final
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.config.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
+from broker.config.replica_selectors import RACK_AWARE
 from broker.coordinators.group_settings import group_config
 from broker.coordinators.groups import Groups
 from broker.coordinators.leadership import CoordinatorLeadership
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
 from broker.metadata.cluster_view import ClusterView, NodeAddress
 from broker.metadata.controller_registration import keep_registered
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.quorum import Quorum
-from broker.metadata.registration import Identity, Registration
-from broker.metadata.settings import Settings
+from broker.metadata.registration import BrokerIdentity, Registration
 from broker.metadata.topic_creation import TopicCreation
 from broker.metrics.observed import Observed
 from broker.metrics.service import Metrics
 from broker.network.admission import Admission
 from broker.network.connection import RECEIVE_BUFFER_SIZE
 from broker.network.connection_quota import connection_limits
+from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
+from broker.network.listener_role import ListenerRole
 from broker.network.peer_channel import PeerChannels
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
 from broker.purgatory.parked_fetches import ParkedFetches
 from broker.purgatory.timer_wheel import Timeouts
 from broker.purgatory.wakes import Wakes
+from broker.release import KAFKA_VERSION
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.failed_directories import FailedDirectories
@@ -49,11 +53,10 @@ from broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
 from broker.replicas.replicas import Replicas
 from broker.replicas.replication_throttles import ReplicationThrottles
 from broker.replicas.roles import ReplicaRoles
-from broker.requests.apis import Role
+from broker.requests.apis import routes
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
-from broker.requests.nearest_replica import RACK_AWARE
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.stage import Stage
@@ -100,14 +103,13 @@ class Node:
             self.failures.directory_failed,
             self.failures.log_damaged,
         )
-        self.settings = Settings(config)
+        self.settings = DynamicConfig(config)
         self.timeouts = Timeouts(loop)
         self.wakes = Wakes(loop)
-        self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}")
+        self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
         properties = self.logs.properties[config.metadata_log_dir]
-        self.quorum = Quorum(environment, config, properties, self.settings, self.channels)
-        self.quorum.on_shortage = partial(self.logs.space.refused, config.metadata_log_dir)
-        self.quorum.on_failure = self.logs.forget_lives
+        shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_lives
+        self.quorum = Quorum(environment, config, properties, self.settings, self.channels, shortage, failure)
         self.cluster = ClusterView(self.quorum, self.logs.cluster_id, environment.random)
         self.registration = Registration(
             self.node_id,
@@ -223,22 +225,31 @@ class Node:
         self.large_metadata = LargeMetadata(environment, self.topics, self.tasks.spawn)
         limits = connection_limits(config)
         self.admissions = {
-            Role.BROKER: Admission(
+            ListenerRole.BROKER: Admission(
                 limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
             ),
-            Role.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
+            ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
         }
         self.settings.watchers.append(self._settings_changed)
-        receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        resources = ConnectionResources(
+            loop,
+            environment,
+            self.tasks.spawn,
+            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+            self.request_memory,
+            self.reply_memory,
+            self.wakes,
+        )
         self.listeners = [
             Listener(
-                self,
+                resources,
                 each.name,
                 each.host or None,
                 each.port,
-                role := Role.CONTROLLER if each.name in config.controller_listener_names else Role.BROKER,
-                receive_buffer,
+                role := _role_of(each.name, config),
+                routes(role, self),
                 self.admissions[role],
+                self.quorum.disconnected,
                 request_size_max=config.integer("socket.request.max.bytes"),
                 idle_ms_max=config.integer("connections.max.idle.ms"),
             )
@@ -312,7 +323,7 @@ class Node:
     def _broker_epoch(self) -> int:
         return self.registration.epoch
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> BrokerIdentity:
         return broker_identity(
             self.config,
             self.cluster.id,
@@ -360,7 +371,7 @@ class Node:
         for listener in self.listeners:
             await listener.bind()
         await self.quorum.open()
-        await self._accept(Role.CONTROLLER)
+        await self._accept(ListenerRole.CONTROLLER)
         await self.quorum.join()
         if self.config.is_controller:
             self.tasks.spawn(keep_registered(self.quorum, self.config))
@@ -386,9 +397,9 @@ class Node:
         for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
             self.tasks.every(job)
         self.removal.remove_later(self.logs.left_to_remove(), 0)
-        await self._accept(Role.BROKER)
+        await self._accept(ListenerRole.BROKER)
 
-    async def _accept(self, role: Role) -> None:
+    async def _accept(self, role: ListenerRole) -> None:
         for listener in self.listeners:
             if listener.role is role:
                 await listener.accept()
@@ -424,3 +435,7 @@ class Node:
         await self.partition_work.finish()  # of what the last metadata brought
         await self.flusher.finish()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
+
+
+def _role_of(listener_name: str, config: Config) -> ListenerRole:
+    return ListenerRole.CONTROLLER if listener_name in config.controller_listener_names else ListenerRole.BROKER

@@ -19,7 +19,7 @@ from enum import Enum, auto
 from typing import Final
 
 from broker.metadata.cluster_view import ClusterView
-from broker.metadata.settings import Settings
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.file_removal import FileRemoval
 from broker.replicas.local_logs import LocalLogs
@@ -40,7 +40,7 @@ RETRY_MS: Final = 5000
 CAUGHT_UP_MS: Final = 100
 
 
-class State(Enum):
+class RepairState(Enum):
     """How far the repair is."""
 
     FENCED = auto()
@@ -54,7 +54,7 @@ class DamagedReplica:
     topic: str
     topic_id: bytes
     index: int
-    state: State = State.FENCED
+    state: RepairState = RepairState.FENCED
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -69,7 +69,7 @@ class DamagedReplicas:
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
         cluster: ClusterView,
-        settings: Settings,
+        settings: DynamicConfig,
         logs: LocalLogs,
         replicas: Replicas,
         roles: ReplicaRoles,
@@ -134,8 +134,8 @@ class DamagedReplicas:
     def changed(self, topic_id: bytes, index: int, assigned: Assigned) -> None:
         """The metadata says something new of a partition."""
         damaged = self._damaged.get((topic_id, index))
-        if damaged is not None and damaged.state is State.FENCED and self._may_be_repaired(assigned):
-            damaged.state = State.REPAIRING
+        if damaged is not None and damaged.state is RepairState.FENCED and self._may_be_repaired(assigned):
+            damaged.state = RepairState.REPAIRING
             self._spawn(self._repair(damaged))
 
     def _may_be_repaired(self, assigned: Assigned) -> bool:
@@ -170,7 +170,7 @@ class DamagedReplicas:
             self._removal.remove_later([path], repaired.log.config.file_delete_delay_ms)
 
     def _try_again(self, damaged: DamagedReplica) -> None:
-        damaged.state = State.FENCED
+        damaged.state = RepairState.FENCED
         self.look()
 
     def _resume(self, damaged: DamagedReplica, repaired: Repaired) -> None:
@@ -231,7 +231,7 @@ class DamagedReplicas:
         if damaged is None:
             return
         self._replicas.forget_offline(topic_id, index)
-        if damaged.state is State.FENCED:
+        if damaged.state is RepairState.FENCED:
             path = self._logs.remove_damaged((damaged.topic, damaged.index))
             if path is not None:
                 delay_ms = self._settings.config.integer("log.segment.delete.delay.ms")

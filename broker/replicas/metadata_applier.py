@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.config.topics import topic_warnings
 from broker.metadata.cluster_view import ClusterView
-from broker.metadata.settings import Settings
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.file_removal import FileRemoval
@@ -43,7 +43,7 @@ class AppliedTo:
     """The parts of a broker that follow the metadata."""
 
     cluster: ClusterView
-    settings: Settings
+    settings: DynamicConfig
     throttles: ReplicationThrottles
     logs: LocalLogs
     replicas: Replicas
@@ -70,6 +70,8 @@ class MetadataApplier:
         self._unmade: dict[tuple[bytes, int], None] = {}
         """Partitions for which no directory had room: topic id, index."""
         self._is_trying_again = False
+        self._warned: dict[str, None] = {}
+        """The warnings about settings without effect that were given."""
         self.has_loaded = False
         """Whether the logs of this broker's replicas are open."""
 
@@ -94,8 +96,7 @@ class MetadataApplier:
                     to.damaged.note(key[0], topic_id, key[1], to.logs.damaged[key])
                 continue
             self._add(Partition(key[0], topic_id, key[1], logs[key], to.logs.high_watermark(logs[key])), assigned)
-        for topic in to.replicas.by_name:
-            self._warn(image, topic)
+        self._warn(image, to.replicas.by_name)
         if to.cluster.image is not image:  # published while the logs were opened
             self._changed(to.cluster.image, difference(image, to.cluster.image))
         feed.subscribe(self._changed)
@@ -126,8 +127,7 @@ class MetadataApplier:
             for index, assigned in touched.items():
                 if self._is_new(name, topic_id, index, assigned):
                     new.append(Make(name, topic_id, index))
-            if topic_id in delta.topics.created:
-                self._warn(image, name)
+        self._warn(image, delta.topics.created.values())
         self._make(new)
         if delta.configs.changed:
             self._reconfigure(image, delta)
@@ -152,10 +152,17 @@ class MetadataApplier:
             return not to.replicas.is_expected(topic_id, index)
         return False
 
-    def _warn(self, image: MetadataImage, topic: str) -> None:
-        """Say once which settings of a topic do nothing in this version."""
-        for warning in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)):
-            log.warning("topic %s: %s", topic, warning)
+    def _warn(self, image: MetadataImage, topics: Iterable[str]) -> None:
+        """Say which settings of topics do nothing in this version: one line a setting, and once in a process's life."""
+        found: dict[str, list[str]] = {}
+        for topic in topics:
+            for text in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)).values():
+                if text not in self._warned:
+                    found.setdefault(text, []).append(topic)
+        for text, named in found.items():
+            self._warned[text] = None
+            others = f" and on {len(named) - 1} more topics" if len(named) > 1 else ""
+            log.warning("set on topic %s%s: %s", named[0], others, text)
 
     def _reconfigure(self, image: MetadataImage, delta: MetadataDelta) -> None:
         to = self._to
@@ -164,8 +171,7 @@ class MetadataApplier:
         to.settings.follow(image)
         to.throttles.follow(image.configs, delta.configs.changed)
         created = set(delta.topics.created.values())
-        for topic in sorted((changed_topics & to.replicas.by_name.keys()) - created):
-            self._warn(image, topic)
+        self._warn(image, sorted((changed_topics & to.replicas.by_name.keys()) - created))
         for partition in to.replicas:
             if partition.topic in changed_topics or to.settings.config is not before:
                 partition.log.config = to.settings.topic_log_config(image, partition.topic)

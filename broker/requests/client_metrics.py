@@ -16,7 +16,7 @@ INTERVAL_MS: Final = "interval.ms"
 MATCH: Final = "match"
 
 
-class Subscription(NamedTuple):
+class MetricsSubscription(NamedTuple):
     """What one client is to push: metrics by the beginning of their names, `*` for all of them."""
 
     id: int
@@ -24,7 +24,7 @@ class Subscription(NamedTuple):
     metrics: list[str]
 
 
-def subscription_for(configs: ConfigsImage, instance_id: bytes, client: Mapping[str, str]) -> Subscription:
+def subscription_for(configs: ConfigsImage, instance_id: bytes, client: Mapping[str, str]) -> MetricsSubscription:
     """All subscriptions together that match the client; its id tells the client's own view of them apart.
 
     `client` holds what a subscription's match may name: client_id, client_software_name and so on.
@@ -40,7 +40,7 @@ def subscription_for(configs: ConfigsImage, instance_id: bytes, client: Mapping[
         seen += repr((name, sorted(settings.items()))).encode()
     wanted = ["*"] if "*" in metrics else list(metrics)
     unsigned = crc32c(seen, 0)
-    return Subscription(unsigned - (1 << 32) if unsigned >> 31 else unsigned, interval_ms, wanted)
+    return MetricsSubscription(unsigned - (1 << 32) if unsigned >> 31 else unsigned, interval_ms, wanted)
 
 
 def _matching(configs: ConfigsImage, client: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -1,7 +1,7 @@
-"""Batches that expand too far to be examined on the loop are examined beside it, one at a time.
+"""Batches that expand too far to be examined on the event loop are examined in an executor thread, one at a time.
 
 The connection that sent one is not read until it is appended: its requests stay in order, and so do the batches of each
-partition. One at a time bounds the memory, and leaves most of the processor to others.
+partition. One at a time bounds the memory, and leaves most of the processor to other connections.
 """
 
 from __future__ import annotations
@@ -9,22 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker.network.request_memory import RequestMemory
+from broker.network.route import ClientConnection
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
 from protocol.record_validation import Refusal, ValidBatch, examine_batch
-
-if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from replication.partition import Partition
+from replication.partition import Partition
 
 Examined = ValidBatch | Refusal
 
 
 class LargeBatch(NamedTuple):
-    """A copy of what was sent for a partition, and who takes it once it is examined."""
+    """A copy of what was sent for a partition; `append` is called with it once it is examined."""
 
     partition: Partition
     batch: bytearray
@@ -37,21 +35,24 @@ class LargeBatches:
     """The queue of a broker."""
 
     def __init__(self, memory: RequestMemory, environment: Environment, spawn: Spawn) -> None:
-        self._memory = memory
         self._environment = environment
+        self._memory = memory
         self._spawn = spawn
-        self._turn = asyncio.Lock()
+        self._examining = asyncio.Lock()
         self.examined_count = 0
         self.waiting_bytes = 0
         """Of batches that are examined or wait for it."""
 
-    def examine(self, connection: Connection, batches: list[LargeBatch], done: Callable[[], None]) -> None:
-        """Have each taken in its turn, then call `done`; meanwhile the connection is not read."""
+    def examine(self, connection: ClientConnection, batches: list[LargeBatch], done: Callable[[], None]) -> None:
+        """Examine and append each batch after those before it, then call `done`; until then the connection is not read.
+
+        The copies count as request memory until then.
+        """
         connection.hold()
         size = sum(len(each.batch) for each in batches)
         self.waiting_bytes += size
         self._memory.keep(size)
-        self._spawn(connection.beside(self._examine(batches, size, done)))
+        self._spawn(connection.hold_during(self._examine(batches, size, done)))
 
     async def _examine(self, batches: list[LargeBatch], size: int, done: Callable[[], None]) -> None:
         try:
@@ -63,9 +64,9 @@ class LargeBatches:
         done()
 
     async def _examined(self, each: LargeBatch) -> Examined:
-        """In its turn, beside the loop."""
+        # A log's settings are read before the wait: the batch is judged by those that were in force when it arrived.
         work = partial(examine_batch, each.batch, each.partition.log.config, each.now_ms, each.produce_version)
-        async with self._turn:
+        async with self._examining:
             examined = await self._environment.offload(work)
         self.examined_count += 1
         return examined

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from protocol.primitives import Chunk
 
 
-class Kept(NamedTuple):
+class KeptAnswer(NamedTuple):
     question: Question
     version: int
     response: EncodedResponse
@@ -41,7 +41,7 @@ class LargeMetadata:
         self._topics = topics
         self._spawn = spawn
         self._turn = asyncio.Lock()
-        self._kept: Kept | None = None
+        self._kept: KeptAnswer | None = None
         self.made_count = 0
 
     def ask(self, question: Question, version: int) -> Pending[EncodedResponse]:
@@ -63,12 +63,12 @@ class LargeMetadata:
                 kept = self._kept
         reply.complete(kept.response)
 
-    async def _made(self, question: Question, version: int) -> Kept:
+    async def _made(self, question: Question, version: int) -> KeptAnswer:
         response, missing = await self._environment.offload(lambda: made(question, version))
         self.made_count += 1
         for name in missing:
             self._topics.create(name)
-        kept = Kept(question, version, response)
+        kept = KeptAnswer(question, version, response)
         if question.wishes is None:
             self._kept = kept
         return kept

@@ -9,9 +9,6 @@ if TYPE_CHECKING:
     from protocol.messages.fetch import FetchPartition
     from replication.partition import Partition
 
-RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
-"""Of Apache Kafka's selectors the two that it comes with: by rack, and the leader always."""
 NONE: Final = -1
 FIRST_VERSION: Final = 11
 """Of Fetch: from here on consumers say in which rack they are."""

@@ -19,7 +19,7 @@ class Verdict(NamedTuple):
     message: str | None = None
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One setting, one operation of IncrementalAlterConfigs."""
 
     name: str
@@ -27,7 +27,7 @@ class Change(NamedTuple):
     value: str | None
 
 
-def refusal_of_changes(changes: Sequence[Change]) -> Verdict | None:
+def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
     """What Apache Kafka looks at before it asks whose settings these are."""
     if len({each.name for each in changes}) < len(changes):
         return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -54,7 +54,7 @@ def refusal_of_node(known: Container[int], resource_type: int, name: str) -> Ver
     return Verdict(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
-def alter_own_loggers(node_id: int, name: str, changes: Sequence[Change], *, validate_only: bool) -> Verdict:
+def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> Verdict:
     """Set or give up levels of this process's loggers: all that is asked, or nothing of it."""
     problem = _not_a_number(name)
     if problem is None and int(name) != node_id:

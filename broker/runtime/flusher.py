@@ -6,20 +6,16 @@ Nobody waits for a write-back: it keeps the dirty part of the page cache small, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
 from storage.files.open_file import OpenFile
 from storage.log.log import Log
 
 POSTPONED_MS: Final = 100
 """How long a flush waits that found no file descriptor."""
-
-
-class Spawn(Protocol):
-    def __call__(self, work: Coroutine[object, object, None], /) -> object:
-        """Run a coroutine under supervision. It is not cancelled: its thread would go on unheard."""
 
 
 class Flusher:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Final
-
-from broker.cli.terminal import Terminal
+from typing import Final, Protocol, TextIO
 
 LEVEL_WORDS: Final = {5: "TRACE", 10: "DEBUG", 20: "INFO", 30: "WARN", 40: "ERROR", 50: "FATAL"}
 """Log4j's words, in which levels are also set and described."""
@@ -15,7 +13,17 @@ MESSAGE_LENGTH_MAX: Final = 4096
 STYLES: Final[Mapping[int, str]] = {5: "dim", 10: "dim", 30: "yellow", 40: "red", 50: "red"}
 
 
-def write_log(terminal: Terminal, form: str) -> None:
+class LogTerminal(Protocol):
+    """Where the log is written."""
+
+    @property
+    def stream(self) -> TextIO: ...
+
+    def painted(self, text: str, *styles: str) -> str:
+        """The text in these styles, where the stream is a terminal that shows them."""
+
+
+def write_log(terminal: LogTerminal, form: str) -> None:
     """Send what every logger of this process says to the terminal; `form` is `text` or `json`."""
     handler = logging.StreamHandler(terminal.stream)
     handler.setFormatter(JsonLines() if form == "json" else Lines(terminal))
@@ -40,7 +48,7 @@ def moment_of(record: logging.LogRecord) -> str:
 class Lines(logging.Formatter):
     """`moment level logger: message`; what a client put into the message cannot begin a line of its own."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: LogTerminal) -> None:
         super().__init__()
         self._terminal = terminal
 

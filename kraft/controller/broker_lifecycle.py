@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum, auto
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_with, changes_without, changes_without_directories
 from kraft.controller.view import View
-from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker, ClusterImage
-from kraft.image.metadata_image import MetadataImage
+from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.records.metadata import BrokerRegistrationChangeRecord
@@ -60,82 +60,6 @@ NEXT_STATE: dict[tuple[BrokerState, Wish], BrokerState] = {
 }
 
 
-class Session(NamedTuple):
-    """What is known of a broker by its heartbeats alone; lost with the activity of this controller."""
-
-    epoch: int
-    contact_ms: int
-    is_heard: bool
-    """Whether this controller itself has heard from the broker. One that it only read of may be dead."""
-    metadata_offset: int = -1
-    """The last offset of the metadata log that the broker has read."""
-    shutdown_offset: int = -1
-    """The end of the log when nothing was left to be moved."""
-
-
-class BrokerSessions:
-    """When each broker was last heard from."""
-
-    def __init__(self, image: MetadataImage, timeout_ms: int, now_ms: int) -> None:
-        """A new controller gives every unfenced broker a whole session to report."""
-        self.timeout_ms = timeout_ms
-        self._by_broker = {
-            broker.id: Session(broker.epoch, now_ms, is_heard=False)
-            for broker in image.cluster.brokers.values()
-            if not broker.fenced
-        }
-
-    def touch(self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int = -1) -> None:
-        before = self._by_broker.get(broker_id)
-        shutdown_offset = -1 if before is None or before.epoch != epoch else before.shutdown_offset
-        self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
-
-    def shuts_down(self, broker_id: int, end_offset: int) -> None:
-        """Remember up to where others must have read before the broker may go."""
-        session = self._by_broker.get(broker_id)
-        if session is not None and session.shutdown_offset < 0:
-            self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)
-
-    def is_shutdown_known(self, broker_id: int, cluster: ClusterImage) -> bool:
-        """Whether every active broker has read who leads in place of one that shuts down."""
-        session = self._by_broker.get(broker_id)
-        needed = -1 if session is None else session.shutdown_offset
-        return all(
-            other.metadata_offset + 1 >= needed
-            for other_id, other in self._by_broker.items()
-            if other_id != broker_id and cluster.is_active(other_id)
-        )
-
-    def forget(self, broker_id: int) -> None:
-        self._by_broker.pop(broker_id, None)
-
-    def is_alive(self, broker: Broker | None, now_ms: int) -> bool:
-        """Whether this incarnation was heard from within its session.
-
-        DIVERGES: Apache counts a broker that it only read of as alive for a session, so that a single node killed
-        hard cannot register again for nine seconds.
-        """
-        session = None if broker is None else self._by_broker.get(broker.id)
-        return (
-            broker is not None
-            and session is not None
-            and session.is_heard
-            and session.epoch == broker.epoch
-            and now_ms < session.contact_ms + self.timeout_ms
-        )
-
-    def expired(self, now_ms: int) -> list[int]:
-        return sorted(
-            broker_id
-            for broker_id, session in self._by_broker.items()
-            if now_ms >= session.contact_ms + self.timeout_ms
-        )
-
-    def next_deadline_ms(self) -> int | None:
-        contacts = [session.contact_ms for session in self._by_broker.values()]
-        return min(contacts) + self.timeout_ms if contacts else None
-
-
 def state_of(broker: Broker) -> BrokerState:
     if broker.fenced:
         return BrokerState.FENCED
@@ -148,10 +72,13 @@ def wish_of(request: BrokerHeartbeatRequest) -> Wish:
     return Wish.FENCE if request.want_fence else Wish.SERVE
 
 
-def heartbeat(view: View, sessions: BrokerSessions, request: BrokerHeartbeatRequest) -> Decision:
+def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Decision:
+    view, sessions = context.view, context.sessions
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
-        return refused(ErrorCode.STALE_BROKER_EPOCH)
+        return refused(ErrorCode.STALE_BROKER_EPOCH)  # and the session of the incarnation that lives is not extended
+    sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)
+    context.failures.heartbeat(broker.id, context.now_ms)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     state = state_of(broker)
     wish = wish_of(request)

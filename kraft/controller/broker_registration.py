@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.leadership import changes_after_loss, changes_without
 from kraft.controller.view import View
@@ -18,13 +19,12 @@ RESERVED_DIRECTORIES_COUNT = 100
 """Directory ids below this number have a meaning of their own and name no directory."""
 
 
-def register_broker(view: View, request: BrokerRegistrationRequest, *, is_alive: bool, next_offset: int) -> Decision:
-    """`is_alive`: whether the incarnation that is registered now was heard from within its session.
-
-    What a new incarnation gives up comes before its registration: where the log ends between the two, it asks again.
-    """
-    image = view.image
+def register_broker(context: DecisionContext, request: BrokerRegistrationRequest) -> Decision:
+    """The changes of the partitions that a new incarnation gives up come before its registration. Where the log ends
+    between the two, the broker registers again."""
+    view, image = context.view, context.image
     existing = image.cluster.brokers.get(request.broker_id)
+    is_alive = context.sessions.is_alive(existing, context.now_ms)
     refusals = (
         refusal_of_cluster(request, view.settings.cluster_id),
         refusal_of_duplicate(request, existing if is_alive else None),
@@ -36,7 +36,7 @@ def register_broker(view: View, request: BrokerRegistrationRequest, *, is_alive:
             return Decision((), BrokerRegistrationResponse(error_code=refusal.error))
     is_same = existing is not None and existing.incarnation_id == request.incarnation_id
     given_up: list[object] = [] if is_same else [*changes_of_restart(view, request, existing)]
-    record = record_of(request, next_offset + len(given_up), existing if is_same else None)
+    record = record_of(request, image.provenance.end_offset + len(given_up), existing if is_same else None)
     return Decision([*given_up, record], BrokerRegistrationResponse(broker_epoch=record.broker_epoch), is_atomic=False)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.settings import ConfigRules
 from kraft.controller.view import MIN_IN_SYNC, View
@@ -32,7 +33,10 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def incremental_alter_configs(view: View, request: incremental.IncrementalAlterConfigsRequest) -> Decision:
+def incremental_alter_configs(
+    context: DecisionContext, request: incremental.IncrementalAlterConfigsRequest
+) -> Decision:
+    view = context.view
     settings = view.settings
 
     def values_of(resource: incremental.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | Refusal:
@@ -52,7 +56,8 @@ def incremental_alter_configs(view: View, request: incremental.IncrementalAlterC
     return Decision(() if request.validate_only else records, reply)
 
 
-def alter_configs(view: View, request: replacing.AlterConfigsRequest) -> Decision:
+def alter_configs(context: DecisionContext, request: replacing.AlterConfigsRequest) -> Decision:
+    view = context.view
     outcomes, records = alter(view, request.resources, replaced_values)
     responses = [
         replacing.AlterConfigsResourceResponse(

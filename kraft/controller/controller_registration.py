@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
 from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from protocol.records.metadata import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
 
 
-def register_controller(request: ControllerRegistrationRequest) -> Decision:
+def register_controller(context: DecisionContext, request: ControllerRegistrationRequest) -> Decision:
     return Decision([registration_record(request)], ControllerRegistrationResponse())
 
 

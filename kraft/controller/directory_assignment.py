@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import election_of, terms_of
 from kraft.controller.partition_change import Wanted, change_of
@@ -20,7 +21,8 @@ from protocol.messages.assign_replicas_to_dirs import (
 from protocol.records.metadata import PartitionChangeRecord
 
 
-def assign_replicas(view: View, request: AssignReplicasToDirsRequest) -> Decision:
+def assign_replicas(context: DecisionContext, request: AssignReplicasToDirsRequest) -> Decision:
+    view = context.view
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.leadership import terms_of
 from kraft.controller.partition_change import Election, Wanted, change_of
@@ -31,7 +32,8 @@ NOT_AVAILABLE: Final = {
 }
 
 
-def elect_leaders(view: View, request: ElectLeadersRequest) -> Decision:
+def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Decision:
+    view = context.view
     election = TYPES.get(request.election_type)
     if election is None:
         return Decision((), refused(request))

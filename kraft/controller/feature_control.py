@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
 from kraft.controller.view import MIN_IN_SYNC, View
 from kraft.features import (
@@ -41,7 +42,8 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def update_features(view: View, request: UpdateFeaturesRequest) -> Decision:
+def update_features(context: DecisionContext, request: UpdateFeaturesRequest) -> Decision:
+    view = context.view
     records: list[object] = []
     for update in request.feature_updates:
         refusal = refusal_of_update(view, update)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import election_of, terms_of
 from kraft.controller.partition_change import RECOVERED, RECOVERING, Wanted, change_of
@@ -29,7 +30,8 @@ ANY_EPOCH: Final = -1
 """Of a follower whose incarnation the leader does not know: that of brokers before 3.5."""
 
 
-def alter_partition(view: View, request: AlterPartitionRequest) -> Decision:
+def alter_partition(context: DecisionContext, request: AlterPartitionRequest) -> Decision:
+    view = context.view
     image = view.image
     broker = image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.new_partitions import (
     NEW_PARTITIONS_MAX,
@@ -24,7 +25,8 @@ from protocol.messages.create_partitions import (
 )
 
 
-def create_partitions(view: View, request: CreatePartitionsRequest) -> Decision:
+def create_partitions(context: DecisionContext, request: CreatePartitionsRequest) -> Decision:
+    view = context.view
     counts = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     # DIVERGES: Apache bounds only CreateTopics and fails with UNKNOWN_SERVER_ERROR here, having created a part.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.records.metadata import ProducerIdsRecord
@@ -12,8 +12,9 @@ BLOCK_SIZE = 1000
 PRODUCER_ID_MAX = (1 << 63) - 1
 
 
-def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> Decision:
+def allocate_producer_ids(context: DecisionContext, request: AllocateProducerIdsRequest) -> Decision:
     """The next block; it is never given to anyone else, whether it is used or not."""
+    image = context.image
     broker = image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)

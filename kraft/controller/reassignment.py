@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.leadership import terms_of
 from kraft.controller.new_partitions import refusal_of_assignment
@@ -29,7 +30,8 @@ from protocol.messages.alter_partition_reassignments import (
 from protocol.records.metadata import PartitionChangeRecord
 
 
-def alter_reassignments(view: View, request: AlterPartitionReassignmentsRequest) -> Decision:
+def alter_reassignments(context: DecisionContext, request: AlterPartitionReassignmentsRequest) -> Decision:
+    view = context.view
     records: list[object] = []
     responses = []
     for topic in request.topics:
@@ -119,7 +121,8 @@ def is_under_way(partition: Partition) -> bool:
 # Listing
 
 
-def list_reassignments(view: View, request: listing.ListPartitionReassignmentsRequest) -> Decision:
+def list_reassignments(context: DecisionContext, request: listing.ListPartitionReassignmentsRequest) -> Decision:
+    view = context.view
     asked = everything(view) if request.topics is None else named(view, request.topics)
     topics: dict[str, listing.OngoingTopicReassignment] = {}
     for topic, index, partition in asked:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.new_partitions import (
     NEW_PARTITIONS_MAX,
@@ -45,7 +46,8 @@ class NewTopic(NamedTuple):
     settings: dict[str, str]
 
 
-def create_topics(view: View, request: CreateTopicsRequest) -> Decision:
+def create_topics(context: DecisionContext, request: CreateTopicsRequest) -> Decision:
+    view = context.view
     settings = view.settings
     counts = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision, Refusal
 from kraft.controller.settings import ControllerSettings
 from kraft.image.metadata_image import MetadataImage
@@ -48,7 +49,8 @@ class Wanted(NamedTuple):
                 yield state
 
 
-def delete_topics(image: MetadataImage, request: DeleteTopicsRequest, settings: ControllerSettings) -> Decision:
+def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Decision:
+    image = context.image
     wanted = Wanted.of(request)
     named_ids = {topic.id for name in wanted.names if (topic := image.topics.by_name(name)) is not None}
     records: list[object] = []
@@ -56,7 +58,7 @@ def delete_topics(image: MetadataImage, request: DeleteTopicsRequest, settings: 
     for state in wanted.distinct():
         if state.name is None and state.topic_id in named_ids:
             continue  # the answer to its name speaks for both
-        found = topic_to_delete(image, state, wanted, settings)
+        found = topic_to_delete(image, state, wanted, context.settings)
         if isinstance(found, Refusal):
             results.append(refused(image, state, found))
             continue

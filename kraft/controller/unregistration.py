@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
 from kraft.controller.leadership import changes_after_loss, changes_without
-from kraft.controller.view import View
 from protocol.errors import ErrorCode
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.records.metadata import UnregisterBrokerRecord
 
 
-def unregister_broker(view: View, request: UnregisterBrokerRequest) -> Decision:
+def unregister_broker(context: DecisionContext, request: UnregisterBrokerRequest) -> Decision:
     """What it led goes to others first. Its replicas stay written down: a reassignment takes them away."""
+    view = context.view
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None:
         return Decision(

@@ -48,6 +48,7 @@ from kraft.raft.roles.transitions import CastVote, EnterEpoch, FollowLeader, Giv
 from kraft.raft.roles.unattached import Unattached
 from kraft.raft.settings import Identity, RaftSettings
 from kraft.raft.voters.quorum_history import QuorumHistory
+from kraft.raft.voters.voters import Address
 
 TURNS: Final[Mapping[tuple[type[Role], type[Turn]], type[Role]]] = {
     (Unattached, EnterEpoch): Unattached,
@@ -112,6 +113,10 @@ class Raft:
     # What may be asked
 
     @property
+    def node_id(self) -> int:
+        return self.member.node_id
+
+    @property
     def epoch(self) -> int:
         return self.member.epoch
 
@@ -119,6 +124,11 @@ class Raft:
     def leader_id(self) -> int:
         """-1 where nobody is known to lead."""
         return self.member.leader_id
+
+    @property
+    def leader_endpoints(self) -> Mapping[str, Address]:
+        """The leader's controller listeners by name; empty where none is followed."""
+        return self.member.leader_endpoints
 
     @property
     def is_leader(self) -> bool:
@@ -133,6 +143,11 @@ class Raft:
     def quorum(self) -> QuorumDescription:
         """As the log describes it, committed or not."""
         return self.member.history.description
+
+    @property
+    def kraft_version(self) -> int:
+        """As the log says, committed or not."""
+        return self.member.history.kraft_version
 
     def refusal_of_version(self, version: int) -> str | None:
         """Why kraft.version cannot become this; None where it can."""

@@ -34,7 +34,8 @@ class FinalizedFeatureKey:
     min_version_level: Int16
 
 
-@message(key=18, versions="0-4", flexible="3+")
+# The client does not know yet which versions the broker speaks, so it reads the header of this reply in one form.
+@message(key=18, versions="0-4", flexible="3+", has_flexible_header=False)
 class ApiVersionsResponse:
     error_code: Int16 = 0
     api_keys: list[ApiVersion] = empty()

@@ -49,14 +49,14 @@ METADATA_MUTANTS: Final = (
     Mutant(
         47,
         "metadata counts as durable once it is written",
-        "broker/metadata/quorum.py",
-        "        self._flusher.when_durable([self._log.log], self._flushed)\n\n    def _flushed",
-        "        self._feed(events.Flushed(self._log.end_offset))\n\n    def _flushed",
+        "broker/metadata/raft/log_writer.py",
+        "        self._flusher.when_durable([self._log.log], self._flushed)\n",
+        "        self._feed(events.Flushed(self._log.end_offset))\n",
     ),
     Mutant(
         48,
         "a controller goes on after its term",
-        "broker/metadata/quorum.py",
+        "broker/metadata/raft/controller_terms.py",
         "            self._active = None\n            self._committed",
         "            self._committed",
         faults=(Fault.ISOLATE_CONTROLLER, Fault.KILL_CONTROLLER),
@@ -111,7 +111,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         55,
         "a new controller waits for nobody's session",
-        "kraft/controller/broker_lifecycle.py",
+        "kraft/controller/broker_sessions.py",
         "            if not broker.fenced\n        }",
         "            if False\n        }",
         Hunt.SCENARIOS,

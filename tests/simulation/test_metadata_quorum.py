@@ -10,9 +10,9 @@ from typing import TypeVar
 import pytest
 
 from broker.config.config import Config
-from broker.metadata import quorum as quorum_module
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.quorum import Quorum
-from broker.metadata.settings import Settings
+from broker.metadata.raft import controller_terms
 from broker.metadata.storage_format import format_directories
 from broker.network.peer_channel import PeerChannels
 from broker.purgatory.timer_wheel import Timeouts
@@ -93,8 +93,8 @@ class Story:
         )
         properties = read_meta_properties(environment.fs, DATA)
         assert properties is not None
-        channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1")
-        quorum = Quorum(environment, node, properties, Settings(node), channels)
+        channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1", "4.3.1")
+        quorum = Quorum(environment, node, properties, DynamicConfig(node), channels)
         quorum.subscribe(self.published)
         try:
             await quorum.open()
@@ -215,7 +215,7 @@ def test_a_life_without_a_crash() -> None:
 
 
 def test_a_controller_whose_partitions_are_indexed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_module, "INDEXED_AT_ONCE_MAX", 0)
+    monkeypatch.setattr(controller_terms, "INDEXED_ON_LOOP_MAX", 0)
     for seed in range(10):
         story = Story()
         run_lives(f"indexed/{seed}", story, [*((seed * 7 + life * 13) % 90 + 1 for life in range(3)), None])

@@ -27,7 +27,7 @@ def test_who_asks_on_seeing_the_last_commit_is_answered_by_the_next_leader() -> 
             answers.append(response.error_code)
 
         def seen(*_: object) -> None:
-            seen_by.append(quorum._raft.is_leader)
+            seen_by.append(quorum.opened.raft.is_leader)
             quorum.submit(request, heard)
 
         slow = next(node for node in cluster.nodes.values() if node is not leader)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.metadata import MetadataRequest
@@ -15,7 +15,7 @@ from tests.support.cluster import Cluster, ClusterNode, host_name
 from tests.support.node import CONTROLLER_PORT, Client
 
 
-def listener_roles(node: ClusterNode) -> set[Role]:
+def listener_roles(node: ClusterNode) -> set[ListenerRole]:
     assert node.broker is not None
     return {listener.role for listener in node.broker.listeners}
 
@@ -28,8 +28,8 @@ async def connect_to_controller(node_id: int) -> Client:
 def test_three_controllers_and_two_brokers_serve_and_outlive_the_active_controller(seed: int) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.settled()
-        assert [listener_roles(node) for node in cluster.nodes.values()] == [{Role.CONTROLLER}] * 3 + [
-            {Role.BROKER}
+        assert [listener_roles(node) for node in cluster.nodes.values()] == [{ListenerRole.CONTROLLER}] * 3 + [
+            {ListenerRole.BROKER}
         ] * 2
         await cluster.create("orders", replication_factor=2)
         await produce(cluster, "orders", "before")

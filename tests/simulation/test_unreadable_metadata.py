@@ -48,7 +48,7 @@ def test_a_leader_whose_metadata_log_rotted_ends_and_another_leads() -> None:
         late.kill()
         for number in range(3):
             await cluster.create(f"t{number}", replication_factor=2)
-        disk, path = leader.host.disk, f"{leader.broker.quorum._log.directory}/{0:020}.log"
+        disk, path = leader.host.disk, f"{leader.broker.quorum.opened.log.directory}/{0:020}.log"
         position = next(
             position
             for position, header in iterate_batches(bytes(disk.peek_durable(path)))
@@ -76,7 +76,7 @@ def test_a_snapshot_that_is_gone_is_not_found() -> None:
         for number in range(30):
             await cluster.create(f"t{number}", replication_factor=2)
         await asyncio.sleep(5)
-        files = leader.broker.quorum._files
+        files = leader.broker.quorum.opened.files
         read, reads = files.read, 0
 
         def gone(*args: Any) -> bytes:

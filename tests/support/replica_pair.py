@@ -6,9 +6,11 @@ import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.network.connection import Connection, RequestContext
+from broker.network.connection import Connection
+from broker.network.connection_resources import ConnectionResources
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
+from broker.network.route import RequestContext
 from broker.purgatory.parked_fetches import ParkedFetches
 from broker.purgatory.timer_wheel import Timeouts
 from broker.purgatory.wakes import Wakes
@@ -73,10 +75,17 @@ class LeaderSide:
         )
         listener = SimpleNamespace(
             name="PLAINTEXT",
-            broker=self._broker,
-            receive_buffer=memoryview(b""),
-            request_memory=RequestMemory(None, cast("Any", self._loop)),
-            reply_memory=self._broker.reply_memory,
+            routes={},
+            request_size_max=0,
+            resources=ConnectionResources(
+                cast("Any", self._loop),
+                cast("Any", None),
+                cast("Any", None),
+                memoryview(b""),
+                RequestMemory(None, cast("Any", self._loop)),
+                self._broker.reply_memory,
+                self._broker.wakes,
+            ),
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")
         self._context = RequestContext(connection, cast("Any", None), FETCH_VERSION, 0, None)

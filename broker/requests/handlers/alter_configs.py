@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from broker.requests.own_resources import refusal_of_broker
 from broker.runtime.pending import Pending
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.requests.forwarding import Forwarding
 
 
@@ -30,7 +30,7 @@ def handle(
     answers, passed_on = [], []
     for resource in request.resources:
         refusal = None
-        if context.listener.role is Role.BROKER:
+        if context.listener.role is ListenerRole.BROKER:
             refusal = refusal_of_broker(services.node_id, resource.resource_type, resource.resource_name)
         if refusal is None:
             passed_on.append(resource)

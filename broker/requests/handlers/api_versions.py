@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.requests.apis import PRODUCE, Api
 from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
@@ -19,8 +18,9 @@ from protocol.messages.api_versions import (
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
     from broker.metadata.quorum import Quorum
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext, Route
 
+PRODUCE: Final = 0
 SOFTWARE_VERSION: Final = 3
 """From this version on clients say which library they are, and learn of features."""
 ZERO_MINIMUM_VERSION: Final = 4
@@ -49,7 +49,7 @@ def handle(services: ApiVersionsServices, context: RequestContext, request: ApiV
     image = services.cluster.image
     levels = {**image.features.levels, KRAFT_VERSION: services.quorum.kraft_version}
     return ApiVersionsResponse(
-        api_keys=[_range(route.api) for route in context.listener.routes.values() if route.api.is_advertised],
+        api_keys=[_range(route) for route in context.listener.routes.values() if route.is_advertised],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=first, max_version=last)
             for name, (first, last) in SUPPORTED_FEATURES.items()
@@ -64,12 +64,12 @@ def handle(services: ApiVersionsServices, context: RequestContext, request: ApiV
     )
 
 
-def unsupported_version(api: Api) -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that we do not know: our own range, with which clients try again."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(api)])
+def unsupported_version(route: Route) -> ApiVersionsResponse:
+    """The answer, in version 0, to a version that is not served: our own range, with which clients try again."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
 
 
-def _range(api: Api) -> ApiVersion:
+def _range(route: Route) -> ApiVersion:
     # Old librdkafka turns compression off unless version 0 of Produce is shown; a request in 0 to 2 is refused.
-    first = 0 if api.key == PRODUCE else api.first
-    return ApiVersion(api_key=api.key, min_version=first, max_version=api.last)
+    first = 0 if route.key == PRODUCE else route.first_version
+    return ApiVersion(api_key=route.key, min_version=first, max_version=route.last_version)

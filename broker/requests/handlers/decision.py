@@ -11,7 +11,7 @@ from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
     from broker.metadata.quorum import Quorum
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 class DecisionServices(Protocol):
@@ -24,7 +24,7 @@ class DecisionServices(Protocol):
 def handle(services: DecisionServices, context: RequestContext, request: object) -> object | Pending[object]:
     """NOT_CONTROLLER sends the asker on to whoever leads now; it may also hide a decision of a term that ended."""
     if isinstance(request, BrokerHeartbeatRequest):
-        context.connection.beats_for = request.broker_id
+        context.connection.heartbeat_broker_id = request.broker_id
     active = services.quorum.active_controller
     if active is None:
         return refused(request, ErrorCode.NOT_CONTROLLER)

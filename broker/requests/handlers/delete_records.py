@@ -19,7 +19,7 @@ from protocol.messages.delete_records import (
 from replication.partition import Partition
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Node as Broker
 
 HIGH_WATERMARK: Final = -1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.requests.forwarding import ForwardingServices
     from broker.runtime.pending import Pending
 

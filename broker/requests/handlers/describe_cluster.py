@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -12,7 +12,7 @@ from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeCl
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
     from broker.metadata.quorum import Quorum
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -31,7 +31,7 @@ class DescribeClusterServices(Protocol):
 def handle(
     services: DescribeClusterServices, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    served = CONTROLLERS if context.listener.role is Role.CONTROLLER else BROKERS
+    served = CONTROLLERS if context.listener.role is ListenerRole.CONTROLLER else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != served:

@@ -30,11 +30,11 @@ from protocol.messages.describe_configs import (
 
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
-    from broker.metadata.settings import Settings
-    from broker.network.connection import RequestContext
+    from broker.metadata.dynamic_config import DynamicConfig
+    from broker.network.route import RequestContext
 
 
-class Refusal(NamedTuple):
+class NotDescribed(NamedTuple):
     error: ErrorCode
     message: str
 
@@ -46,7 +46,7 @@ class DescribeConfigsServices(Protocol):
     def cluster(self) -> ClusterView: ...
 
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> DynamicConfig: ...
 
     @property
     def node_id(self) -> int: ...
@@ -62,7 +62,7 @@ def _result(
     services: DescribeConfigsServices, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     described = _describe(services, resource)
-    if isinstance(described, Refusal):
+    if isinstance(described, NotDescribed):
         return DescribeConfigsResult(
             error_code=described.error,
             error_message=described.message,
@@ -100,7 +100,7 @@ def _documentation(request: DescribeConfigsRequest, described: Described) -> str
     return described.documentation if request.include_documentation else None
 
 
-def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResource) -> list[Described] | Refusal:
+def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResource) -> list[Described] | NotDescribed:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -111,30 +111,30 @@ def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResour
             return _loggers(services, name)
         case ResourceType.CLIENT_METRICS:
             if not name:
-                return Refusal(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+                return NotDescribed(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             overrides = services.cluster.image.configs.of(ResourceType.CLIENT_METRICS, name)
             return describe_resource(client_metrics_catalogue(), overrides, ConfigSource.CLIENT_METRICS)
         case ResourceType.GROUP:
             if not name:
-                return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+                return NotDescribed(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             overrides = services.cluster.image.configs.of(ResourceType.GROUP, name)
             return describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
-    return Refusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+    return NotDescribed(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
-def _topic(services: DescribeConfigsServices, name: str) -> list[Described] | Refusal:
+def _topic(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
     invalid = refusal_of_name(name)
     if invalid is not None:
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
+        return NotDescribed(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if services.cluster.image.topics.by_name(name) is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return NotDescribed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     settings = services.settings
     return describe_topic(
         topic_defaults(settings.config), settings.layers, services.cluster.image.configs.of(ResourceType.TOPIC, name)
     )
 
 
-def _broker(services: DescribeConfigsServices, name: str) -> list[Described] | Refusal:
+def _broker(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
     settings = services.settings
     if not name:
         return describe_broker_defaults(settings.layers)
@@ -142,20 +142,20 @@ def _broker(services: DescribeConfigsServices, name: str) -> list[Described] | R
     return refusal or describe_broker(settings.config, settings.layers)
 
 
-def _loggers(services: DescribeConfigsServices, name: str) -> list[Described] | Refusal:
+def _loggers(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
     if not name:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        return NotDescribed(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     return _other_broker(services, name, "") or describe_loggers(LOGGERS)
 
 
-def _other_broker(services: DescribeConfigsServices, name: str, alternative: str) -> Refusal | None:
+def _other_broker(services: DescribeConfigsServices, name: str, alternative: str) -> NotDescribed | None:
     try:
         node_id = int(name)
     except ValueError:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        return NotDescribed(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if node_id == services.node_id:
         return None
-    return Refusal(
+    return NotDescribed(
         ErrorCode.INVALID_REQUEST,
         f"Unexpected broker id, expected {services.node_id} {alternative}but received {name}",
     )

@@ -15,7 +15,7 @@ from protocol.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from broker.config.config import Config
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.replicas.local_logs import LocalLogs
     from broker.replicas.replicas import Replicas
     from broker.runtime.environment import Environment

@@ -16,7 +16,7 @@ from protocol.messages.describe_producers import (
 
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.replicas.replicas import Replicas
 
 UNKNOWN: Final = "This server does not host this topic-partition."

@@ -21,7 +21,7 @@ from protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from broker.config.config import Config
     from broker.metadata.cluster_view import ClusterView
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 
 class DescribeTopicPartitionsServices(Protocol):

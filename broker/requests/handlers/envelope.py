@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from broker.metadata.refusals import error_of
-from broker.network.connection import RequestContext
+from broker.network.route import RequestContext
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -59,9 +59,8 @@ def handle(
     except (MalformedMessage, IndexError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     route = inner.route
-    assert route.handle is not None
     route.requests += 1
-    response = route.handle(cast("Any", services), inner, message)
+    response = route.handle(inner, message)
     if not isinstance(response, Pending):
         return _sealed(inner, response)
     reply: Pending[EnvelopeResponse] = Pending(response.abandon)
@@ -79,7 +78,7 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest) -> tuple[Request
         raise MalformedMessage("the request header is cut short")
     key, version, correlation_id, client_id_size = _HEADER(data)
     route = context.listener.routes.get(key)
-    decoder = None if route is None or route.api.name not in FORWARDABLE else route.load(version)
+    decoder = None if route is None or route.name not in FORWARDABLE else route.load(version)
     if route is None or decoder is None:
         raise MalformedMessage(f"API key {key} in version {version} is not served in an envelope")
     position = 10 + max(0, client_id_size)

@@ -30,7 +30,7 @@ from storage.log.damaged_log import damage_of
 from storage.segment.batch_scan import damage_in
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Node as Broker
     from replication.partition import Partition
     from storage.checkpoints.leader_epochs import EpochEnd

@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.requests.client_metrics import Subscription, subscription_for
+from broker.requests.client_metrics import MetricsSubscription, subscription_for
 from protocol.compression import Codec
 from protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -19,7 +19,7 @@ from protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from broker.config.config import Config
     from broker.metadata.cluster_view import ClusterView
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.runtime.environment import Environment
     from kraft.image.metadata_image import MetadataImage
 
@@ -58,7 +58,7 @@ def handle(
     )
 
 
-def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> Subscription:
+def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> MetricsSubscription:
     """What the client of this connection is to push."""
     name, version = context.connection.software
     client = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from broker.requests.apis import Role
+from broker.network.listener_role import ListenerRole
 from broker.requests.own_resources import (
     BROKER_LOGGER,
-    Change,
+    ConfigChange,
     Verdict,
     alter_own_loggers,
     refusal_of_broker,
@@ -25,7 +25,7 @@ from protocol.messages.incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.requests.forwarding import Forwarding
 
 
@@ -83,13 +83,13 @@ def _own(
     validate_only: bool,
 ) -> Verdict | None:
     """What this node says of a resource; None where the controller is to be asked."""
-    changes = [Change(each.name, each.config_operation, each.value) for each in resource.configs]
+    changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
     refusal = refusal_of_changes(changes)
     if refusal is not None:
         return refusal
     if resource.resource_type == BROKER_LOGGER:
         return alter_own_loggers(services.node_id, resource.resource_name, changes, validate_only=validate_only)
-    if context.listener.role is Role.CONTROLLER:
+    if context.listener.role is ListenerRole.CONTROLLER:
         cluster = services.cluster.image.cluster
         nodes = {*cluster.brokers, *cluster.controllers}
         return refusal_of_node(nodes, resource.resource_type, resource.resource_name)

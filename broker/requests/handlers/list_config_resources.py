@@ -16,7 +16,7 @@ from protocol.messages.list_config_resources import (
 
 if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
 
 LISTABLE: Final = (
     ResourceType.TOPIC,

@@ -17,7 +17,7 @@ from protocol.primitives import MalformedMessage
 from protocol.schema import VERSION_MAX
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Node as Broker
     from replication.partition import Partition
 

@@ -24,10 +24,10 @@ from protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from broker.config.config import Config
     from broker.metadata.cluster_view import ClusterView, NodeAddress
-    from broker.metadata.settings import Settings
+    from broker.metadata.dynamic_config import DynamicConfig
     from broker.metadata.topic_creation import TopicCreation
-    from broker.network.connection import RequestContext
     from broker.network.reply import EncodedResponse
+    from broker.network.route import RequestContext
     from broker.requests.large_metadata import LargeMetadata
     from broker.runtime.pending import Pending
     from kraft.image.cluster import ClusterImage
@@ -67,7 +67,7 @@ class MetadataServices(Protocol):
     def cluster(self) -> ClusterView: ...
 
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> DynamicConfig: ...
 
     @property
     def large_metadata(self) -> LargeMetadata: ...

@@ -18,7 +18,7 @@ from protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Node as Broker
     from coordinator.runtime.effects import Response
 

@@ -23,7 +23,7 @@ from protocol.messages.offset_fetch import (
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from broker.node.node import Node as Broker
     from coordinator.runtime.effects import Response
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.purgatory.delayed_produce import DelayedProduce
-from broker.requests.large_batches import LargeBatch
-from broker.requests.leader_hints import hint_produce
-from broker.requests.repeated_produce import RepeatedProduce, learned
+from broker.requests.large_batches import LargeBatch, LargeBatches
+from broker.requests.leader_hints import LeaderSources, hint_produce
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
@@ -25,8 +24,10 @@ from replication.partition import ACKS_ALL
 from storage.log.append_result import AppendResult
 
 if TYPE_CHECKING:
-    from broker.network.connection import RequestContext
-    from broker.node.node import Node as Broker
+    from broker.network.route import RequestContext
+    from broker.purgatory.timer_wheel import Timeouts
+    from broker.runtime.environment import Environment
+    from broker.runtime.flusher import Flusher
     from replication.partition import Partition
 
 NONE: Final = ErrorCode.NONE
@@ -35,6 +36,22 @@ TOPIC_ID_VERSION: Final = 13
 """From this version on topics travel by id."""
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The byte of a batch that says whether it is part of a transaction."""
+
+
+class ProduceServices(LeaderSources, Protocol):
+    """What a produce works on."""
+
+    @property
+    def environment(self) -> Environment: ...
+
+    @property
+    def flusher(self) -> Flusher: ...
+
+    @property
+    def timeouts(self) -> Timeouts: ...
+
+    @property
+    def large_batches(self) -> LargeBatches: ...
 
 
 class Parked:
@@ -52,26 +69,26 @@ class Parked:
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: ProduceRequest
+    services: ProduceServices, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
     """Everything is appended before this returns. The reply waits for followers under acks=all, for a flush where a
     topic asks for one, and for a batch so large that it is examined beside the loop; the connection is not read then.
     """
     acks = request.acks
     refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
-    now_ms = broker.environment.wall_ms()
+    now_ms = services.environment.wall_ms()
     by_id = context.version >= TOPIC_ID_VERSION
     parked: list[Parked] = []
     large: list[LargeBatch] = []
     responses = []
     has_failed = False
     for topic in request.topic_data:
-        known = broker.replicas.by_id.get(topic.topic_id) if by_id else broker.replicas.by_name.get(topic.name)
+        known = services.replicas.by_id.get(topic.topic_id) if by_id else services.replicas.by_name.get(topic.name)
         answers = []
         for data in topic.partition_data:
             partition = known.get(data.index) if known is not None else None
             if partition is None:
-                error = broker.replicas.why_not(topic.topic_id if by_id else topic.name, data.index)
+                error = services.replicas.why_not(topic.topic_id if by_id else topic.name, data.index)
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             elif refusal is not NONE or partition.is_internal:
                 error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -79,67 +96,25 @@ def handle(
             else:
                 # DIVERGES: of a partition named twice Apache Kafka appends and answers the last alone; here it is each.
                 result = _append(partition, data, acks, now_ms, context.version)
-                answer = _answer(data.index, result)
+                answer = answer_of(data.index, result)
                 if result.is_postponed:
                     copy = bytearray(data.records or b"")
-                    append = partial(_append_examined, broker, partition, len(copy), acks, answer, parked)
+                    append = partial(_append_examined, services, partition, len(copy), acks, answer, parked)
                     large.append(LargeBatch(partition, copy, now_ms, context.version, append))
-                elif result.error is NONE and _must_wait(partition, acks):
+                elif result.error is NONE and must_wait(partition, acks):
                     parked.append(Parked(partition, partition.log.end_offset, answer))
                 if partition.awaits_write_back:
-                    broker.flusher.write_back(partition.log)
+                    services.flusher.write_back(partition.log)
             has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if large:
-        return _examine(broker, context, request, responses, parked, large)
-    return _finish(broker, context, request, responses, parked, has_failed)
-
-
-def repeat(broker: Broker, repeated: RepeatedProduce, records: memoryview) -> AppendResult | None:
-    """Append what a producer sends in the way it did before; None where the whole of `handle` must look at it."""
-    if broker.replicas.generation != repeated.generation:
-        return None
-    partition = repeated.partition
-    result = partition.append(records, repeated.request.acks, broker.environment.wall_ms(), repeated.version)
-    if result.is_postponed:
-        return None  # it is to be examined beside the loop, and is as it was
-    if partition.awaits_write_back:
-        broker.flusher.write_back(partition.log)
-    return result
-
-
-def is_plain(repeated: RepeatedProduce, result: AppendResult) -> bool:
-    """Whether the prepared reply says it all: nothing was refused, and nothing is waited for."""
-    return result.error is NONE and not _must_wait(repeated.partition, repeated.request.acks)
-
-
-def answer_repeat(
-    broker: Broker, context: RequestContext, repeated: RepeatedProduce, result: AppendResult
-) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """The answer where it is not plain, as `handle` gives it: what was not refused waits."""
-    request, partition = repeated.request, repeated.partition
-    asked = request.topic_data[0]
-    answer = _answer(partition.index, result)
-    parked = [Parked(partition, partition.log.end_offset, answer)] if result.error is NONE else []
-    topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[answer])
-    return _finish(broker, context, request, [topic], parked, result.error is not NONE)
-
-
-def learn(
-    broker: Broker, context: RequestContext, frame: memoryview, request: ProduceRequest
-) -> RepeatedProduce | None:
-    """What more requests like this one, which was handled and has a place, would have in common."""
-    topic = request.topic_data[0]
-    by_id = context.version >= TOPIC_ID_VERSION
-    partition = broker.replicas.find((topic.topic_id if by_id else topic.name, topic.partition_data[0].index))
-    if partition is None or partition.is_internal:
-        return None
-    return learned(frame, context.version, request, partition, broker.replicas.generation)
+        return _examine(services, context, request, responses, parked, large)
+    return finish(services, context, request, responses, parked, has_failed)
 
 
 def _examine(
-    broker: Broker,
+    services: ProduceServices,
     context: RequestContext,
     request: ProduceRequest,
     responses: list[TopicProduceResponse],
@@ -151,18 +126,18 @@ def _examine(
 
     def done() -> None:
         has_failed = any(each.error_code for topic in responses for each in topic.partition_responses)
-        answer = _finish(broker, context, request, responses, parked, has_failed)
+        answer = finish(services, context, request, responses, parked, has_failed)
         if isinstance(answer, Pending):
             answer.listen(reply.complete)
         elif answer is not None:
             reply.complete(answer)
 
-    broker.large_batches.examine(context.connection, large, done)
+    services.large_batches.examine(context.connection, large, done)
     return None if request.acks == 0 else reply
 
 
-def _finish(
-    broker: Broker,
+def finish(
+    services: ProduceServices,
     context: RequestContext,
     request: ProduceRequest,
     responses: list[TopicProduceResponse],
@@ -171,13 +146,13 @@ def _finish(
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
     """Answer, once what the topics' settings ask for is durable."""
     if has_failed:
-        context.route.refused(
+        context.route.count_errors(
             each.error_code for topic in responses for each in topic.partition_responses if each.error_code
         )
     acks = request.acks
     for each in parked:
         if each.partition.awaits_flush:
-            broker.flusher.flush(each.partition.log)
+            services.flusher.flush(each.partition.log)
     if acks == 0:
         if has_failed:
             context.connection.close("a produce with acks=0 failed; closing is the only way to say so")
@@ -185,11 +160,13 @@ def _finish(
     response = ProduceResponse(responses=responses)
     if not parked:
         if has_failed:
-            hint_produce(broker, context, response)
+            hint_produce(services, context, response)
         return response
-    hint = partial(hint_produce, broker, context, response)
+    hint = partial(hint_produce, services, context, response)
     if acks == ACKS_ALL:
-        return DelayedProduce(broker.timeouts, request.timeout_ms, response, parked, hint, has_failed=has_failed).reply
+        return DelayedProduce(
+            services.timeouts, request.timeout_ms, response, parked, hint, has_failed=has_failed
+        ).reply
     reply: Pending[ProduceResponse] = Pending()
 
     def flushed() -> None:
@@ -201,11 +178,11 @@ def _finish(
             hint()
         reply.complete(response)
 
-    broker.flusher.when_durable([each.partition.log for each in parked], flushed)
+    services.flusher.when_durable([each.partition.log for each in parked], flushed)
     return reply
 
 
-def _must_wait(partition: Partition, acks: int) -> bool:
+def must_wait(partition: Partition, acks: int) -> bool:
     return partition.awaits_flush or (acks == ACKS_ALL and partition.log.end_offset > partition.high_watermark)
 
 
@@ -229,7 +206,7 @@ def _append(partition: Partition, data: PartitionProduceData, acks: int, now_ms:
 
 
 def _append_examined(
-    broker: Broker,
+    services: ProduceServices,
     partition: Partition,
     size: int,
     acks: int,
@@ -238,18 +215,18 @@ def _append_examined(
     examined: ValidBatch | Refusal,
 ) -> None:
     """Append what was examined, unless the partition is gone or led by another by now."""
-    if partition not in broker.replicas:
-        error = broker.replicas.why_not(partition.topic, partition.index)
+    if partition not in services.replicas:
+        error = services.replicas.why_not(partition.topic, partition.index)
         _fill(answer, AppendResult(error, -1, -1, -1, -1))
         return
-    _fill(answer, partition.append_examined(examined, size, acks, broker.environment.wall_ms()))
+    _fill(answer, partition.append_examined(examined, size, acks, services.environment.wall_ms()))
     if partition.awaits_write_back:
-        broker.flusher.write_back(partition.log)
-    if answer.error_code == NONE and _must_wait(partition, acks):
+        services.flusher.write_back(partition.log)
+    if answer.error_code == NONE and must_wait(partition, acks):
         parked.append(Parked(partition, partition.log.end_offset, answer))
 
 
-def _answer(index: int, result: AppendResult) -> PartitionProduceResponse:
+def answer_of(index: int, result: AppendResult) -> PartitionProduceResponse:
     if result.error is NONE:
         return PartitionProduceResponse(
             index=index,

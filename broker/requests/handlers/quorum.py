@@ -8,7 +8,7 @@ from broker.runtime.pending import Pending
 
 if TYPE_CHECKING:
     from broker.metadata.quorum import Quorum
-    from broker.network.connection import RequestContext
+    from broker.network.route import RequestContext
     from kraft.raft.events import QuorumRequest
 
 

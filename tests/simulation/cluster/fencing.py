@@ -57,7 +57,7 @@ def assigned(node: ClusterNode) -> Assigned | None:
 
 
 def is_open(broker: Node | None) -> bool:
-    return broker is not None and hasattr(broker.quorum, "_raft")
+    return broker is not None and broker.quorum.is_open
 
 
 def newest(cluster: Cluster) -> Assigned:

@@ -507,7 +507,7 @@ class Nemesis:
         leader = self._cluster.leader_of_quorum()
         if leader is None or leader.broker is None or not self._plan.names_voters:
             return
-        voters = leader.broker.quorum._history.voters
+        voters = leader.broker.quorum.opened.history.voters
         asked = None if leader.broker.config.is_broker else leader  # a broker passes it on, a controller does not
         outside = [each for each in self._cluster.nodes if each not in voters.by_id]
         if outside and (len(voters.by_id) < 3 or self._random.random() < 0.5):

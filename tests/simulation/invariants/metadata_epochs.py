@@ -24,7 +24,7 @@ class MetadataEpochs:
         for node in seen.nodes:
             if node.is_losing_metadata:
                 continue
-            metadata_log = node.broker.quorum._log
+            metadata_log = node.broker.quorum.opened.log
             log, place = metadata_log.log, (node.id, node.life)
             glance = (log.epochs.entries, log.log_start_offset, metadata_log.last_epoch)
             if log.failure is None and self._glances.get(place) != glance:

@@ -23,7 +23,7 @@ class MetadataLogs:
         moved = []
         for node in seen.nodes:
             quorum = node.broker.quorum
-            shown, log = quorum.image.provenance.end_offset, quorum._log.log
+            shown, log = quorum.image.provenance.end_offset, quorum.opened.log.log
             if shown > quorum.high_watermark:
                 raise Violation(
                     f"node {node.id} shows metadata up to {shown}; committed there are {quorum.high_watermark}"
@@ -59,14 +59,14 @@ class MetadataLogs:
     def _compare_voters(self, node: Node) -> None:
         quorum = node.broker.quorum
         end_offset = quorum.image.provenance.end_offset
-        description = quorum._history.description_at(end_offset)
+        description = quorum.opened.history.description_at(end_offset)
         known, first = self._described.setdefault(end_offset, (description, node.id))
         if end_offset and known != description:
             raise Violation(f"at {end_offset} of the metadata node {node.id} knows {description}, node {first} {known}")
 
     def _check_vouched(self, node: Node) -> None:
         """What the node counts as durable, and so vouches for, is."""
-        flushed_end_offset = node.broker.quorum._raft.member.flushed_end_offset
+        flushed_end_offset = node.broker.quorum.opened.raft.member.flushed_end_offset
         for batch in reversed(self._contents[node.id, node.life].batches):
             if batch.last_offset < flushed_end_offset:
                 if not self._is_durable(node, batch):
@@ -83,10 +83,13 @@ class MetadataLogs:
             node.id
             for node in seen.nodes
             if (node.id, node.life) in self._contents
-            and node.broker.quorum._log.log.failure is None
+            and node.broker.quorum.opened.log.log.failure is None
             and not self._is_durable(node, last)
         }
-        now, before = quorum._history.voters, quorum._history.description_at(quorum.high_watermark).voters or ()
+        now, before = (
+            quorum.opened.history.voters,
+            quorum.opened.history.description_at(quorum.high_watermark).voters or (),
+        )
         sets = [now, before] if before else [now]
         if all(len(set(voters.by_id) - lacking) < voters.majority for voters in sets):
             raise Violation(f"metadata up to {last.last_offset} is committed, and not durable on {sorted(lacking)}")
@@ -99,7 +102,7 @@ class MetadataLogs:
                 yield batch
 
     def _is_durable(self, node: Node, batch: StoredBatch) -> bool:
-        log, snapshot = node.broker.quorum._log.log, node.broker.quorum._log.latest_snapshot
+        log, snapshot = node.broker.quorum.opened.log.log, node.broker.quorum.opened.log.latest_snapshot
         if batch.last_offset < (log.log_start_offset if snapshot is None else snapshot.end_offset):
             return True  # in a snapshot
         for each in reversed(self._contents[node.id, node.life].batches):

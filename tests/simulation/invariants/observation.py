@@ -224,7 +224,7 @@ class Observer:
             if node.is_up and node.broker is not None and is_started(node.broker)
         ]
         for node in nodes:
-            node.is_losing_metadata = self._is_losing(node, node.broker.quorum._log.log)
+            node.is_losing_metadata = self._is_losing(node, node.broker.quorum.opened.log.log)
             image = node.broker.quorum.image
             if self._image is None or image.provenance.end_offset > self._image.provenance.end_offset:
                 self._image = image
@@ -311,4 +311,4 @@ class Observer:
 def is_started(broker: Broker) -> bool:
     """Whether the parts that are looked at are there."""
     has_loaded = broker.applier.has_loaded or not broker.config.is_broker
-    return has_loaded and hasattr(broker.quorum, "_raft")
+    return has_loaded and broker.quorum.is_open

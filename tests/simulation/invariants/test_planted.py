@@ -131,12 +131,12 @@ def plant_unsaved_vote(cluster: Cluster, seen: Observation) -> None:
 
 
 def plant_forgotten_epochs(cluster: Cluster, seen: Observation) -> None:
-    seen.nodes[0].broker.quorum._log.log.epochs.clear()
+    seen.nodes[0].broker.quorum.opened.log.log.epochs.clear()
 
 
 def plant_lost_snapshot(cluster: Cluster, seen: Observation) -> None:
     """Only its name is there."""
-    log, disk = seen.nodes[0].broker.quorum._log, seen.nodes[0].disk
+    log, disk = seen.nodes[0].broker.quorum.opened.log, seen.nodes[0].disk
     snapshot = SnapshotId(3, 1)
     disk.open(f"{log.directory}/{snapshot.file_name}", create=True).append([b"not synced"])
     log._snapshots.append(snapshot)
@@ -145,7 +145,7 @@ def plant_lost_snapshot(cluster: Cluster, seen: Observation) -> None:
 def plant_second_controller(cluster: Cluster, seen: Observation) -> None:
     (active,) = [each.broker.quorum for each in seen.nodes if each.broker.quorum.active_controller is not None]
     other = next(each.broker.quorum for each in seen.nodes if each.broker.quorum is not active)
-    other._active = active._active
+    other.opened.terms._active = active.opened.terms.active
 
 
 def plant_coordinator(cluster: Cluster, seen: Observation) -> None:
@@ -381,10 +381,10 @@ def test_a_snapshot_that_says_something_else_is_flagged() -> None:
         seen = observer.look()
         assert seen is not None
         quorum = seen.nodes[0].broker.quorum
-        await quorum._take_snapshot(quorum.image)
+        await quorum.opened.snapshots.take(quorum.image)
         TrueSnapshots().check(seen)
         invariant, end_offset = TrueSnapshots(), quorum.image.provenance.end_offset
-        invariant._images[end_offset], invariant._quorums[end_offset] = EMPTY_IMAGE, quorum._history.description
+        invariant._images[end_offset], invariant._quorums[end_offset] = EMPTY_IMAGE, quorum.opened.history.description
         with pytest.raises(Violation, match="another image"):
             invariant.check(seen)
 
@@ -443,7 +443,7 @@ def test_of_metadata_a_failed_sync_takes_only_what_nobody_called_durable() -> No
         observer = await healthy(cluster)
         node = next(each for each in cluster.nodes.values() if each is not cluster.leader_of_quorum())
         assert node.broker is not None
-        metadata, disk = node.broker.quorum._log, node.host.disk
+        metadata, disk = node.broker.quorum.opened.log, node.host.disk
         metadata.append([NoOpRecord()], 30, node.broker.quorum.leader_epoch, 0)
         disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
         file = metadata.log.active.file()

@@ -26,7 +26,7 @@ class TrueSnapshots:
         for node in seen.nodes:
             self._learn(node)
         for node in seen.nodes:
-            log = node.broker.quorum._log
+            log = node.broker.quorum.opened.log
             for snapshot in log._snapshots:
                 if snapshot.end_offset > 0 and (node.id, snapshot) not in self._checked:
                     self._checked.add((node.id, snapshot))
@@ -37,7 +37,7 @@ class TrueSnapshots:
         end_offset = quorum.image.provenance.end_offset
         if end_offset not in self._images:
             self._images[end_offset] = quorum.image
-            self._quorums[end_offset] = quorum._history.description_at(end_offset)
+            self._quorums[end_offset] = quorum.opened.history.description_at(end_offset)
             if len(self._images) > KEPT:
                 oldest = next(iter(self._images))
                 del self._images[oldest], self._quorums[oldest]

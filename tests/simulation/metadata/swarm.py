@@ -128,7 +128,7 @@ class Swarm:
         return [
             Node(node.id, node.host.lives, node.broker, node.host.disk)
             for node in self.cluster.nodes.values()
-            if node.is_up and node.broker is not None and hasattr(node.broker.quorum, "_raft")
+            if node.is_up and node.broker is not None and node.broker.quorum.is_open
         ]
 
     def look(self) -> None:

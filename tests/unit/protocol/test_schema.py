@@ -17,6 +17,7 @@ from protocol.schema import (
     Int32,
     Range,
     Records,
+    Spec,
     Uuid,
     Wire,
     default_struct,
@@ -65,7 +66,7 @@ def test_ranges_are_in_kafkas_notation(text: str, expected: Range) -> None:
 
 
 def test_a_message_says_its_key_versions_and_flexible_versions() -> None:
-    assert spec_of(Tree) == (7, Range(1, 9), Range(4, VERSION_MAX))
+    assert spec_of(Tree) == Spec(7, Range(1, 9), Range(4, VERSION_MAX))
     with pytest.raises(AssertionError, match="Leaf is a struct"):
         spec_of(Leaf)
 

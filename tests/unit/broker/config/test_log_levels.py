@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.log_levels import LOGGERS, describe_loggers
-from broker.requests.own_resources import Change, alter_own_loggers
+from broker.requests.own_resources import ConfigChange, alter_own_loggers
 from protocol.errors import ErrorCode
 
 ROOT = Path(__file__).parents[4]
@@ -40,9 +40,9 @@ def described(name: str) -> str | None:
 
 def test_a_level_that_was_set_is_described_until_it_is_given_up() -> None:
     inherited = described(LOGGER)
-    assert alter_own_loggers(1, "1", [Change(LOGGER, 0, "ERROR")], validate_only=True).error is ErrorCode.NONE
+    assert alter_own_loggers(1, "1", [ConfigChange(LOGGER, 0, "ERROR")], validate_only=True).error is ErrorCode.NONE
     assert described(LOGGER) == inherited
-    assert alter_own_loggers(1, "1", [Change(LOGGER, 0, "ERROR")], validate_only=False).error is ErrorCode.NONE
+    assert alter_own_loggers(1, "1", [ConfigChange(LOGGER, 0, "ERROR")], validate_only=False).error is ErrorCode.NONE
     assert described(LOGGER) == "ERROR" and not logging.getLogger(LOGGER).isEnabledFor(logging.WARNING)
-    assert alter_own_loggers(1, "1", [Change(LOGGER, 1, None)], validate_only=False).error is ErrorCode.NONE
+    assert alter_own_loggers(1, "1", [ConfigChange(LOGGER, 1, None)], validate_only=False).error is ErrorCode.NONE
     assert described(LOGGER) == inherited

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from broker.metadata.refusals import error_of, refused
-from broker.network.peer_channel import response_class
 from protocol.compiler import encode
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -13,7 +12,7 @@ from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.messages.controller_registration import ControllerRegistrationRequest
-from protocol.schema import default_struct, spec_of
+from protocol.schema import default_struct, response_class_of, spec_of
 
 
 @pytest.mark.parametrize(
@@ -29,4 +28,4 @@ from protocol.schema import default_struct, spec_of
 def test_what_a_node_itself_asks_of_the_controller_can_be_refused(kind: type[object]) -> None:
     response = refused(default_struct(kind), ErrorCode.REQUEST_TIMED_OUT)
     assert error_of(response) is ErrorCode.REQUEST_TIMED_OUT
-    assert encode(response, spec_of(response_class(kind)).versions.last)
+    assert encode(response, spec_of(response_class_of(kind)).versions.last)

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.metadata.registration import Identity, Registration, RegistrationRefused
+from broker.metadata.registration import BrokerIdentity, Registration, RegistrationRefused
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from tests.support.simulation.world import World
 
 HEARTBEAT_MS = 2000
-IDENTITY = Identity(3, "cluster", b"i" * 16, None, (), (), (), previous_epoch=9)
+IDENTITY = BrokerIdentity(3, "cluster", b"i" * 16, None, (), (), (), previous_epoch=9)
 
 
 class Controller:

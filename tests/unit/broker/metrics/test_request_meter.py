@@ -7,7 +7,9 @@ from typing import cast
 import pytest
 
 from broker.metrics.request_meter import RequestMeter, errors_walk
-from broker.requests.apis import APIS, Api, Handler, Role, Route, routes
+from broker.network.listener_role import ListenerRole
+from broker.network.route import Binding, Handler, Route
+from broker.requests.apis import APIS, routes
 from broker.runtime.pending import Pending
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatResponse
@@ -19,11 +21,11 @@ class Measured:
     def __init__(self, key: int, name: str) -> None:
         self.now_ns = 0
         self.response: object = HeartbeatResponse()
-        self.route = Route(Api(key, name, 0, 4))
+        self.route = Route(key, name, 0, 4, lambda: Binding(object, object, self.handle))
         self.meter = RequestMeter(lambda: self.now_ns)
         self.timed = self.meter.timed(self.route, cast("Handler", self.handle))
 
-    def handle(self, broker: object, context: object, request: object) -> object:
+    def handle(self, context: object, request: object) -> object:
         self.now_ns += 2_000_000
         return self.response
 
@@ -33,7 +35,7 @@ class Measured:
         for _ in range(count):
             self.route.requests += 1
             handle = self.handle if self.route.requests < self.route.sample_at else self.timed
-            response = handle(None, None, None)  # type: ignore[arg-type]
+            response = handle(None, None)  # type: ignore[arg-type]
         return response
 
 
@@ -80,10 +82,9 @@ def test_errors_are_found_wherever_they_stand_in_a_reply() -> None:
 
 def test_every_response_that_has_an_error_code_can_be_walked_empty() -> None:
     walked = 0
-    for route in routes(Role.BOTH).values():
-        route.load(route.api.last)
-        walk = errors_walk(route._response)
-        if walk is not None and route.api.name not in ("Produce",):
+    for route in routes(ListenerRole.BOTH, None).values():
+        walk = errors_walk(route._bound().response_class)
+        if walk is not None and route.name not in ("Produce",):
             walked += 1
     assert walked > len(APIS) // 2
 

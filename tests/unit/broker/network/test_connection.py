@@ -12,18 +12,20 @@ import pytest
 
 from broker.network.closing_log import ClosingLog
 from broker.network.connection import (
-    TURN_REQUESTS_MAX,
+    ITERATION_REQUESTS_MAX,
     UNSENT_SIZE_MAX,
-    WAITING_REPLIES_MAX,
-    WAITING_SIZE_MAX,
     Connection,
-    RequestContext,
+    ConnectionListener,
 )
-from broker.network.listener import Listener
+from broker.network.connection_resources import ConnectionResources
+from broker.network.listener_role import ListenerRole
 from broker.network.reply_memory import ReplyMemory
+from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
 from broker.network.request_memory import RequestMemory
+from broker.network.route import Binding, RequestContext, Route
 from broker.purgatory.wakes import Wakes
-from broker.requests.apis import Api, Route
+from broker.requests.apis import APIS, route
+from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
 from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersionsResponse
@@ -98,22 +100,35 @@ class Wire:
     ) -> None:
         self.scheduled: list[Callable[[], None]] = []
         loop = SimpleNamespace(call_soon=self.scheduled.append, time=lambda: 0.0)
-        route = Route(Api(HEARTBEAT, "Heartbeat", 0, 4))
-        route.load(0)
-        route.handle = lambda broker, context, request: handler(cast("HeartbeatRequest", request))
+        heartbeats = Route(
+            HEARTBEAT,
+            "Heartbeat",
+            0,
+            4,
+            lambda: Binding(
+                HeartbeatRequest, HeartbeatResponse, lambda _, request: handler(cast("HeartbeatRequest", request))
+            ),
+        )
+        heartbeats.load(0)
+        api_versions = route(next(each for each in APIS if each.key == API_VERSIONS), ListenerRole.BROKER, None)
         listener = SimpleNamespace(
-            receive_buffer=memoryview(bytearray(buffer_size)),
             request_size_max=request_size_max,
-            routes={HEARTBEAT: route, API_VERSIONS: Route(Api(API_VERSIONS, "ApiVersions", 0, 4))},
-            broker=SimpleNamespace(loop=loop, wakes=Wakes(cast("asyncio.AbstractEventLoop", loop))),
-            reply_memory=ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
-            request_memory=memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
+            routes={HEARTBEAT: heartbeats, API_VERSIONS: api_versions},
+            resources=ConnectionResources(
+                cast("asyncio.AbstractEventLoop", loop),
+                cast("Environment", None),
+                lambda work, name="": None,
+                memoryview(bytearray(buffer_size)),
+                memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
+                ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
+                Wakes(cast("asyncio.AbstractEventLoop", loop)),
+            ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,
             closed=lambda connection: None,
         )
         self.transport = Transport()
-        self.connection = Connection(cast("Listener", listener), "192.0.2.1")
+        self.connection = Connection(cast("ConnectionListener", listener), "192.0.2.1")
         self.connection.connection_made(cast("asyncio.Transport", self.transport))
 
     def send(self, data: bytes) -> None:
@@ -308,7 +323,7 @@ def test_the_context_says_who_asks() -> None:
     wire = Wire(answer)
     route = wire.connection.listener.routes[HEARTBEAT]
 
-    def remember(broker: object, context: RequestContext, request: object) -> HeartbeatResponse:
+    def remember(context: RequestContext, request: object) -> HeartbeatResponse:
         seen.append(context)
         return HeartbeatResponse()
 
@@ -387,14 +402,14 @@ def test_a_burst_of_one_client_lets_others_have_their_turn() -> None:
         return HeartbeatResponse()
 
     wire = Wire(count, buffer_size=1 << 20)
-    wire.send(b"".join(map(heartbeat, range(3 * TURN_REQUESTS_MAX + 1))))
+    wire.send(b"".join(map(heartbeat, range(3 * ITERATION_REQUESTS_MAX + 1))))
     turns = [handled]
     while wire.scheduled:
         wire.scheduled.pop(0)()
         turns.append(handled)
-    assert turns == [TURN_REQUESTS_MAX * i for i in (1, 2, 3)] + [3 * TURN_REQUESTS_MAX + 1]
+    assert turns == [ITERATION_REQUESTS_MAX * i for i in (1, 2, 3)] + [3 * ITERATION_REQUESTS_MAX + 1]
     assert wire.transport.is_reading
-    assert wire.transport.correlation_ids() == list(range(3 * TURN_REQUESTS_MAX + 1))
+    assert wire.transport.correlation_ids() == list(range(3 * ITERATION_REQUESTS_MAX + 1))
 
 
 def test_replies_that_wait_for_one_before_them_do_not_pile_up() -> None:
@@ -406,10 +421,10 @@ def test_replies_that_wait_for_one_before_them_do_not_pile_up() -> None:
         return first if len(taken) == 1 else HeartbeatResponse()
 
     wire = Wire(park_the_first)
-    wire.connection._waiting_size = WAITING_SIZE_MAX - 12
+    wire.connection.replies._ready_size = WAITING_SIZE_MAX - 12
     wire.send(b"".join(map(heartbeat, range(10))))
     assert len(taken) == 3 and not wire.transport.is_reading
-    wire.connection._waiting_size -= WAITING_SIZE_MAX - 12
+    wire.connection.replies._ready_size -= WAITING_SIZE_MAX - 12
     first.complete(HeartbeatResponse())
     wire.run_scheduled()
     assert wire.transport.correlation_ids() == list(range(10)) and wire.transport.is_reading
@@ -427,7 +442,7 @@ def test_a_handler_that_closes_the_connection_ends_the_reading_of_what_came_with
     wire = Wire(answer)
     seen: list[int] = []
 
-    def close_at_two(broker: object, context: RequestContext, request: object) -> HeartbeatResponse | None:
+    def close_at_two(context: RequestContext, request: object) -> HeartbeatResponse | None:
         seen.append(context.correlation_id)
         if context.correlation_id == 2:
             context.connection.close("a test")

@@ -18,13 +18,13 @@ import uvloop
 
 from broker.network import direct_output
 from broker.network.closing_log import ClosingLog
-from broker.network.connection import Connection, RequestContext
-from broker.network.listener import Listener
+from broker.network.connection import Connection, ConnectionListener
+from broker.network.connection_resources import ConnectionResources
 from broker.network.reply import SLICE_SIZE_MIN
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
+from broker.network.route import Binding, RequestContext, Route
 from broker.purgatory.wakes import Wakes
-from broker.requests.apis import Api, Route
 from broker.runtime.environment import LocalEnvironment
 from broker.runtime.pending import Pending
 from protocol.compiler import decode, encode
@@ -82,23 +82,27 @@ class Served:
         self.parks: set[int] = set()
         """Requests that wait, by their correlation ids."""
         self.tasks: list[asyncio.Task[None]] = []
-        route = Route(Api(FETCH, "Fetch", 4, 18))
-        route.load(VERSION)
-        route.handle = lambda broker, context, request: self.answer(context, cast("FetchRequest", request))
-        broker = SimpleNamespace(loop=loop, environment=self.environment, spawn=self.spawn, wakes=Wakes(loop))
+        binding = Binding(
+            FetchRequest, FetchResponse, lambda context, request: self.answer(context, cast("FetchRequest", request))
+        )
         self.listener = SimpleNamespace(
             closing_log=ClosingLog(loop),
-            receive_buffer=memoryview(bytearray(1 << 16)),
+            resources=ConnectionResources(
+                loop,
+                self.environment,
+                self.spawn,
+                memoryview(bytearray(1 << 16)),
+                RequestMemory(None, loop),
+                ReplyMemory(-1, loop),
+                Wakes(loop),
+            ),
             request_size_max=1 << 20,
-            reply_memory=ReplyMemory(-1, loop),
-            request_memory=RequestMemory(None, loop),
-            routes={FETCH: route},
-            broker=broker,
+            routes={FETCH: Route(FETCH, "Fetch", 4, 18, lambda: binding)},
             opened=self.connections.append,
             closed=self.lost.append,
         )
 
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None], name: str = "") -> None:
         self.tasks.append(self.loop.create_task(work))
 
     def answer(self, context: RequestContext, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
@@ -128,7 +132,7 @@ class Served:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL)
         listening.bind(("127.0.0.1", 0))
         server = await self.loop.create_server(
-            lambda: Connection(cast("Listener", self.listener), "127.0.0.1"), sock=listening
+            lambda: Connection(cast("ConnectionListener", self.listener), "127.0.0.1"), sock=listening
         )
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
@@ -246,12 +250,12 @@ def test_the_way_past_the_transport_waits_until_the_transport_is_empty(
         await loop.sock_sendall(client, fetch_frame(0, 0, 0))
         await reply(client)
         (connection,) = served.connections
-        transport = connection._transport
+        transport = connection._output.transport
         assert transport is not None
         older = content(0, size)
         transport.write(older)
         assert connection.sends_files()
-        direct = connection._direct
+        direct = connection._output.direct
         assert direct is not None and direct.waits is direct_output.Waits.TRANSPORT
         assert served.opened_file is not None
         direct.write([b"then bytes", FileSlice(served.opened_file, 8, size), b"and bytes"])

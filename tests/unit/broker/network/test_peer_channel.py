@@ -54,7 +54,7 @@ def talk(peer: Peer, story: Callable[[PeerChannels], Awaitable[None]], *, seed: 
 
         async def main(environment: SimulatedEnvironment) -> None:
             await asyncio.sleep(0.1)
-            channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "test")
+            channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "test", "4.3.1")
             await story(channels)
             channels.close()
             done.append(True)

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from broker.metrics.exposition import Page
 from broker.metrics.limits import collect_limits
+from broker.network.connection import Connection
 from broker.network.reply_memory import STALL_MS, TAKEN_SIZE_MIN
 from protocol.messages.fetch import FetchResponse
 from tests.support.node import Client, Closed, Node, batch, fetch_request, serve_and
@@ -196,14 +197,14 @@ def test_who_takes_next_to_nothing_while_there_is_no_room_is_given_up() -> None:
     async def story(node: Node) -> None:
         await lets_replies_wait(node)
         memory = node.broker.reply_memory
-        connection = next(iter(memory._held))
+        connection = cast("Connection", next(iter(memory._held)))
         for _ in range(4):
             assert memory.room() == 0
-            connection.sent_bytes += TAKEN_SIZE_MIN
+            connection._output.sent_bytes += TAKEN_SIZE_MIN
             await asyncio.sleep(STALL_MS / 1000)
         assert memory.aborted_count == 0, "one that reads slowly is kept"
         for _ in range(2):
-            connection.sent_bytes += TAKEN_SIZE_MIN - 1
+            connection._output.sent_bytes += TAKEN_SIZE_MIN - 1
             await asyncio.sleep(STALL_MS / 1000)
         assert memory.room() == SIZE_MAX and memory.aborted_count == 1
 

@@ -12,7 +12,8 @@ import pytest
 from broker.config import Config
 from broker.metrics.exposition import Page
 from broker.metrics.limits import collect_limits
-from broker.network.connection import PARTIAL_SIZE_FIRST, RECEIVE_BUFFER_SIZE, Connection
+from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
+from broker.network.partial_frame import PARTIAL_SIZE_FIRST
 from broker.network.request_memory import (
     BUFFER_SIZE,
     BUFFERS_MAX,

@@ -9,13 +9,15 @@ import pytest
 from kraft.controller.broker_lifecycle import (
     MOVES_MIN,
     NEXT_STATE,
-    BrokerSessions,
     BrokerState,
     Wish,
     heartbeat,
     next_state,
     state_of,
 )
+from kraft.controller.broker_sessions import BrokerSessions
+from kraft.controller.context import DecisionContext
+from kraft.controller.failure_detector import FailureDetector
 from kraft.controller.partition_index import PartitionIndex
 from kraft.controller.view import View
 from kraft.image.cluster import Broker
@@ -31,6 +33,10 @@ def broker_in(image: MetadataImage, state: BrokerState) -> Broker:
     return image.cluster.brokers[1]._replace(
         fenced=state is BrokerState.FENCED, in_controlled_shutdown=state is BrokerState.CONTROLLED_SHUTDOWN
     )
+
+
+def context_of(view: View, sessions: BrokerSessions) -> DecisionContext:
+    return DecisionContext(view, sessions, FailureDetector(0), now_ms=0)
 
 
 def test_every_wish_has_an_answer_in_every_state() -> None:
@@ -92,13 +98,13 @@ def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
         view = View(image, PartitionIndex(image.topics), SETTINGS)
         led.append(len(view.by_broker.led(1)))
         sessions.touch(2, 5, 0, metadata_offset=199)
-        decision = heartbeat(view, sessions, asks)
+        decision = heartbeat(context_of(view, sessions), asks)
         assert isinstance(decision.reply, BrokerHeartbeatResponse) and not decision.reply.should_shut_down
         image = image_of(decision.records, image)._replace(provenance=Provenance(end_offset=300, epoch=1))
     assert led == [100, 100 - MOVES_MIN, 0] and state_of(image.cluster.brokers[1]) is BrokerState.CONTROLLED_SHUTDOWN
     assert all(each.isr == (2,) for _, _, each in image.topics.partitions())
     sessions.touch(2, 5, 0, metadata_offset=299)
-    decision = heartbeat(View(image, PartitionIndex(image.topics), SETTINGS), sessions, asks)
+    decision = heartbeat(context_of(View(image, PartitionIndex(image.topics), SETTINGS), sessions), asks)
     assert isinstance(decision.reply, BrokerHeartbeatResponse) and decision.reply.should_shut_down
     assert image_of(decision.records, image).cluster.brokers[1].fenced
 
@@ -117,7 +123,7 @@ def test_a_heartbeat_that_comes_late_brings_no_broker_back_that_has_shut_down(wi
         want_fence=wish is Wish.FENCE,
         want_shut_down=False,
     )
-    decision = heartbeat(view, BrokerSessions(image, 9000, now_ms=0), late)
+    decision = heartbeat(context_of(view, BrokerSessions(image, 9000, now_ms=0)), late)
     assert not decision.records
     assert isinstance(decision.reply, BrokerHeartbeatResponse) and decision.reply.is_fenced
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.requests.apis import APIS, Role
+from broker.network.listener_role import ListenerRole
+from broker.requests.apis import APIS
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.requests.handlers.api_versions import SOFTWARE_LENGTH_MAX
 from kraft.image.configs import ResourceType
@@ -41,14 +42,14 @@ BROKER_LOGGER = 8
 
 def test_api_versions_show_what_is_advertised_behind_each_listener() -> None:
     async def story(node: Node) -> None:
-        for port, role in ((PORT, Role.BROKER), (CONTROLLER_PORT, Role.CONTROLLER)):
+        for port, role in ((PORT, ListenerRole.BROKER), (CONTROLLER_PORT, ListenerRole.CONTROLLER)):
             client = await node.connect(port)
             for version in range(5):
                 request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
                 reply = await client.ask(request, version)
                 shown = {key.api_key: (key.min_version, key.max_version) for key in reply.api_keys}
                 expected = {api.key: (api.first, api.last) for api in APIS if api.role & role and api.is_advertised}
-                if role is Role.BROKER:
+                if role is ListenerRole.BROKER:
                     expected[0] = (0, expected[0][1])  # librdkafka looks for version 0 of Produce
                 assert shown == expected and 71 not in shown and 72 not in shown
 

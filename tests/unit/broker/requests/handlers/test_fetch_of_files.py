@@ -91,7 +91,7 @@ def test_large_and_small_reads_give_what_was_produced(
         data = await client.fetch("t", 3, partition_max_bytes=len(sent[3]))
         assert bytes(cast("bytes", data.records))[21:] == sent[3][21:]
         (listener,) = (each for each in broker.listeners if each.name == "PLAINTEXT")
-        assert next(iter(listener.connections))._direct is not None
+        assert next(iter(listener.connections))._output.direct is not None
 
     run(tmp_path, story)
     assert bool(warmed) == is_cold

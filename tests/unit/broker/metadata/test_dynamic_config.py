@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.config.config import Config
 from broker.config.internal_topics import GROUP_METADATA_TOPIC, internal_topic
-from broker.metadata.settings import LOG_CONFIGS_MAX, Settings
+from broker.metadata.dynamic_config import LOG_CONFIGS_MAX, DynamicConfig
 from kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
 from kraft.image.metadata_image import MetadataImage
 from protocol.records.metadata import ConfigRecord
@@ -25,7 +25,7 @@ OTHER = ConfigResource(ResourceType.BROKER, "2")
 
 
 def test_the_brokers_own_setting_wins_over_that_of_all_brokers_and_that_over_the_file() -> None:
-    settings = Settings(Config.load(PROPERTIES | {"log.retention.ms": "1000"}))
+    settings = DynamicConfig(Config.load(PROPERTIES | {"log.retention.ms": "1000"}))
     assert settings.log_config({}).retention_ms == 1000
     settings.follow(image({ALL: {"log.retention.ms": "2000"}, OTHER: {"log.retention.ms": "9"}}))
     assert settings.log_config({}).retention_ms == 2000
@@ -37,14 +37,14 @@ def test_the_brokers_own_setting_wins_over_that_of_all_brokers_and_that_over_the
 
 
 def test_an_image_without_news_for_this_broker_changes_nothing() -> None:
-    settings = Settings(Config.load(PROPERTIES))
+    settings = DynamicConfig(Config.load(PROPERTIES))
     before = settings.config
     settings.follow(image({OTHER: {"log.retention.ms": "9"}}))
     assert settings.config is before
 
 
 def test_topics_with_the_same_overrides_share_what_their_logs_know_within_a_limit() -> None:
-    settings = Settings(Config.load(PROPERTIES))
+    settings = DynamicConfig(Config.load(PROPERTIES))
     shared = settings.log_config({"retention.ms": "5", "segment.ms": "6"})
     assert settings.log_config({"segment.ms": "6", "retention.ms": "5"}) is shared
     for i in range(2 * LOG_CONFIGS_MAX):

@@ -17,7 +17,7 @@ LOG_CONFIGS_MAX: Final = 1000
 """Sets of overrides that are remembered; past that number sharing begins anew."""
 
 
-class Settings:
+class DynamicConfig:
     """Follows the metadata image; a topic's log takes its settings from here."""
 
     def __init__(self, config: Config) -> None:

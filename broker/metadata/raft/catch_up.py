@@ -1,0 +1,39 @@
+"""A start waits until this node has read everything that was committed before it started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+log = logging.getLogger("moldau.quorum")
+
+PROGRESS_S: Final = 5.0
+"""How often a start that waits says what it waits for."""
+
+
+class CatchUp:
+    """It ends once, by `reached` or by `failed`; what comes later changes nothing."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ended: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def is_over(self) -> bool:
+        return self._ended.done()
+
+    def reached(self) -> None:
+        """The published image holds what was committed when this node started."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def failed(self, error: OSError) -> None:
+        """This node can neither lead nor go on: `wait` raises the error."""
+        self._ended.set_exception(error)
+
+    async def wait(self, describe: Callable[[], str]) -> None:
+        """Return once it has ended; meanwhile log `describe` every five seconds. Raises the error of `failed`."""
+        while not (await asyncio.wait([self._ended], timeout=PROGRESS_S))[0]:
+            log.info("still waiting for the metadata quorum: %s", describe())
+        self._ended.result()

@@ -1,0 +1,135 @@
+"""The controller's terms: an active controller while this node leads the metadata quorum, none while it follows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.metadata.active_controller import ActiveController
+from broker.metadata.committed_metadata import CommittedMetadata
+from broker.metadata.metadata_log import NoRoom
+from broker.metadata.publisher import MetadataPublisher
+from broker.metadata.raft.former_leader import FormerLeader
+from broker.metadata.raft.log_writer import Feed, MetadataLogWriter
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Tasks
+from kraft.controller.controller import Controller
+from kraft.controller.partition_index import Indexed, PartitionIndex
+from kraft.controller.settings import ControllerSettings
+from kraft.image.topics import TopicsImage
+from kraft.raft import events
+from kraft.raft.raft import Raft
+from protocol.records.metadata import RegisterControllerRecord
+
+log = logging.getLogger("moldau.quorum")
+
+INDEXED_ON_LOOP_MAX: Final = 50_000
+"""Partitions that a new controller indexes on the loop, in a tenth of a second; an executor thread indexes more."""
+
+
+class ControllerTerms:
+    """Each term has a controller of its own, made of the metadata at the end of the log and dropped with the term."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        tasks: Tasks,
+        raft: Raft,
+        settings: ControllerSettings,
+        registration: RegisterControllerRecord,
+        bootstrap_records: Callable[[], list[object]],
+        committed: CommittedMetadata,
+        publisher: MetadataPublisher,
+        writer: MetadataLogWriter,
+        former_leader: FormerLeader,
+        feed: Feed,
+        leader_changed: Callable[[], None],
+        cannot_lead: Callable[[NoRoom], None],
+    ) -> None:
+        """`registration`: what this controller says of itself when it leads. `bootstrap_records`: read from the disk,
+        for a log that holds no metadata yet. `leader_changed`: requests to an earlier controller get no answer now."""
+        self._environment = environment
+        self._tasks = tasks
+        self._raft = raft
+        self._settings = settings
+        self._registration = registration
+        self._bootstrap_records = bootstrap_records
+        self._committed = committed
+        self._publisher = publisher
+        self._writer = writer
+        self._former_leader = former_leader
+        self._feed = feed
+        self._leader_changed = leader_changed
+        self._cannot_lead = cannot_lead
+        self._active: ActiveController | None = None
+
+    @property
+    def active(self) -> ActiveController | None:
+        """The controller of the current term; None where this node does not lead."""
+        return self._active
+
+    def disconnected(self, broker_id: int) -> None:
+        """A connection to or from the broker broke, or its address refuses connections: it may have failed."""
+        if self._active is not None:
+            self._active.disconnected(broker_id)
+
+    def lead(self, epoch: int) -> None:
+        """Begin a term. Where there are many partitions to index, that is done in an executor thread first; until then
+        brokers' requests to the controller are refused and tried again."""
+        image = self._committed.nearest_image
+        if image.topics.has_partitions(INDEXED_ON_LOOP_MAX):
+            self._tasks.spawn(self._lead_indexed(epoch, image.topics), "index of the partitions")
+        else:
+            self._lead(epoch, None)
+
+    def follow(self, epoch: int, leader_id: int) -> None:
+        """End the term, if this node led, and follow `leader_id`; -1 where the epoch has no known leader."""
+        if self._active is not None:
+            log.info("node %d has resigned as leader of the metadata quorum, epoch %d", self._raft.node_id, epoch)
+            self._active.resign()
+            self._active = None
+            self._committed.end_term()
+        elif leader_id >= 0:
+            log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch)
+        if leader_id >= 0:
+            self._former_leader.followed(leader_id)
+        self._leader_changed()
+
+    async def _lead_indexed(self, epoch: int, topics: TopicsImage) -> None:
+        index = await self._environment.offload(lambda: PartitionIndex(topics))
+        if self._raft.is_leader and self._raft.epoch == epoch:  # the term may have ended meanwhile
+            self._lead(epoch, Indexed(topics, index))
+
+    def _lead(self, epoch: int, indexed: Indexed | None) -> None:
+        environment = self._environment
+        base = self._committed.begin_term()
+        bootstrap = self._bootstrap_records() if not base.image.features.levels else []
+        index = None if indexed is None else indexed.brought_to(base.image.topics)
+        controller = Controller(base, self._settings, environment.monotonic_ms(), index)
+        self._active = ActiveController(
+            controller, environment, self._publisher, self._writer.append, self._raise_version
+        )
+        self._leader_changed()
+        log.info(
+            "node %d leads the metadata quorum in epoch %d, from offset %d",
+            self._raft.node_id,
+            epoch,
+            base.image.provenance.end_offset,
+        )
+        if not self._active.begin(controller.activate(bootstrap, self._registration)):
+            self._cannot_lead(NoRoom("the disk of the metadata log is full"))
+        self._watch_former_leader(self._active)
+
+    def _watch_former_leader(self, active: ActiveController) -> None:
+        """The node that led before was silent for long enough to be replaced, unless it resigned cleanly."""
+        contact = self._former_leader.take()
+        if contact is None:
+            return
+        if contact.heard_ms is None:
+            active.disconnected(contact.node_id)
+        else:
+            active.last_heard(contact.node_id, contact.heard_ms)
+
+    def _raise_version(self, version: int) -> None:
+        self._feed(events.RaiseVersion(self._raft.epoch, version))

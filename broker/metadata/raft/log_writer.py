@@ -1,0 +1,143 @@
+"""What the Raft machine and the controller write: quorum-state, and records at the end of the metadata log.
+
+Every append is reported to the machine twice, as `kraft/raft/events.py` asks: `Appended` when the end of the log is
+known, `Flushed` when a sync has made it durable. Raft counts a copy only once it is durable (Raft paper, figure 2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.metadata.committed_metadata import CommittedMetadata
+from broker.metadata.metadata_log import Described, MetadataLog, NoRoom, description_of, save_election
+from broker.metadata.snapshot_policy import SnapshotPolicy
+from broker.runtime.environment import Environment
+from broker.runtime.flusher import Flusher
+from kraft.image.metadata_image import Provenance
+from kraft.raft import events
+from kraft.raft.election import Election, encode_election
+from kraft.raft.raft import Raft
+from kraft.raft.voters.quorum_history import QuorumHistory
+from protocol.primitives import BytesLike
+from protocol.record_builder import Record
+
+log = logging.getLogger("moldau.quorum")
+
+REFUSED_RETRY_S: Final = 1.0
+"""How long a follower whose disk is full waits before it fetches the same records again."""
+
+Feed = Callable[[events.Event], None]
+"""Gives an event to the Raft machine and carries out what it asks for."""
+
+
+class MetadataLogWriter:
+    """Writes for one Raft machine. A disk that fails ends the node by `halt`: what it holds is not known any more."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+        raft: Raft,
+        history: QuorumHistory,
+        metadata_log: MetadataLog,
+        committed: CommittedMetadata,
+        flusher: Flusher,
+        policy: SnapshotPolicy,
+        feed: Feed,
+        halt: Callable[[str], None],
+        cannot_lead: Callable[[NoRoom], None],
+    ) -> None:
+        """`cannot_lead`: told when the first batch of this node's term finds no room on the disk."""
+        self._environment = environment
+        self._loop = loop
+        self._raft = raft
+        self._history = history
+        self._log = metadata_log
+        self._committed = committed
+        self._flusher = flusher
+        self._policy = policy
+        self._feed = feed
+        self._halt = halt
+        self._cannot_lead = cannot_lead
+
+    async def save_election(self, election: Election) -> None:
+        """Make quorum-state durable. Until then no peer hears of the epoch or of the vote: after a crash this node must
+        not vote twice in an epoch (Raft, figure 2)."""
+        history = self._history
+        data = encode_election(election, history.kraft_version, history.voters.ids, self._raft.node_id)
+        fs, directory = self._environment.fs, self._log.directory
+        try:
+            await self._environment.offload(lambda: save_election(fs, directory, data))
+        except OSError as error:
+            self._halt(f"the disk refuses {directory}/quorum-state, which holds this node's vote: {error}")
+        self._feed(events.ElectionSaved(election))
+
+    def append(self, records: Sequence[object], metadata_version: int) -> Provenance:
+        """Append the controller's records as one batch. Raises `NoRoom`: then nothing was appended."""
+        size_before = self._log.log.size
+        provenance = self._log.append(records, metadata_version, self._raft.epoch, self._environment.wall_ms())
+        self._policy.appended(self._log.log.size - size_before)
+        self._appended([])
+        return provenance
+
+    def append_control(self, records: Sequence[Record], epoch: int) -> None:
+        """Append one batch of control records in the leader's epoch."""
+        base_offset, before = self._log.end_offset, self._history.description
+        try:
+            self._log.append_control(records, epoch, self._environment.wall_ms())
+        except NoRoom as error:
+            self._cannot_lead(error)
+            return
+        description = description_of(records, before)
+        self._appended([(base_offset, description)] if description is not before else [])
+
+    def append_fetched(self, fetched: BytesLike, leader_epoch: int) -> None:
+        """Append the leader's batches as they are. Where the disk is full, the follower fetches them again later."""
+        now_ms = self._environment.wall_ms()
+        try:
+            described = self._log.append_fetched(fetched, leader_epoch, self._history.description, now_ms)
+        except NoRoom as error:
+            log.warning(
+                "%s: this node stays at offset %d of the metadata log, and fetches the records after it again in %g s;"
+                " free some space on that disk",
+                error,
+                self._log.end_offset,
+                REFUSED_RETRY_S,
+            )
+            self._loop.call_later(REFUSED_RETRY_S, self._nothing_appended, self._raft.epoch, self._raft.leader_id)
+            return
+        self._policy.appended(len(fetched))
+        self._appended(described)
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop what this node appended and the leader does not have. Raises OSError."""
+        self._log.truncate(end_offset, self._environment.wall_ms())
+        self._committed.truncated(end_offset)
+        self._feed(events.Truncated(end_offset))
+
+    def flush(self) -> None:
+        """Make the log durable in an executor thread, and tell the machine up to where it is."""
+        self._flusher.when_durable([self._log.log], self._flushed)
+
+    def disk_failed(self, error: OSError) -> None:
+        """The log cannot be read or written any more."""
+        self._halt(f"the metadata log {self._log.directory} has failed: {error}")
+
+    def damaged(self, reason: str) -> None:
+        """A batch that is damaged cannot be sent to a follower. Without this node the quorum elects another leader."""
+        self._halt(f"the metadata log {self._log.directory} is damaged: {reason}")
+
+    def _appended(self, described: Sequence[Described]) -> None:
+        self._feed(events.Appended(self._log.end_offset, described))
+        self.flush()
+
+    def _flushed(self) -> None:
+        self._feed(events.Flushed(self._log.log.synced_end_offset))
+
+    def _nothing_appended(self, epoch: int, leader_id: int) -> None:
+        """The follower may fetch again, unless it follows another leader by now."""
+        if (self._raft.epoch, self._raft.leader_id) == (epoch, leader_id):
+            self._feed(events.Appended(self._log.end_offset))

@@ -1,0 +1,175 @@
+"""Snapshots of the metadata: taken when they are due, sent to followers, loaded where the leader's log begins later.
+
+Files are read, written and removed in an executor thread; the log and the image change on the loop alone (KIP-630).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.metadata.committed_metadata import CommittedMetadata
+from broker.metadata.metadata_log import MetadataLog, unlink_all
+from broker.metadata.publisher import MetadataPublisher
+from broker.metadata.raft.log_writer import Feed
+from broker.metadata.snapshot_files import SnapshotFiles
+from broker.metadata.snapshot_policy import SnapshotPolicy
+from broker.runtime.environment import Environment
+from broker.runtime.pending import Pending
+from broker.runtime.tasks import Tasks
+from kraft.image.metadata_image import MetadataImage
+from kraft.raft import events
+from kraft.raft.voters.quorum_history import QuorumHistory
+from kraft.snapshot.names import SnapshotId
+from protocol.errors import ErrorCode
+from protocol.primitives import BytesLike, MalformedMessage
+from storage.files.disk_errors import PASSING
+
+log = logging.getLogger("moldau.quorum")
+
+REFUSED_RETRY_S: Final = 1.0
+"""How long a follower whose disk is full waits before it fetches the same snapshot again."""
+
+
+class MetadataSnapshots:
+    """At most one snapshot is taken at a time, and at most one is being fetched."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        tasks: Tasks,
+        metadata_log: MetadataLog,
+        files: SnapshotFiles,
+        history: QuorumHistory,
+        policy: SnapshotPolicy,
+        publisher: MetadataPublisher,
+        committed: CommittedMetadata,
+        feed: Feed,
+        flush: Callable[[], None],
+        halt: Callable[[str], None],
+    ) -> None:
+        self._environment = environment
+        self._tasks = tasks
+        self._log = metadata_log
+        self._files = files
+        self._history = history
+        self._policy = policy
+        self._publisher = publisher
+        self._committed = committed
+        self._feed = feed
+        self._flush = flush
+        self._halt = halt
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Begin no further snapshot."""
+        self._is_stopping = True
+
+    # Taken of the published image
+
+    def take_if_due(self) -> None:
+        """Begin a snapshot where the policy asks for one and something was committed since the newest one."""
+        image = self._publisher.image
+        newest = self._log.latest_snapshot
+        is_new = newest is None or image.provenance.end_offset > newest.end_offset
+        now_ms = self._environment.monotonic_ms()
+        if not self._is_stopping and is_new and self._policy.is_due(now_ms):
+            self._policy.begun(now_ms)
+            self._tasks.spawn(self.take(image), "metadata snapshot")
+
+    async def take(self, image: MetadataImage) -> None:
+        """The image is an immutable value, so an executor thread can write it while the loop goes on. Where the disk
+        refuses it, the next one that is due tries again."""
+        environment, now_ms = self._environment, self._environment.wall_ms()
+        end_offset = image.provenance.end_offset
+        quorum = self._history.description_at(end_offset)
+        try:
+            snapshot = await environment.offload(lambda: self._log.write_snapshot(image, quorum, now_ms))
+            paths = self._log.took(snapshot, self._policy, now_ms)
+            await environment.offload(lambda: unlink_all(environment.fs, paths))
+            log.info(
+                "took a snapshot of the metadata up to offset %d: %s/%s",
+                end_offset,
+                self._log.directory,
+                snapshot.file_name,
+            )
+        except OSError as error:
+            log.error(
+                "cannot take a snapshot of the metadata up to offset %d in %s: %s;"
+                " the metadata log goes on growing until one succeeds",
+                end_offset,
+                self._log.directory,
+                error,
+            )
+        self._policy.ended()
+
+    # Sent to a follower
+
+    def reply(self, effect: events.ReplySnapshot) -> None:
+        """Answer a FetchSnapshot with the bytes that it asks for."""
+        self._tasks.spawn(self._reply(effect), "snapshot to a follower")
+
+    async def _reply(self, effect: events.ReplySnapshot) -> None:
+        reply = effect.token
+        assert isinstance(reply, Pending)
+        read, partition = self._files.read, effect.response.topics[0].partitions[0]
+        try:
+            partition.unaligned_records = await self._environment.offload(
+                lambda: read(effect.snapshot_id, effect.size_max, effect.position)
+            )
+        except OSError as error:  # a later snapshot may have replaced it since the machine looked
+            log.warning(
+                "cannot read snapshot %s for a follower, which fetches a later one instead: %s",
+                effect.snapshot_id.file_name,
+                error,
+            )
+            partition.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        reply.complete(effect.response)
+
+    # Fetched from the leader
+
+    def write_part(self, snapshot_id: SnapshotId, position: int, data: BytesLike) -> None:
+        """Write bytes of a snapshot that is being fetched."""
+        self._files.write_part(snapshot_id, position, data)
+
+    def load(self, snapshot_id: SnapshotId) -> None:
+        """All bytes of a fetched snapshot have been written: let it replace the log."""
+        self._tasks.spawn(self._load(snapshot_id), "snapshot of the leader")
+
+    async def _load(self, snapshot_id: SnapshotId) -> None:
+        environment = self._environment
+        try:
+            loaded = await environment.offload(lambda: self._files.finish(snapshot_id))
+        except MalformedMessage as error:
+            log.error("the snapshot %s that the leader sent is malformed: %s", snapshot_id.file_name, error)
+            self._feed(events.SnapshotRefused(snapshot_id))
+            return
+        except OSError as error:
+            if error.errno not in PASSING:
+                self._halt(f"cannot write snapshot {snapshot_id.file_name} into {self._log.directory}: {error}")
+                raise
+            log.warning(
+                "no room for snapshot %s in %s: %s; this node fetches it again in %g s; free some space on that disk",
+                snapshot_id.file_name,
+                self._log.directory,
+                error,
+                REFUSED_RETRY_S,
+            )
+            await asyncio.sleep(REFUSED_RETRY_S)
+            self._feed(events.SnapshotRefused(snapshot_id))
+            return
+        paths = self._log.start_at(snapshot_id, environment.wall_ms())
+        self._committed.replaced(loaded.replay)
+        log.info(
+            "replaced the metadata log by the leader's snapshot %s: it starts at offset %d now",
+            snapshot_id.file_name,
+            snapshot_id.end_offset,
+        )
+        self._feed(events.SnapshotLoaded(snapshot_id, loaded.quorum))
+        self._flush()
+        try:
+            await environment.offload(lambda: unlink_all(environment.fs, paths))
+        except OSError as error:
+            log.error("cannot remove earlier snapshots from %s: %s", self._log.directory, error)

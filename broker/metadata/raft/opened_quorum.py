@@ -1,0 +1,145 @@
+"""What opening the metadata log brings into being: the Raft machine over it, and the parts that act for the machine."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
+from broker.config.config import Config
+from broker.metadata.committed_metadata import CommittedMetadata
+from broker.metadata.controller_channel import PURPOSE
+from broker.metadata.metadata_log import Loaded, MetadataLog, NoRoom
+from broker.metadata.publisher import MetadataPublisher
+from broker.metadata.quorum_start import (
+    bootstrap_records,
+    controller_registration,
+    controller_settings,
+    history_of,
+    identity_of,
+    raft_settings,
+)
+from broker.metadata.raft.catch_up import CatchUp
+from broker.metadata.raft.controller_terms import ControllerTerms
+from broker.metadata.raft.former_leader import FormerLeader
+from broker.metadata.raft.log_writer import MetadataLogWriter
+from broker.metadata.raft.metadata_snapshots import MetadataSnapshots
+from broker.metadata.raft.quorum_peers import QuorumPeers
+from broker.metadata.raft.raft_driver import RaftDriver
+from broker.metadata.snapshot_files import SnapshotFiles
+from broker.metadata.snapshot_policy import SnapshotPolicy
+from broker.network.peer_channel import PeerChannels
+from broker.runtime.environment import Environment
+from broker.runtime.flusher import Flusher
+from broker.runtime.tasks import Tasks
+from kraft.controller.controller_registration import registration_record
+from kraft.raft import events
+from kraft.raft.raft import Raft
+from kraft.raft.voters.quorum_history import QuorumHistory
+from storage.checkpoints.meta_properties import MetaProperties
+from storage.log.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSurroundings:
+    """What exists before the log is opened, and lasts as long as the node."""
+
+    environment: Environment
+    config: Config
+    properties: MetaProperties
+    """Of the metadata directory."""
+    settings: SettingsInForce
+    """For the controller's checks of new settings."""
+    channels: PeerChannels
+    tasks: Tasks
+    flusher: Flusher
+    policy: SnapshotPolicy
+    publisher: MetadataPublisher
+    incarnation_id: bytes
+    halt: Callable[[str], None]
+    """Ends the node with a reason: its disk cannot be trusted any more."""
+    disk_is_full: Callable[[OSError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedQuorum:
+    """The parts of a quorum whose log is open; each is complete."""
+
+    log: MetadataLog
+    files: SnapshotFiles
+    history: QuorumHistory
+    raft: Raft
+    writer: MetadataLogWriter
+    snapshots: MetadataSnapshots
+    terms: ControllerTerms
+    former_leader: FormerLeader
+    catch_up: CatchUp
+    driver: RaftDriver
+
+
+def opened_quorum(around: QuorumSurroundings, loaded: Loaded) -> OpenedQuorum:
+    """Put the parts together, in the order in which they need each other. Raises `UnusableMetadata`.
+
+    The parts report to the driver, which is made of them: `feed` ties that one knot.
+    """
+    environment, config, publisher, tasks = around.environment, around.config, around.publisher, around.tasks
+    loop, metadata_log, policy, halt = around.channels.loop, loaded.log, around.policy, around.halt
+
+    def feed(event: events.Event) -> None:
+        driver.feed(event)
+
+    def cannot_lead(error: NoRoom) -> None:
+        """At its start the node says so and ends; later another node is to lead."""
+        if catch_up.is_over:
+            environment.halt(str(error))
+        else:
+            catch_up.failed(full_disk(error))
+
+    files = SnapshotFiles(environment.fs, metadata_log.directory)
+    committed = CommittedMetadata(publisher, metadata_log, loaded.replay)
+    history = history_of(config, loaded)
+    identity = identity_of(config, around.properties)
+    raft = Raft(identity, raft_settings(config), metadata_log, history, loaded.election, environment.random)
+    former_leader = FormerLeader(environment.monotonic_ms)
+    catch_up = CatchUp(loop)
+    writer = MetadataLogWriter(
+        environment, loop, raft, history, metadata_log, committed, around.flusher, policy, feed, halt, cannot_lead
+    )
+    report_failures(metadata_log.log, writer, around)
+    snapshots = MetadataSnapshots(
+        environment, tasks, metadata_log, files, history, policy, publisher, committed, feed, writer.flush, halt
+    )
+    terms = ControllerTerms(
+        environment,
+        tasks,
+        raft,
+        controller_settings(config, around.properties, environment, CatalogueRules(around.settings), raft),
+        registration_record(controller_registration(config, around.incarnation_id)),
+        partial(bootstrap_records, environment.fs, config),
+        committed,
+        publisher,
+        writer,
+        former_leader,
+        feed,
+        partial(around.channels.close, PURPOSE),
+        cannot_lead,
+    )
+    peers = QuorumPeers(around.channels, former_leader, terms.disconnected, feed)
+    driver = RaftDriver(
+        environment, loop, tasks, raft, metadata_log, committed, writer, snapshots, terms, peers, catch_up
+    )
+    return OpenedQuorum(metadata_log, files, history, raft, writer, snapshots, terms, former_leader, catch_up, driver)
+
+
+def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumSurroundings) -> None:
+    """Whatever reads or writes the log, a failure of its disk is found here."""
+    disk_log.on_failure = writer.disk_failed
+    disk_log.on_damage = lambda damaged, reason: writer.damaged(reason)
+    disk_log.on_shortage = around.disk_is_full
+
+
+def full_disk(error: NoRoom) -> OSError:
+    """What a start raises that cannot write the first batch of its term."""
+    return OSError(errno.ENOSPC, str(error))

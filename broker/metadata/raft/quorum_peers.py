@@ -1,0 +1,53 @@
+"""The requests of the Raft machine on their way to other members of the quorum, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.metadata.raft.former_leader import FormerLeader
+from broker.metadata.raft.log_writer import Feed
+from broker.network.peer_channel import NoAnswer, PeerChannels
+from kraft.raft import events
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+
+
+class QuorumPeers:
+    """Each `Send` becomes exactly one `Answered`, with the response or without one."""
+
+    def __init__(
+        self,
+        channels: PeerChannels,
+        former_leader: FormerLeader,
+        disconnected: Callable[[int], None],
+        feed: Feed,
+    ) -> None:
+        """`disconnected`: told the id of a node whose connection broke or was refused."""
+        self._channels = channels
+        self._former_leader = former_leader
+        self._disconnected = disconnected
+        self._feed = feed
+
+    def send(self, send: events.Send) -> None:
+        """A Fetch may wait at the leader for a long time. It has a connection of its own, so that no vote waits behind
+        it."""
+        is_fetch = isinstance(send.request, FetchRequest | FetchSnapshotRequest)
+        channel = self._channels.to("quorum fetch" if is_fetch else "quorum", send.to.host, send.to.port)
+        channel.ask(send.request, lambda response: self._answered(send, response), send.timeout_ms)
+
+    def _answered(self, send: events.Send, response: object) -> None:
+        is_gone = response is NoAnswer.GONE
+        if send.to.node_id == self._former_leader.node_id:
+            self._note_leader(response)
+        if is_gone:
+            self._disconnected(send.to.node_id)
+        if isinstance(response, NoAnswer):
+            self._feed(events.Answered(send.to, send.request, None, is_refused=is_gone))
+        else:
+            self._feed(events.Answered(send.to, send.request, response))  # type: ignore[arg-type]
+
+    def _note_leader(self, response: object) -> None:
+        if response is NoAnswer.GONE:
+            self._former_leader.disconnected()
+        elif not isinstance(response, NoAnswer):
+            self._former_leader.answered()

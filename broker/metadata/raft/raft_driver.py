@@ -1,0 +1,138 @@
+"""The shell of the Raft machine: gives it events one at a time, and carries out its effects in their order.
+
+peers, timers, disk ──▶ events ──▶ Raft ──▶ effects ──▶ writer (log, quorum-state), peers, replies, snapshots
+                                               ├── Lead, Follow ──▶ the controller's terms
+                                               └── Commit ──▶ the publisher: readers, and replies that waited
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.metadata.committed_metadata import CommittedMetadata
+from broker.metadata.metadata_log import MetadataLog
+from broker.metadata.raft.catch_up import CatchUp
+from broker.metadata.raft.controller_terms import ControllerTerms
+from broker.metadata.raft.log_writer import MetadataLogWriter
+from broker.metadata.raft.metadata_snapshots import MetadataSnapshots
+from broker.metadata.raft.quorum_peers import QuorumPeers
+from broker.runtime.environment import Environment
+from broker.runtime.pending import Pending
+from broker.runtime.tasks import Tasks
+from kraft.raft import events
+from kraft.raft.raft import Raft
+
+
+class RaftDriver:
+    """`feed` may be called while the effects of an earlier event are still being carried out: an append at once leads
+    to `Appended`, as `kraft/raft/events.py` allows."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+        tasks: Tasks,
+        raft: Raft,
+        metadata_log: MetadataLog,
+        committed: CommittedMetadata,
+        writer: MetadataLogWriter,
+        snapshots: MetadataSnapshots,
+        terms: ControllerTerms,
+        peers: QuorumPeers,
+        catch_up: CatchUp,
+    ) -> None:
+        self._environment = environment
+        self._loop = loop
+        self._tasks = tasks
+        self._raft = raft
+        self._log = metadata_log
+        self._committed = committed
+        self._writer = writer
+        self._snapshots = snapshots
+        self._terms = terms
+        self._peers = peers
+        self._catch_up = catch_up
+        self._stopped: asyncio.Future[None] = loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_over = False
+        """The logs are about to be closed: no event changes anything any more."""
+
+    def feed(self, event: events.Event) -> None:
+        """Step the machine, carry out what it asks for, set the timer for its next deadline."""
+        if self._is_over:
+            return
+        environment = self._environment
+        try:
+            for effect in self._raft.step(event, environment.monotonic_ms(), environment.wall_ms()):
+                self._perform(effect)
+        except OSError as error:
+            self._writer.disk_failed(error)  # only a part of the step's effects was carried out
+        self._arm()
+
+    async def stop(self, patience_ms: int) -> None:
+        """Hand leadership over, for at most `patience_ms`; then take no event any more."""
+        self.feed(events.Stop(patience_ms))
+        await asyncio.wait([self._stopped], timeout=patience_ms / 1000)
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.SaveElection(election):
+                self._tasks.spawn(self._writer.save_election(election), "quorum-state")
+            case events.Append(epoch, records):
+                self._writer.append_control(records, epoch)
+            case events.AppendFetched(fetched, leader_epoch):
+                self._writer.append_fetched(fetched, leader_epoch)
+            case events.Truncate(end_offset):
+                self._writer.truncate(end_offset)
+            case events.Send():
+                self._peers.send(effect)
+            case events.Reply(Pending() as reply, response):
+                reply.complete(response)
+            case events.ReplyRecords(Pending() as reply):
+                reply.complete(self._with_records(effect))
+            case events.ReplySnapshot():
+                self._snapshots.reply(effect)
+            case events.SnapshotPart(snapshot_id, position, data):
+                self._snapshots.write_part(snapshot_id, position, data)
+            case events.SnapshotFetched(snapshot_id):
+                self._snapshots.load(snapshot_id)
+            case events.Lead(epoch):
+                self._terms.lead(epoch)
+            case events.Follow(epoch, leader_id):
+                self._terms.follow(epoch, leader_id)
+            case events.Commit(high_watermark):
+                self._commit(high_watermark)
+            case events.Stopped():
+                self._end_stop()
+            case _:
+                raise AssertionError(f"the driver does not know the effect {effect}")
+
+    def _with_records(self, effect: events.ReplyRecords) -> object:
+        effect.response.responses[0].partitions[0].records = self._log.read(effect.fetch_offset, effect.size_max)
+        return effect.response
+
+    def _commit(self, high_watermark: int) -> None:
+        if self._committed.commit(high_watermark, is_active=self._terms.active is not None):
+            self._catch_up.reached()
+            self._snapshots.take_if_due()
+
+    def _end_stop(self) -> None:
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    def _arm(self) -> None:
+        """One timer, for the machine's next deadline."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self._raft.next_deadline_ms()
+        if deadline_ms is not None:
+            delay_ms = max(0, deadline_ms - self._environment.monotonic_ms())
+            self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.feed(events.Tick())

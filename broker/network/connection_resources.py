@@ -1,0 +1,29 @@
+"""What all connections of a node share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from broker.network.reply_memory import ReplyMemory
+from broker.network.request_memory import RequestMemory
+from broker.purgatory.wakes import Wakes
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionResources:
+    """Of one node and its event loop.
+
+    `receive_buffer` is where the bytes of every connection arrive: parsing never spans two callbacks. `wakes` gathers
+    the wake-ups of parked requests while a connection handles what arrived.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    environment: Environment
+    spawn: Spawn
+    receive_buffer: memoryview
+    request_memory: RequestMemory
+    reply_memory: ReplyMemory
+    wakes: Wakes

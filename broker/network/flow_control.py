@@ -1,0 +1,48 @@
+"""Flow control: a connection is read only while its node can take more requests from it.
+
+    paused because                              until
+    too many of its replies wait                some have left
+    what was written does not leave             the transport has drained
+    a request of it is examined in a thread     `release`
+    it handled its share of requests            the loop's next iteration
+    its partial frame has no room               request memory grants some (`PartialFrame.is_short`)
+
+A pause takes effect at once: frames that have arrived already are kept and handled after it.
+"""
+
+from __future__ import annotations
+
+from broker.network.output import Output
+from broker.network.reply_queue import ReplyQueue
+
+
+class FlowControl:
+    """Of one connection. `is_paused` is read before each frame, and so it is an attribute."""
+
+    __slots__ = ("_output", "_replies", "is_held", "is_paused")
+
+    def __init__(self, output: Output, replies: ReplyQueue) -> None:
+        self._output = output
+        self._replies = replies
+        self.is_paused = False
+        self.is_held = False
+        """Its requests wait until one of them has been examined."""
+
+    def pause(self) -> None:
+        """Handle no more, and read no more, until `may_resume` allows it."""
+        transport = self._output.transport
+        if not self.is_paused and transport is not None and not transport.is_closing():
+            self.is_paused = True
+            transport.pause_reading()
+
+    def hold(self) -> None:
+        self.is_held = True
+        self.pause()
+
+    def may_resume(self) -> bool:
+        """Whether a connection that is paused may go on."""
+        output = self._output
+        transport = output.transport
+        if not self.is_paused or not output.is_writable or transport is None or transport.is_closing():
+            return False
+        return not self.is_held and not self._replies.is_ahead()

@@ -1,0 +1,180 @@
+"""The output of a connection: replies are gathered while what arrived is handled, and leave in one write.
+
+They leave through the transport, or past it once a reply holds a slice of a file (`DirectOutput`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol, cast
+
+from broker.network.reply_memory import ReplyOwner
+from protocol.primitives import BytesLike, Chunk
+
+if TYPE_CHECKING:
+    from broker.network.connection_resources import ConnectionResources
+    from broker.network.direct_output import DirectOutput
+
+log = logging.getLogger("moldau.connection")
+
+
+class OutputOwner(ReplyOwner, Protocol):
+    """The connection that an output belongs to."""
+
+    client_host: str
+
+    def pause_writing(self) -> None:
+        """What was written does not leave at once."""
+
+    def writing_drained(self) -> None:
+        """All that was written has left."""
+
+
+class Output:
+    """`transport` is None before the connection is made and once it is closed."""
+
+    __slots__ = (
+        "_closing",
+        "_is_flush_scheduled",
+        "_loop",
+        "_memory",
+        "_owner",
+        "_resources",
+        "direct",
+        "held_size",
+        "is_writable",
+        "pieces",
+        "ready_held_size",
+        "sent_bytes",
+        "size",
+        "transport",
+    )
+
+    def __init__(self, resources: ConnectionResources, owner: OutputOwner) -> None:
+        self._resources = resources
+        self._loop = resources.loop
+        self._memory = resources.reply_memory
+        self._owner: OutputOwner | None = owner
+        """None once the connection is lost: a closed connection is no cycle of references."""
+        self.transport: asyncio.Transport | None = None
+        self._closing: asyncio.Transport | None = None
+        """The transport of a closed connection until what was written has left."""
+        self.direct: DirectOutput | None = None
+        """The way past the transport, for all that leaves once a reply holds a slice of a file."""
+        self.pieces: list[Chunk] = []
+        """Gathered and not written."""
+        self.size = 0
+        """Bytes of `pieces`."""
+        self.sent_bytes = 0
+        self.held_size = 0
+        """Memory of the replies that waited in the queue and have not been written."""
+        self.ready_held_size = 0
+        """Of those that are among `pieces`."""
+        self.is_writable = True
+        """False while what was written waits for the peer to take it."""
+        self._is_flush_scheduled = False
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        pieces, transport = self.pieces, self.transport
+        if not pieces or transport is None:
+            return
+        self.pieces = []
+        self.sent_bytes += self.size
+        self.size = 0
+        if self.direct is not None:
+            self.direct.write(pieces)
+        elif len(pieces) == 1:
+            transport.write(cast("BytesLike", pieces[0]))
+        else:
+            transport.writelines(cast("list[BytesLike]", pieces))
+        # Most replies never waited, and most writes leave at once: reply memory need not hear of these.
+        if self.ready_held_size or not self.is_writable:
+            self.held_size -= self.ready_held_size
+            self.ready_held_size = 0
+            self.tell_held()
+
+    def flush_soon(self) -> None:
+        """Once the current callback is done: a commit completes replies by the dozen."""
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._flush_scheduled)
+
+    def _flush_scheduled(self) -> None:
+        self._is_flush_scheduled = False
+        self.flush()
+
+    def tell_held(self) -> None:
+        """Tell reply memory what this connection holds now."""
+        if self._owner is not None:
+            self._memory.holds(self._owner, self.held_size + (0 if self.is_writable else self.unsent_size()))
+
+    def unsent_size(self) -> int:
+        """Memory of what was written and has not left."""
+        transport = self.transport or self._closing
+        if transport is None:
+            return 0
+        return transport.get_write_buffer_size() + (0 if self.direct is None else self.direct.held_size())
+
+    def set_writable(self, is_writable: bool) -> None:
+        self.is_writable = is_writable
+        self.tell_held()
+
+    def sends_files(self) -> bool:
+        """Whether slices of files may be written; the answer yes holds for good.
+
+        Not where bytes are encrypted on their way, nor where there is no socket (the simulated network).
+        """
+        transport, owner = self.transport, self._owner
+        if self.direct is None and owner is not None and transport is not None and not transport.is_closing():
+            if transport.get_extra_info("socket") is None or transport.get_extra_info("sslcontext") is not None:
+                return False
+            from broker.network.direct_output import DirectOutput
+
+            shared = self._resources
+            try:
+                self.direct = DirectOutput(
+                    shared.loop,
+                    shared.environment,
+                    shared.spawn,
+                    transport,
+                    owner.pause_writing,
+                    owner.writing_drained,
+                )
+            except OSError as error:  # no file descriptor is left
+                log.warning("replies to %s are copied instead of sent from files: %s", owner.client_host, error)
+        return self.direct is not None
+
+    # The end
+
+    def drop(self) -> asyncio.Transport | None:
+        """Nothing more is written; the transport, where the connection was open."""
+        transport, self.transport = self.transport, None
+        self.pieces = []
+        self.held_size = self.ready_held_size = 0
+        if self._owner is not None:
+            self._memory.holds(self._owner, 0)
+        return transport
+
+    def close(self, transport: asyncio.Transport) -> None:
+        """Close the transport that was dropped once what was written has left."""
+        self._closing = transport
+        if self._owner is not None:
+            self._memory.holds(self._owner, self.unsent_size())
+        if self.direct is None:
+            transport.close()
+        else:
+            self.direct.end()
+
+    def abort(self) -> None:
+        """Close at once a transport whose peer does not take what was written before it was closed."""
+        if self._closing is not None:
+            self._closing.abort()
+
+    def lost(self) -> None:
+        """The transport is gone."""
+        self._closing = None
+        self._owner = None
+        if self.direct is not None:
+            self.direct.close()

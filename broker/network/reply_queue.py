@@ -1,0 +1,101 @@
+"""The queue of replies: each leaves when those to earlier requests of its connection have left.
+
+(no reply waits)  ──put──▶ the output, at once
+queue             ──put──▶ ready, behind those that are not
+parked            ──complete──▶ the output, and the ready ones behind it; or ready, where one before it still waits
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from broker.network.output import Output
+from broker.network.reply import Reply
+from broker.network.reply_memory import ReplyMemory, held_size
+from protocol.primitives import Chunk
+
+WAITING_REPLIES_MAX: Final = 256
+"""With so many replies waiting, a connection is not read until some have left."""
+WAITING_SIZE_MAX: Final = 1 << 26
+"""Nor with so many bytes of replies that are ready and wait for one before them."""
+
+
+class ReplyQueue:
+    """Of one connection."""
+
+    __slots__ = ("_memory", "_output", "_ready_size", "waiting")
+
+    def __init__(self, output: Output, memory: ReplyMemory) -> None:
+        self._output = output
+        self._memory = memory
+        self.waiting: deque[Reply] = deque()
+        """In the order of their requests; the first one is never ready."""
+        self._ready_size = 0
+        """Bytes of the replies that are ready and wait for one before them."""
+
+    def put(self, pieces: list[Chunk], size: int) -> bool:
+        """Add a reply that is ready, behind those before it; whether it has to wait for them."""
+        if self.waiting:
+            reply = Reply(None)
+            self._make_ready(reply, pieces, size)
+            self.waiting.append(reply)
+            return True
+        output = self._output
+        output.pieces += pieces
+        output.size += size
+        return False
+
+    def complete(self, reply: Reply, pieces: list[Chunk], size: int) -> bool:
+        """A reply that was parked is ready; whether it, and the ready ones behind it, leave."""
+        waiting = self.waiting
+        if waiting[0] is not reply:
+            self._make_ready(reply, pieces, size)
+            return False
+        waiting.popleft()
+        output = self._output
+        output.pieces += pieces
+        output.size += size
+        if waiting:
+            self._take_ready()
+        return True
+
+    def is_ahead(self) -> bool:
+        """Whether too much waits for the first reply. Each reply that leaves asks again."""
+        size = self._ready_size
+        return (
+            len(self.waiting) >= WAITING_REPLIES_MAX
+            or size > WAITING_SIZE_MAX
+            or (size > 0 and self._memory.room() == 0)
+        )
+
+    def parked_apis(self) -> list[str]:
+        """The APIs of the requests that wait for something."""
+        waiting = (reply.context for reply in self.waiting if reply.parked is not None)
+        return [context.route.name for context in waiting if context is not None]
+
+    def abandon(self) -> None:
+        """The client is gone: what waits in order to answer it need not."""
+        waiting, self.waiting = self.waiting, deque()
+        self._ready_size = 0
+        for reply in waiting:
+            if reply.parked is not None:
+                reply.parked.abandon()
+
+    def _make_ready(self, reply: Reply, pieces: list[Chunk], size: int) -> None:
+        reply.pieces = pieces
+        reply.parked = None
+        reply.held_size = held_size(pieces)
+        self._ready_size += size
+        self._output.held_size += reply.held_size
+        self._output.tell_held()
+
+    def _take_ready(self) -> None:
+        """Put out the replies at the head of the queue that are ready."""
+        waiting, output = self.waiting, self._output
+        while waiting and (pieces := waiting[0].pieces) is not None:
+            output.ready_held_size += waiting.popleft().held_size
+            size = sum(map(len, pieces))
+            self._ready_size -= size
+            output.pieces += pieces
+            output.size += size

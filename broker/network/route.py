@@ -1,0 +1,252 @@
+"""A route: one API as a listener serves it, from the version in a request's header to the handler, and back.
+
+    raw frame ──▶ FrameHook.answer ──▶ reply frame             only where a hook has learned from requests before it
+        │ not one of these
+        ▼
+    decoders[version] ──▶ handle(context, request) ──▶ encoders[version]
+
+The connection knows no API: what is particular about one is said by its route.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Final, Protocol
+
+from broker.network.listener_role import ListenerRole
+from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of
+from protocol.schema import header_flexible_from
+
+NEVER_SAMPLED: Final = 1 << 60
+"""A number of requests that no route reaches."""
+
+
+class ServingListener(Protocol):
+    """The listener behind which a request is served."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def role(self) -> ListenerRole: ...
+
+    @property
+    def routes(self) -> Mapping[int, Route]:
+        """By API key."""
+
+
+class ClientConnection(Protocol):
+    """The connection through which a request came, as handlers see it."""
+
+    client_host: str
+    client_port: int
+    software: tuple[str, str]
+    """Name and version of the client's library, as its ApiVersions request says."""
+    served: dict[tuple[str | bytes, int], int]
+    """By Fetch replies: the offset that was asked for last in each partition with records; ~offset where it was asked
+    for again, and looked at."""
+    heartbeat_broker_id: int
+    """The broker that sends its heartbeats through this connection; -1 for none."""
+
+    @property
+    def listener(self) -> ServingListener: ...
+
+    def close(self, reason: str) -> None:
+        """End the connection; replies that are ready leave before."""
+
+    def sends_files(self) -> bool:
+        """Whether a reply may hold slices of files instead of their bytes; the answer yes holds for good."""
+
+    def hold(self) -> None:
+        """Handle no further request until the work given to `hold_during` has ended."""
+
+    def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
+        """Run `work`, then handle the requests that came meanwhile."""
+
+
+class RequestContext:
+    """What a handler is told of a request besides its message."""
+
+    __slots__ = ("client_id", "connection", "correlation_id", "route", "version")
+
+    def __init__(
+        self, connection: ClientConnection, route: Route, version: int, correlation_id: int, client_id: str | None
+    ) -> None:
+        self.connection = connection
+        self.route = route
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+    @property
+    def listener(self) -> ServingListener:
+        """The listener that the client came through: it decides which addresses the client is told."""
+        return self.connection.listener
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+
+Handler = Callable[[RequestContext, object], object]
+"""Answers a request: with the response, with a `Pending` that becomes it, or with None where none is expected."""
+
+
+class FrameHook(ABC):
+    """Answers frames of one connection before they are decoded, where the requests before them tell how.
+
+    It is a base class rather than a Protocol, so that compiled code calls it without looking up a name.
+    """
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+
+    @abstractmethod
+    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+        """The whole reply frame; or, for a request that was handled and whose reply is not as simple, its context and
+        what a handler would have returned; or None for a frame that is to be decoded and handled as any other."""
+
+    @abstractmethod
+    def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
+        """Take note of a request that was decoded and handled; whether the next frame may be one for `answer`."""
+
+
+HookMaker = Callable[["Route"], FrameHook]
+VersionRefusal = Callable[["Route"], object]
+
+
+class Binding:
+    """What serves the requests of a route. It is made when the first request arrives: a start imports no handlers."""
+
+    __slots__ = ("handle", "hook", "refuse_version", "request_class", "response_class")
+
+    def __init__(
+        self,
+        request_class: type[object],
+        response_class: type[object],
+        handle: Handler,
+        hook: HookMaker | None = None,
+        refuse_version: VersionRefusal | None = None,
+    ) -> None:
+        """`hook` makes the hook of a connection.
+
+        `refuse_version` makes the response to a request in a version that is not served, in the route's first version;
+        without it such a request ends its connection.
+        """
+        self.request_class = request_class
+        self.response_class = response_class
+        self.handle = handle
+        self.hook = hook
+        self.refuse_version = refuse_version
+
+
+class Meter(Protocol):
+    """Measures the requests of an API, where metrics are served."""
+
+    def timed(self, route: Route, handle: Handler) -> Handler:
+        """The handler of a request that is measured; it says in `route.sample_at` which is the next."""
+
+    def counted(self, route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
+        """An encoder that also counts errors."""
+
+
+class Route:
+    """Codecs are compiled, and `bind` is called, on first use."""
+
+    __slots__ = (
+        "_bind",
+        "_binding",
+        "decoders",
+        "encoders",
+        "errors",
+        "first_version",
+        "flexible_from",
+        "handle",
+        "hook",
+        "is_advertised",
+        "key",
+        "last_version",
+        "meter",
+        "name",
+        "reply_flexible_from",
+        "requests",
+        "sample_at",
+        "sampled",
+    )
+
+    def __init__(
+        self,
+        key: int,
+        name: str,
+        first_version: int,
+        last_version: int,
+        bind: Callable[[], Binding],
+        *,
+        is_advertised: bool = True,
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.first_version = first_version
+        self.last_version = last_version
+        self.is_advertised = is_advertised
+        """Whether ApiVersions names it."""
+        self.requests = 0
+        """Requests served, for the metrics."""
+        self.errors: dict[int, int] = {}
+        """Refusals by their error code, where they are counted."""
+        self.meter: Meter | None = None
+        self.sample_at = NEVER_SAMPLED
+        """The request that is measured next, counted as `requests` counts."""
+        self.decoders: dict[int, Decoder[object]] = {}
+        self.encoders: dict[int, Encoder[object]] = {}
+        self.flexible_from = 0
+        """The first version in which the header of a request ends with a tagged section."""
+        self.reply_flexible_from = 0
+        self.handle: Handler = _not_bound
+        self.sampled: Handler = _not_bound
+        """The handler of a request that is measured."""
+        self.hook: HookMaker | None = None
+        self._bind = bind
+        self._binding: Binding | None = None
+
+    def load(self, version: int) -> Decoder[object] | None:
+        """The decoder of a version met for the first time; None where the version is not served."""
+        if not self.first_version <= version <= self.last_version:
+            return None
+        binding = self._bound()
+        decoder = self.decoders[version] = request_decoder_of(binding.request_class, version)
+        response_class = binding.response_class
+        encoder = encoder_of(response_class, version)
+        self.encoders[version] = encoder if self.meter is None else self.meter.counted(self, response_class, encoder)
+        return decoder
+
+    def unserved_version(self) -> object | None:
+        """The response, in the first version, to a request in a version that is not served; None where the API has
+        none, and the connection ends."""
+        refuse = self._bound().refuse_version
+        if refuse is None:
+            return None
+        if self.first_version not in self.encoders:
+            self.load(self.first_version)
+        return refuse(self)
+
+    def count_errors(self, codes: Iterable[int]) -> None:
+        """Count error codes of a reply."""
+        for code in codes:
+            self.errors[code] = self.errors.get(code, 0) + 1
+
+    def _bound(self) -> Binding:
+        binding = self._binding
+        if binding is None:
+            binding = self._binding = self._bind()
+            self.flexible_from = header_flexible_from(binding.request_class)
+            self.reply_flexible_from = header_flexible_from(binding.response_class)
+            self.hook = binding.hook
+            self.handle = binding.handle
+            self.sampled = binding.handle if self.meter is None else self.meter.timed(self, binding.handle)
+        return binding
+
+
+def _not_bound(context: RequestContext, request: object) -> object:
+    raise AssertionError("a route handles requests once the codec of their version is loaded")

@@ -1,0 +1,73 @@
+"""AlterReplicaLogDirs (API key 34, versions 1-2; KIP-113): a replica may be told to stay where it is, not to move.
+
+DIVERGES: Apache Kafka moves a replica to another log directory of its broker; here that is UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from protocol.errors import ErrorCode
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from broker.metadata.cluster_view import ClusterView
+    from broker.network.route import RequestContext
+    from broker.replicas.local_logs import LocalLogs
+    from broker.replicas.replicas import Replicas
+
+
+class AlterReplicaLogDirsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def logs(self) -> LocalLogs: ...
+
+    @property
+    def replicas(self) -> Replicas: ...
+
+
+def handle(
+    services: AlterReplicaLogDirsServices, context: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """A partition that is named twice is answered for the last directory, as in Apache Kafka."""
+    wanted: dict[str, dict[int, str]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted.setdefault(topic.name, {})[index] = directory.path
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=_error(services, topic, index, path)
+                    )
+                    for index, path in paths.items()
+                ],
+            )
+            for topic, paths in wanted.items()
+        ]
+    )
+
+
+def _error(services: AlterReplicaLogDirsServices, topic: str, index: int, path: str) -> ErrorCode:
+    if path not in services.logs.properties:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if path in services.logs.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    partition = services.replicas.get(topic, index)
+    if partition is None:
+        is_known = services.cluster.image.topics.partition(topic, index) is not None
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    is_there = services.logs.directory_of(partition.log) == path
+    return ErrorCode.NONE if is_there else ErrorCode.UNSUPPORTED_VERSION

@@ -1,0 +1,94 @@
+"""The hook of Produce: a small produce that repeats the one before it is appended and answered without being decoded.
+
+It learns from the second of two produces in a row that go to the same partition alone, and holds what the frames have
+in common (`RepeatedProduce`). From then on a frame that agrees is appended as `handle` would append it; whatever else
+comes, or does not simply succeed, goes the way of every request.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from broker.network.route import ClientConnection, FrameHook, RequestContext, Route
+from broker.requests.handlers.produce import (
+    TOPIC_ID_VERSION,
+    Parked,
+    ProduceServices,
+    answer_of,
+    finish,
+    must_wait,
+)
+from broker.requests.repeated_produce import Place, RepeatedProduce, learned, place_of
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProduceRequest, TopicProduceResponse
+from storage.log.append_result import AppendResult
+
+NONE: Final = ErrorCode.NONE
+"""Looked up once: an enum's member costs as much as a call."""
+_CORRELATION_ID: Final = struct.Struct(">i").unpack_from
+
+
+class ProduceHook(FrameHook):
+    """Of one connection: producers keep to a connection, and most of them to one partition for a while."""
+
+    def __init__(self, services: ProduceServices, route: Route) -> None:
+        super().__init__(route)
+        self._services = services
+        self._replicas = services.replicas
+        self._flusher = services.flusher
+        self._wall_ms = services.environment.wall_ms
+        self._repeated: RepeatedProduce | None = None
+        """What the last produces had in common."""
+        self._last_place: Place | None = None
+        """Where the last produce that was decoded went; None where it went to several partitions."""
+
+    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+        repeated = self._repeated
+        if repeated is None:
+            return None
+        records = repeated.records_in(frame)
+        if records is None:
+            return None
+        # A generation is a set of replicas: within one, the partition that was looked up is still the one of that name.
+        if self._replicas.generation != repeated.generation:
+            self._repeated = None
+            return None
+        partition = repeated.partition
+        acks = repeated.request.acks
+        result = partition.append(records, acks, self._wall_ms(), repeated.version)
+        if result.is_postponed:  # nothing was appended: `handle` has the batch examined in a thread
+            self._repeated = None
+            return None
+        if partition.awaits_write_back:
+            self._flusher.write_back(partition.log)
+        if result.error is NONE and not must_wait(partition, acks):
+            return repeated.reply(frame, result)
+        context = RequestContext(connection, self.route, repeated.version, _CORRELATION_ID(frame, 4)[0], None)
+        return context, self._response(context, repeated, result)
+
+    def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
+        """The second produce in a row to the same partition is worth remembering: there will be more."""
+        assert isinstance(request, ProduceRequest)
+        place = place_of(request)
+        is_second = place is not None and place == self._last_place
+        self._last_place = place
+        self._repeated = self._learned(context, frame, request) if is_second else None
+        return self._repeated is not None
+
+    def _learned(self, context: RequestContext, frame: memoryview, request: ProduceRequest) -> RepeatedProduce | None:
+        topic = request.topic_data[0]
+        by_id = context.version >= TOPIC_ID_VERSION
+        partition = self._replicas.find((topic.topic_id if by_id else topic.name, topic.partition_data[0].index))
+        if partition is None or partition.is_internal:
+            return None
+        return learned(frame, context.version, request, partition, self._replicas.generation)
+
+    def _response(self, context: RequestContext, repeated: RepeatedProduce, result: AppendResult) -> object:
+        """The response as `handle` makes it: a refusal at once, and what was appended when it may be acknowledged."""
+        request, partition = repeated.request, repeated.partition
+        asked = request.topic_data[0]
+        answer = answer_of(partition.index, result)
+        parked = [Parked(partition, partition.log.end_offset, answer)] if result.error is NONE else []
+        topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[answer])
+        return finish(self._services, context, request, [topic], parked, result.error is not NONE)

@@ -1,0 +1,34 @@
+"""What a handler of the controller decides on: the metadata as far as it is decided, and what is known of brokers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraft.controller.broker_sessions import BrokerSessions
+from kraft.controller.failure_detector import FailureDetector
+from kraft.controller.settings import ControllerSettings
+from kraft.controller.view import View
+from kraft.image.metadata_image import MetadataImage
+
+
+class DecisionContext(NamedTuple):
+    """The same for every handler, at the time of one request.
+
+    Handlers read the view. They may change `sessions` and `failures` alone: what the controller knows of brokers by
+    their heartbeats is no metadata, and is lost with the controller's term.
+    """
+
+    view: View
+    sessions: BrokerSessions
+    failures: FailureDetector
+    now_ms: int
+    """On the controller's clock, which never goes back."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata at the end of the log, committed or not."""
+        return self.view.image
+
+    @property
+    def settings(self) -> ControllerSettings:
+        return self.view.settings

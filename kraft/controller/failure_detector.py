@@ -1,0 +1,88 @@
+"""Brokers that have failed, noticed before their session ends: by the interval of heartbeats and by connections.
+
+    sends heartbeats, or led the quorum before ── silent for `patience_ms`, or for five intervals ──▶ suspected
+          │ ▲
+     its connection broke, or its address refuses connections
+          ▼ │ a heartbeat
+        disconnected ── silent for `grace_ms` more, or two of its intervals ──▶ suspected
+
+The controller fences a suspected broker. That is always safe: a broker that lives is unfenced by its next heartbeat. A
+broker with a long heartbeat interval, such as Apache Kafka's default of two seconds, is suspected late; its session
+may end first.
+
+DIVERGES: Apache Kafka waits for broker.session.timeout.ms whatever else it could know.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+GRACE_MS: Final = 500
+SILENT_INTERVALS: Final = 5
+DISCONNECTED_INTERVALS: Final = 2
+
+
+class Contact(NamedTuple):
+    """What is known of one broker; times are on the clock of `now_ms`."""
+
+    heard_ms: int
+    interval_ms: int | None = None
+    """Between its heartbeats; None before the second."""
+    disconnected_ms: int | None = None
+    """When its connection broke; None where a heartbeat has come since."""
+
+
+class FailureDetector:
+    """A `patience_ms` of 0 switches it off: then only the end of its session fences a broker."""
+
+    def __init__(self, patience_ms: int, grace_ms: int = GRACE_MS) -> None:
+        self._patience_ms = patience_ms
+        self._grace_ms = grace_ms
+        self._by_broker: dict[int, Contact] = {}
+
+    def heartbeat(self, broker_id: int, now_ms: int) -> None:
+        """A heartbeat came. Where intervals vary, the longer one counts for a while: it halves with each heartbeat."""
+        before = self._by_broker.get(broker_id)
+        interval_ms = None
+        if before is not None:
+            interval_ms = max(now_ms - before.heard_ms, (before.interval_ms or 0) // 2)
+        self._by_broker[broker_id] = Contact(now_ms, interval_ms)
+
+    def disconnected(self, broker_id: int, now_ms: int) -> None:
+        """The connection of its heartbeats broke, or its address refuses connections."""
+        before = self._by_broker.get(broker_id, Contact(now_ms))
+        if before.disconnected_ms is None:
+            self._by_broker[broker_id] = before._replace(disconnected_ms=now_ms)
+
+    def last_heard(self, broker_id: int, heard_ms: int) -> None:
+        """The broker gave a sign of life other than a heartbeat at that time; a heartbeat of it may never come."""
+        if broker_id not in self._by_broker:
+            self._by_broker[broker_id] = Contact(heard_ms, interval_ms=0)
+
+    def forget(self, broker_id: int) -> None:
+        """The broker is fenced, or begins a new incarnation."""
+        self._by_broker.pop(broker_id, None)
+
+    def suspected(self, now_ms: int) -> list[int]:
+        """The brokers that have been silent for too long, by id."""
+        return sorted(
+            broker_id
+            for broker_id, contact in self._by_broker.items()
+            if (deadline_ms := self._deadline_ms(contact)) is not None and now_ms >= deadline_ms
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next broker will be suspected; None where none can be."""
+        deadlines = [self._deadline_ms(contact) for contact in self._by_broker.values()]
+        return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
+
+    def _deadline_ms(self, contact: Contact) -> int | None:
+        if not self._patience_ms:
+            return None
+        deadlines: list[int] = []
+        if contact.interval_ms is not None:
+            deadlines.append(contact.heard_ms + max(self._patience_ms, SILENT_INTERVALS * contact.interval_ms))
+        if contact.disconnected_ms is not None:
+            silence_ms = DISCONNECTED_INTERVALS * (contact.interval_ms or 0)
+            deadlines.append(contact.disconnected_ms + max(self._grace_ms, silence_ms))
+        return min(deadlines, default=None)

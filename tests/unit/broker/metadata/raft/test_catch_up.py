@@ -1,0 +1,31 @@
+"""A start that waits for the committed metadata ends once: with it, or with the reason why it cannot come."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.metadata.raft.catch_up import CatchUp
+
+
+def test_it_ends_when_it_is_reached() -> None:
+    async def story() -> None:
+        catch_up = CatchUp(asyncio.get_running_loop())
+        asyncio.get_running_loop().call_soon(catch_up.reached)
+        await catch_up.wait(lambda: "no leader is known")
+        catch_up.reached()
+        assert catch_up.is_over
+
+    asyncio.run(story())
+
+
+def test_it_raises_what_makes_it_impossible() -> None:
+    async def story() -> None:
+        catch_up = CatchUp(asyncio.get_running_loop())
+        catch_up.failed(OSError("the disk is full"))
+        catch_up.reached()
+        with pytest.raises(OSError, match="full"):
+            await catch_up.wait(lambda: "no leader is known")
+
+    asyncio.run(story())

@@ -1,0 +1,23 @@
+"""What a new leader knows of the node that led before it."""
+
+from __future__ import annotations
+
+from broker.metadata.raft.former_leader import FormerLeader, LastContact
+
+
+def test_a_leader_that_was_followed_is_taken_once() -> None:
+    now_ms = 100
+    former = FormerLeader(lambda: now_ms)
+    assert former.take() is None
+    former.followed(2)
+    now_ms = 250
+    former.answered()
+    assert former.take() == LastContact(2, heard_ms=250)
+    assert former.take() is None and former.node_id == -1
+
+
+def test_a_leader_whose_connection_broke_was_not_heard_from() -> None:
+    former = FormerLeader(lambda: 100)
+    former.followed(2)
+    former.disconnected()
+    assert former.take() == LastContact(2, heard_ms=None)
