@@ -23,7 +23,7 @@ from tests.unit.tidy.sources import module_name, product, sources, tree_of
 
 BY_NAME: Final = {
     "broker.cli.command": ("broker.cli.",),
-    "broker.requests.apis": ("broker.requests.handlers.", "protocol.messages."),
+    "broker.requests.apis": ("broker.requests.", "protocol.messages."),
 }
 """What a module imports by a name that it computes."""
 TRANSCRIPTS: Final = {

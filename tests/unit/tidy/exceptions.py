@@ -1,7 +1,7 @@
 """Every exception from the bounds of `test_sizes.py`, each with its reason in one sentence.
 
 `BEING_SPLIT` and `BEING_RENAMED` are no lasting reasons: such an entry goes with the commit that ends the offence; a
-test asks for that. The other entries are counted against `PERMANENT_MAX`.
+test asks for that, and `MOLDAU_REWRITE=1` does it. The other entries are counted against `PERMANENT_MAX`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ BEING_SPLIT: Final = "being split"
 BEING_RENAMED: Final = "being renamed"
 
 CLASSES: Final = {
-    "broker.metadata.quorum.Quorum": BEING_SPLIT,
-    "broker.network.connection.Connection": BEING_SPLIT,
     "broker.replicas.local_logs.LocalLogs": BEING_SPLIT,
-    "kraft.controller.controller.Controller": BEING_SPLIT,
     "replication.partition.Partition": BEING_SPLIT,
     "storage.log.log.Log": BEING_SPLIT,
     "storage.log_directory.LogDirectory": BEING_SPLIT,
@@ -24,8 +21,6 @@ CLASSES: Final = {
 """Classes of more than 30 methods."""
 
 MODULES: Final = {
-    "broker/metadata/quorum.py": BEING_SPLIT,
-    "broker/network/connection.py": BEING_SPLIT,
     "broker/replicas/local_logs.py": BEING_SPLIT,
     "broker/requests/handlers/fetch.py": BEING_SPLIT,
     "protocol/compiler.py": "The code generator is one concept, and everything that it emits stays in one file.",
@@ -35,6 +30,7 @@ MODULES: Final = {
 
 FOLDERS: Final = {
     "broker/requests/handlers": "One file answers one API.",
+    "kraft/controller": BEING_SPLIT,
     "protocol/messages": "One file declares one API.",
 }
 """Folders of more than 25 modules; these two grow with the number of APIs, and each file is found by its API's name."""
@@ -42,12 +38,9 @@ FOLDERS: Final = {
 DUPLICATES: Final[dict[str, str]] = {
     "Answer": BEING_RENAMED,
     "Appended": BEING_RENAMED,
-    "Change": BEING_RENAMED,
     "Election": BEING_RENAMED,
     "Endpoint": BEING_RENAMED,
     "GatheredReply": BEING_RENAMED,
-    "Identity": BEING_RENAMED,
-    "Kept": BEING_RENAMED,
     "Leader": BEING_RENAMED,
     "Leadership": BEING_RENAMED,
     "Listener": BEING_RENAMED,
@@ -62,12 +55,8 @@ DUPLICATES: Final[dict[str, str]] = {
     "Refusal": BEING_RENAMED,
     "Replicas": BEING_RENAMED,
     "Reply": BEING_RENAMED,
-    "Role": BEING_RENAMED,
-    "Settings": BEING_RENAMED,
     "SnapshotFiles": BEING_RENAMED,
     "Spawn": BEING_RENAMED,
-    "State": BEING_RENAMED,
-    "Subscription": BEING_RENAMED,
     "Tick": BEING_RENAMED,
     "Truncate": BEING_RENAMED,
     "Voter": BEING_RENAMED,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -59,3 +61,14 @@ def module_name(path: Path) -> str:
     """`storage/log/log.py` → `storage.log.log`; a package's `__init__.py` is the package itself."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+REWRITE: Final = "MOLDAU_REWRITE" in os.environ
+"""Whether lists of what offends are to be rewritten: `MOLDAU_REWRITE=1`. They only become shorter."""
+
+
+def drop_lines(path: Path, names: Collection[str]) -> None:
+    """Rewrite a module without the lines of a list or a table that name these."""
+    keys = tuple(f'"{name}"' for name in names)
+    lines = (ROOT / path).read_text("utf-8").splitlines(keepends=True)
+    (ROOT / path).write_text("".join(line for line in lines if not line.lstrip().startswith(keys)), "utf-8")
