@@ -37,7 +37,7 @@ from protocol.records.metadata import (
     TopicRecord,
 )
 from storage.files.local_files import LocalFiles
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -93,7 +93,7 @@ class RecordError(NamedTuple):
     message: str
 
 
-class Refusal(NamedTuple):
+class RejectedBatch(NamedTuple):
     """The answer to a batch that is not appended."""
 
     error: ErrorCode
@@ -112,17 +112,19 @@ class ValidBatch(NamedTuple):
     header: BatchHeader
 
 
-def examine_batch(batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int) -> ValidBatch | Refusal:
+def examine_batch(
+    batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int
+) -> ValidBatch | RejectedBatch:
     """Both stages, however long they take, in bounded memory. Changes a writable buffer, as `validate_records` does."""
     header = validate_header(batch, rules, produce_version=produce_version)
-    if isinstance(header, Refusal):
+    if isinstance(header, RejectedBatch):
         return header
     return validate_records(batch, header, rules, now_ms, is_beside_loop=True)
 
 
 def validate_header(
     batch: BytesLike, rules: AppendRules, *, produce_version: int = PRODUCE_VERSION_OF_ZSTD
-) -> BatchHeader | Refusal:
+) -> BatchHeader | RejectedBatch:
     """The header of the one batch that fills the buffer, once everything about the batch as a whole is right."""
     try:
         header = parse_header(batch)
@@ -135,16 +137,16 @@ def validate_header(
     codec = attributes & CODEC_MASK
     if codec == ZSTD and produce_version < PRODUCE_VERSION_OF_ZSTD:
         message = f"zstd needs produce version {PRODUCE_VERSION_OF_ZSTD}, this is {produce_version}"
-        return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message, is_of_log=False)
+        return RejectedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message, is_of_log=False)
     if header.base_offset != 0:
         return refuse(f"the base offset is {header.base_offset} instead of 0")
     if size > rules.max_message_bytes:
         return too_large(size, rules)
     if not crc_is_valid(batch, 0, header):
         message = f"the checksum of the batch is not {header.crc:#010x}"
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, message, is_of_log=False)
+        return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, message, is_of_log=False)
     if codec >= len(CODECS):
-        return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}")
+        return RejectedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}")
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
         return refuse(f"{count} records do not go with last offset delta {header.last_offset_delta}")
@@ -162,7 +164,7 @@ def validate_records(
     now_ms: int,
     *,
     is_beside_loop: bool = False,
-) -> ValidBatch | Refusal:
+) -> ValidBatch | RejectedBatch:
     """The records of a batch whose header is valid; the result is rewritten where the topic's settings ask for it.
 
     The header of the result is the one given, brought up to the rewritten bytes. On the loop a large batch is refused
@@ -188,7 +190,7 @@ def validate_records(
     except DecompressedSizeExceeded as exceeded:
         if size_max < rules.expanded_bytes_max:
             return POSTPONED
-        return Refusal(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
+        return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
     except MalformedMessage as malformed:
         return refuse(str(malformed))
     if flags & OFFSETS_DIFFER:
@@ -241,7 +243,7 @@ def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
     return ValidBatch(view, header)
 
 
-def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | Refusal:
+def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | RejectedBatch:
     """The same records under the topic's codec. The batch is held against its largest size once more."""
     batch = assemble(
         compress(codec, body, rules.compression_level),
@@ -263,41 +265,43 @@ def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: Append
 
 # Refusals
 
-POSTPONED = Refusal(ErrorCode.MESSAGE_TOO_LARGE, "the batch expands too far to be examined now", is_postponed=True)
+POSTPONED = RejectedBatch(
+    ErrorCode.MESSAGE_TOO_LARGE, "the batch expands too far to be examined now", is_postponed=True
+)
 
 
-def refuse(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_RECORD, message)
+def refuse(message: str) -> RejectedBatch:
+    return RejectedBatch(ErrorCode.INVALID_RECORD, message)
 
 
-def refuse_request(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_RECORD, message, is_of_log=False)
+def refuse_request(message: str) -> RejectedBatch:
+    return RejectedBatch(ErrorCode.INVALID_RECORD, message, is_of_log=False)
 
 
-def too_large(size: int, rules: AppendRules) -> Refusal:
+def too_large(size: int, rules: AppendRules) -> RejectedBatch:
     message = f"a batch of {size} bytes is above max.message.bytes ({rules.max_message_bytes})"
-    return Refusal(ErrorCode.MESSAGE_TOO_LARGE, message, is_of_log=False)
+    return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, message, is_of_log=False)
 
 
-def refuse_unreadable(batch: BytesLike) -> Refusal:
+def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
     """What Kafka answers where there is no batch of magic 2: it looks at length, magic and end, in this order."""
     size = len(batch)
     length = INT32.unpack_from(batch, LOG_OVERHEAD - INT32.size)[0] if size >= LOG_OVERHEAD else None
     magic = batch[MAGIC_POSITION] if size > MAGIC_POSITION else None
     if length is not None and length < LEGACY_LENGTH_MIN:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}", is_of_log=False)
+        return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}", is_of_log=False)
     if magic is not None and magic > MAGIC:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of magic {magic}", is_of_log=False)
+        return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of magic {magic}", is_of_log=False)
     if length is None or magic is None or length + LOG_OVERHEAD > size:
         return refuse_request("exactly one whole batch is expected for a partition")
     if magic < MAGIC:
         return refuse_request(f"message format {magic} is no longer written, batches have magic {MAGIC}")
-    return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}, below {LENGTH_MIN}", is_of_log=False)
+    return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}, below {LENGTH_MIN}", is_of_log=False)
 
 
 def refuse_records(
     batch: BytesLike, body: BytesLike | None, header: BatchHeader, rules: AppendRules, now_ms: int
-) -> Refusal | None:
+) -> RejectedBatch | None:
     """Name the records that are at fault; None where it is only records without a timestamp that looked so.
 
     A body of None is expanded once more, piece by piece.
@@ -331,4 +335,4 @@ def refuse_records(
         return None
     what = "an invalid timestamp" if code is ErrorCode.INVALID_TIMESTAMP else "an invalid record"
     message = f"{len(errors)} records refuse the batch, {what} among them; the first is {errors[0].batch_index}"
-    return Refusal(code, f"{message}: {errors[0].message}", tuple(errors))
+    return RejectedBatch(code, f"{message}: {errors[0].message}", tuple(errors))

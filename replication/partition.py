@@ -20,7 +20,7 @@ from typing import Final
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, parse_header
-from protocol.record_validation import Refusal, ValidBatch
+from protocol.record_validation import RejectedBatch, ValidBatch
 from replication.commit_waits import Committed, CommitWaits
 from replication.follower_progress import FollowerProgress
 from replication.in_sync_set import InSyncSet
@@ -183,7 +183,7 @@ class Partition:
         return result
 
     def append_examined(
-        self, examined: ValidBatch | Refusal, size: int, required_acks: int, now_ms: int
+        self, examined: ValidBatch | RejectedBatch, size: int, required_acks: int, now_ms: int
     ) -> AppendResult:
         """The same for a batch of so many bytes that was examined beside the loop."""
         if self.leadership is None:

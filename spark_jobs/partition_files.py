@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
+from storage.files.log_paths import parse_partition_directory
 from storage.files.port import FileSystem
-from storage.log.log_paths import parse_partition_directory
-from storage.segment.segment_files import SegmentFile, list_segments
+from storage.segment.segment_listing import ListedSegment, list_segments
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 """Read when they are named, never by a pattern."""
@@ -31,7 +31,7 @@ class PartitionFiles(NamedTuple):
 
     topic: str
     partition: int
-    segments: tuple[SegmentFile, ...]
+    segments: tuple[ListedSegment, ...]
     log_start_offset: int
     high_watermark: int
     """Exclusive end of what may be read; the log start where no checkpoint names the partition."""
@@ -91,7 +91,7 @@ def open_partitions(fs: FileSystem, places: dict[TopicPartition, str]) -> list[P
     return opened
 
 
-def _segments_now(fs: FileSystem, place: str) -> tuple[SegmentFile, ...]:
+def _segments_now(fs: FileSystem, place: str) -> tuple[ListedSegment, ...]:
     for _ in range(LISTINGS_MAX):
         try:
             return tuple(list_segments(fs, place))

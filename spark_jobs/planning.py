@@ -12,7 +12,7 @@ from spark_jobs.options import EARLIEST, LATEST, OffsetChoice, ReadOptions, Subs
 from spark_jobs.partition_files import INTERNAL_TOPICS, PartitionFiles, Refused, find_partitions, open_partitions
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.files.port import FileSystem
-from storage.segment.segment_files import PositionRange, SegmentFile, locate, split
+from storage.segment.segment_listing import ListedSegment, PositionRange, locate, split
 
 TASK_SIZE = 32 << 20
 """Bytes in the files for one task. A task costs Spark about 40 ms, which these take to decode several times over."""
@@ -173,7 +173,7 @@ def slices_of(fs: FileSystem, piece: OffsetRange, slice_size: int) -> Iterator[S
             yield Slice(segment.path(), files.topic, files.partition, *cut, start_offset, end_offset)
 
 
-def positions_of(fs: FileSystem, segment: SegmentFile, start_offset: int, end_offset: int) -> PositionRange:
+def positions_of(fs: FileSystem, segment: ListedSegment, start_offset: int, end_offset: int) -> PositionRange:
     """Where the batches that hold some of [start, end) lie in a segment."""
     start = end = None
     if start_offset > segment.base_offset:

@@ -11,8 +11,8 @@ from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from protocol.record_reader import RECORDS_SIZE_MAX
 from spark_jobs.planning import Slice
+from storage.files.log_paths import DELETED_SUFFIX
 from storage.files.port import File, FileSystem
-from storage.log.log_paths import DELETED_SUFFIX
 
 READ_SIZE = 8 << 20
 """Bytes of the file read at once; a batch above it is read whole."""

@@ -37,7 +37,7 @@ from replication.fetch_session import FetchSessions
 from replication.partition import Partition
 from storage.files.local_files import LocalFile, LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 TOPIC = "micro"
 FETCH_SIZE = 1 << 20

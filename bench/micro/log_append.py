@@ -18,7 +18,7 @@ from protocol.record_batch import PREFIX_SIZE
 from protocol.record_builder import Record, build_batch
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 ROUNDS = 5
 APPENDS = 50_000

@@ -36,7 +36,7 @@ from protocol.primitives import BytesLike
 from replication.partition import Partition
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 TOPIC = "micro"
 PRODUCERS = 4

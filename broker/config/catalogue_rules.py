@@ -20,7 +20,7 @@ from broker.config.layers import BrokerLayers
 from broker.config.setting import Catalogue, Value, ValueType
 from broker.config.topics import topic_defaults, topic_refusal
 from broker.config.values import InvalidValue, parse
-from kraft.controller.decision import Refusal
+from kraft.controller.decision import ApiError
 from kraft.image.configs import ConfigResource, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopicConfigs
@@ -57,24 +57,24 @@ class CatalogueRules:
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
-    ) -> Refusal | None:
+    ) -> ApiError | None:
         """Why the resource cannot have `settings` in place of `existing`."""
         match resource.type:
             case ResourceType.TOPIC:
                 message = topic_refusal(self._in_force.config, dict(settings))
-                return None if message is None else Refusal(ErrorCode.INVALID_CONFIG, message)
+                return None if message is None else ApiError(ErrorCode.INVALID_CONFIG, message)
             case ResourceType.BROKER:
                 return self._broker_refusal(resource.name, settings, existing)
             case ResourceType.GROUP:
                 message = group_refusal(self._in_force.config, settings)
-                return None if message is None else Refusal(ErrorCode.INVALID_CONFIG, message)
+                return None if message is None else ApiError(ErrorCode.INVALID_CONFIG, message)
             case ResourceType.CLIENT_METRICS:
                 return client_metrics_refusal(settings)
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
 
-    def _broker_refusal(self, name: str, settings: Mapping[str, str], existing: Mapping[str, str]) -> Refusal | None:
+    def _broker_refusal(self, name: str, settings: Mapping[str, str], existing: Mapping[str, str]) -> ApiError | None:
         if name and not re.fullmatch(r"[0-9]{1,10}", name):
-            return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+            return ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
         layers = self._in_force.layers
         before = (
             BrokerLayers(layers.static, layers.dynamic_default, existing)
@@ -82,7 +82,7 @@ class CatalogueRules:
             else BrokerLayers(layers.static, existing, layers.dynamic_broker)
         )
         message = broker_refusal(before, settings, at_default_level=not name)
-        return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
+        return None if message is None else ApiError(ErrorCode.INVALID_REQUEST, message)
 
     def is_list(self, resource_type: int, name: str) -> bool:
         """Whether APPEND and SUBTRACT are defined for the setting."""
@@ -142,26 +142,26 @@ def _out_of_bounds(config: Config, name: str, value: Value) -> str | None:
     return None
 
 
-def client_metrics_refusal(settings: Mapping[str, str]) -> Refusal | None:
+def client_metrics_refusal(settings: Mapping[str, str]) -> ApiError | None:
     """Why the settings of a client metrics subscription are not taken, in Apache Kafka's words; None where they are."""
     catalogue = client_metrics_catalogue()
     for name in settings:
         if name not in catalogue:
-            return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
+            return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
     for name, text in settings.items():
         try:
             value = parse(catalogue[name], text)
         except InvalidValue as problem:
-            return Refusal(ErrorCode.INVALID_CONFIG, str(problem))
+            return ApiError(ErrorCode.INVALID_CONFIG, str(problem))
         if isinstance(value, int) and not CLIENT_METRICS_INTERVAL_MS_MIN <= value <= CLIENT_METRICS_INTERVAL_MS_MAX:
-            return Refusal(
+            return ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"Invalid value {text} for {name}, interval must be between 100 and 3600000 (1 hour)",
             )
         if name == "match" and isinstance(value, tuple):
             for pattern in value:
                 if not _is_client_pattern(pattern):
-                    return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+                    return ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
 
 

@@ -11,7 +11,7 @@ from broker.config.setting import Stance, Value
 from broker.config.values import InvalidValue, default_value, parse, text_of
 from protocol.compression import Codec
 from protocol.record_batch import TimestampType
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 _CODECS: Final = {
     "producer": None,

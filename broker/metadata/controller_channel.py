@@ -27,7 +27,7 @@ LOST: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
 """Answers of a node that does not lead (any more)."""
 
 
-class Leadership(Protocol):
+class ControllerLocation(Protocol):
     """Who leads the quorum, as far as this node knows."""
 
     def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
@@ -55,7 +55,7 @@ class ControllerChannel:
 
     def __init__(
         self,
-        leadership: Leadership,
+        leadership: ControllerLocation,
         channels: PeerChannels,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,

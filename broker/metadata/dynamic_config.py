@@ -11,7 +11,7 @@ from broker.config.layers import BrokerLayers
 from broker.config.topics import log_config
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataImage
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 LOG_CONFIGS_MAX: Final = 1000
 """Sets of overrides that are remembered; past that number sharing begins anew."""

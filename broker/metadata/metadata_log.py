@@ -9,7 +9,7 @@ from kraft.features import record_version
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
 from kraft.raft.control_records import QuorumDescription, described_by
-from kraft.raft.election import QUORUM_STATE, Election, decode_election
+from kraft.raft.election_state import QUORUM_STATE, ElectionState, decode_election
 from kraft.raft.log_view import OffsetAndEpoch
 from kraft.record_frame import decode_record, encode_record
 from kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
@@ -23,12 +23,11 @@ from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from protocol.records.metadata import NoOpRecord
 from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
-from storage.files.port import FileSystem, write_atomically
+from storage.files.port import FileSystem, make_durable_directory, write_atomically
 from storage.log.append_result import AppendOrigin
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_read import LogRead
-from storage.log_directory import make_durable_directory
+from storage.log.reading import LogRead
+from storage.log_config import LogConfig
 
 DIRECTORY: Final = "__cluster_metadata-0"
 TOPIC_ID: Final = (1).to_bytes(16, "big")
@@ -38,13 +37,13 @@ NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADE
 """The body of a batch that says nothing."""
 
 
-class Loaded(NamedTuple):
+class LoadedMetadata(NamedTuple):
     """What a metadata directory held at start, up to the end of its log, whether it is committed or not."""
 
     log: MetadataLog
     replay: Replay
     descriptions: list[Described]
-    election: Election
+    election: ElectionState
 
 
 Described = tuple[int, QuorumDescription]
@@ -96,7 +95,7 @@ class MetadataLog:
     # Opening
 
     @classmethod
-    def open(cls, fs: FileSystem, log_dir: str, config: LogConfig, now_ms: int) -> Loaded:
+    def open(cls, fs: FileSystem, log_dir: str, config: LogConfig, now_ms: int) -> LoadedMetadata:
         """Read everything; blocks. Raises OSError, `CorruptLog`, `CorruptQuorumState` and `MalformedMessage`."""
         directory = f"{log_dir}/{DIRECTORY}"
         make_durable_directory(fs, directory)
@@ -119,11 +118,11 @@ class MetadataLog:
         metadata_log = cls(fs, log, snapshots)
         unlink_all(fs, metadata_log._forget_before(log.log_start_offset))
         metadata_log._replay_log(reading)
-        return Loaded(metadata_log, reading.replay, reading.descriptions, metadata_log._election())
+        return LoadedMetadata(metadata_log, reading.replay, reading.descriptions, metadata_log._election())
 
-    def _election(self) -> Election:
+    def _election(self) -> ElectionState:
         path = f"{self.directory}/{QUORUM_STATE}"
-        return decode_election(self._fs.read(path)) if self._fs.exists(path) else Election()
+        return decode_election(self._fs.read(path)) if self._fs.exists(path) else ElectionState()
 
     def _replay_log(self, reading: Reading) -> None:
         """One delta for the whole log: an image for each batch would make a start quadratic."""

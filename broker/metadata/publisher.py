@@ -18,14 +18,14 @@ Listener = Callable[[MetadataImage, MetadataDelta], None]
 Reply = Callable[..., None]
 
 
-class Pending(NamedTuple):
+class UncommittedState(NamedTuple):
     """A state that is published once everything before its end is committed."""
 
     replay: Replay
     delta: MetadataDelta
 
 
-class Waiting(NamedTuple):
+class WaitingReply(NamedTuple):
     """A reply that is sent once everything before the offset is committed; `given_up` where this node resigns first."""
 
     end_offset: int
@@ -46,8 +46,8 @@ class MetadataPublisher:
         """The state at the end of what is published; read it, or fork it."""
         self.high_watermark = 0
         self._listeners: list[Listener] = []
-        self._pending: deque[Pending] = deque()
-        self._waiting: deque[Waiting] = deque()
+        self._pending: deque[UncommittedState] = deque()
+        self._waiting: deque[WaitingReply] = deque()
 
     @property
     def image(self) -> MetadataImage:
@@ -73,7 +73,7 @@ class MetadataPublisher:
 
     def publish_later(self, replay: Replay, delta: MetadataDelta) -> None:
         """States come in the order of the log; nobody changes them any more."""
-        self._pending.append(Pending(replay, delta))
+        self._pending.append(UncommittedState(replay, delta))
 
     def reply_when_committed(
         self, end_offset: int, reply: Reply, response: object, given_up: Callable[[], None] = nobody_waits
@@ -82,7 +82,7 @@ class MetadataPublisher:
         if self.high_watermark >= end_offset:
             reply(response)
         else:
-            self._waiting.append(Waiting(end_offset, reply, response, given_up))
+            self._waiting.append(WaitingReply(end_offset, reply, response, given_up))
 
     def commit(self, high_watermark: int) -> None:
         """Everything before the high watermark will stay."""

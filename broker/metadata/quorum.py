@@ -24,8 +24,8 @@ from kraft.image.metadata_image import MetadataImage
 from kraft.raft import events
 from protocol.schema import spec_of
 from storage.checkpoints.meta_properties import MetaProperties
+from storage.directory.log_directory import LOCK
 from storage.files.port import FileLock
-from storage.log_directory import LOCK
 
 log = logging.getLogger("moldau.quorum")
 
@@ -164,7 +164,7 @@ class Quorum:
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
         """Let the Raft machine answer a request of a peer, or of a client, about the quorum."""
         reply: Pending[object] = Pending()
-        self.opened.driver.feed(events.Received(reply, request, version, listener))
+        self.opened.driver.feed(events.RequestReceived(reply, request, version, listener))
         return reply
 
     def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from broker.config.config import Config
-from broker.metadata.metadata_log import BATCH_SIZE_MAX, Loaded, read_snapshot_file
+from broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
 from broker.runtime.environment import Environment
 from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
-from kraft.raft.settings import Identity, RaftSettings
+from kraft.raft.settings import QuorumIdentity, RaftSettings
 from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Address, Voter, Voters
+from kraft.raft.voters.voters import Address, VoterNode, VoterSet
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
 from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from protocol.records.metadata import FeatureLevelRecord
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.files.port import FileSystem
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """As the wire numbers them."""
@@ -28,11 +28,11 @@ class UnusableMetadata(ValueError):
     """The metadata directory is of a cluster that this node cannot run; the text says why."""
 
 
-def history_of(config: Config, loaded: Loaded) -> QuorumHistory:
+def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
     """The voters as the log names them; with kraft.version 0 the configuration does. Raises `UnusableMetadata`."""
     refuse_unsupported(loaded.replay.image.features)
-    static = Voters.of(
-        Voter(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
+    static = VoterSet.of(
+        VoterNode(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
         for each in config.controller_quorum_voters
     )
     history = QuorumHistory(static, loaded.descriptions)
@@ -43,10 +43,10 @@ def history_of(config: Config, loaded: Loaded) -> QuorumHistory:
     return history
 
 
-def identity_of(config: Config, properties: MetaProperties) -> Identity:
+def identity_of(config: Config, properties: MetaProperties) -> QuorumIdentity:
     """This node as its peers in the quorum know it."""
     endpoints = {each.name: (each.host, each.port) for each in config.advertised_controller_listeners}
-    return Identity(
+    return QuorumIdentity(
         node_id=config.node_id,
         cluster_id=properties.cluster_id,
         directory_id=properties.directory_id or bytes(16),

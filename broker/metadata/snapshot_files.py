@@ -8,7 +8,7 @@ from protocol.primitives import BytesLike
 from storage.files.port import File, FileSystem
 
 
-class SnapshotFiles:
+class MetadataSnapshotFiles:
     """In the directory of the metadata log. Everything blocks on the disk; what is large is called off the loop."""
 
     def __init__(self, fs: FileSystem, directory: str) -> None:

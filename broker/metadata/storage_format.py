@@ -23,7 +23,7 @@ from kraft.features import (
     refusal_of_feature,
 )
 from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import Voter, Voters
+from kraft.raft.voters.voters import VoterNode, VoterSet
 from kraft.snapshot.batches import snapshot_batches
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
 from protocol.records.metadata import FeatureLevelRecord
@@ -36,8 +36,7 @@ from storage.checkpoints.meta_properties import (
     write_meta_properties,
 )
 from storage.checkpoints.partition_metadata import parse_uuid
-from storage.files.port import FileSystem
-from storage.log_directory import make_durable_directory
+from storage.files.port import FileSystem, make_durable_directory
 
 Entropy = Callable[[int], bytes]
 EXAMPLE_DIRECTORY_ID: Final = "8wTLVMuVS7ebtRfBsi2mWg"
@@ -56,7 +55,7 @@ def format_directories(
     standalone: bool,
     entropy: Entropy,
     now_ms: int = 0,
-    initial_voters: Voters | None = None,
+    initial_voters: VoterSet | None = None,
 ) -> list[str]:
     """Format what is not formatted yet; what was done, line by line. Raises `FormatError` and OSError. Blocks.
 
@@ -80,7 +79,7 @@ def format_directories(
         write_bootstrap(fs, path, levels, now_ms)
         kind = "data directory"
         if path == config.metadata_log_dir:
-            voters = Voters.of([own_voter(config, directory_id)]) if standalone else initial_voters
+            voters = VoterSet.of([own_voter(config, directory_id)]) if standalone else initial_voters
             kind = kind_of_metadata_directory(config, voters)
             if voters is not None:
                 if config.node_id in voters.by_id:
@@ -111,19 +110,19 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
     return levels
 
 
-def kind_of_metadata_directory(config: Config, voters: Voters | None) -> str:
+def kind_of_metadata_directory(config: Config, voters: VoterSet | None) -> str:
     """In Apache Kafka's words."""
     if voters is None:
         return "metadata directory"
     return "dynamic metadata voter directory" if config.node_id in voters.by_id else "dynamic metadata directory"
 
 
-def own_voter(config: Config, directory_id: bytes) -> Voter:
+def own_voter(config: Config, directory_id: bytes) -> VoterNode:
     listeners = tuple((each.name, (each.host, each.port)) for each in config.advertised_controller_listeners)
-    return Voter(config.node_id, directory_id, listeners)
+    return VoterNode(config.node_id, directory_id, listeners)
 
 
-def read_initial_voters(text: str, listener: str) -> Voters:
+def read_initial_voters(text: str, listener: str) -> VoterSet:
     """`id@host:port:directory id`, separated by commas; the id is 22 characters of base64. Raises `FormatError`."""
     voters = []
     for entry in filter(None, text.split(",")):
@@ -131,12 +130,12 @@ def read_initial_voters(text: str, listener: str) -> Voters:
         if match is None:
             raise FormatError(f"{entry!r} is not id@host:port:directory-id, as in 1@host:9093:{EXAMPLE_DIRECTORY_ID}")
         address = (match[2].strip("[]"), int(match[3]))
-        voters.append(Voter(int(match[1]), parse_uuid(match[4]), ((listener, address),)))
+        voters.append(VoterNode(int(match[1]), parse_uuid(match[4]), ((listener, address),)))
     if len({voter.id for voter in voters}) < len(voters) or len({voter.directory_id for voter in voters}) < len(voters):
         raise FormatError("each of the initial controllers has an id and a directory id of its own")
     if not voters:
         raise FormatError("there are no initial controllers in the list")
-    return Voters.of(voters)
+    return VoterSet.of(voters)
 
 
 def is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> bool:
@@ -174,7 +173,7 @@ def write_bootstrap(fs: FileSystem, path: str, levels: Mapping[str, int], now_ms
     write_batches(fs, f"{path}/{BOOTSTRAP_CHECKPOINT}", batches)
 
 
-def write_voters(fs: FileSystem, config: Config, voters: Voters, levels: Mapping[str, int], now_ms: int) -> None:
+def write_voters(fs: FileSystem, config: Config, voters: VoterSet, levels: Mapping[str, int], now_ms: int) -> None:
     directory = f"{config.metadata_log_dir}/{DIRECTORY}"
     make_durable_directory(fs, directory)
     batches = snapshot_batches(

@@ -108,7 +108,7 @@ class Node:
         self.wakes = Wakes(loop)
         self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
         properties = self.logs.properties[config.metadata_log_dir]
-        shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_lives
+        shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_serving_epochs
         self.quorum = Quorum(environment, config, properties, self.settings, self.channels, shortage, failure)
         self.cluster = ClusterView(self.quorum, self.logs.cluster_id, environment.random)
         self.registration = Registration(
@@ -389,7 +389,7 @@ class Node:
         await self.applier.start(self.quorum)
         self._bound_open_files()
         await self.registration.register(self.config.integer("initial.broker.registration.timeout.ms"))
-        self.logs.serve_under(self.registration.epoch)
+        self.logs.note_serving_epoch(self.registration.epoch)
         self.applier.begin()
         self.assignments.begin()
         self.fetchers.begin()

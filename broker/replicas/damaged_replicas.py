@@ -29,10 +29,10 @@ from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Spawn
 from kraft.image.cluster import LOST_DIRECTORY
 from kraft.image.topics import NO_LEADER
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from replication.partition import Partition
+from storage.directory.damaged_logs import Repaired
 from storage.log.log import Log
-from storage.log_directory import Repaired
 
 log = logging.getLogger("moldau.replica")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.metadata.topic_creation import ControllerPort
 from broker.replicas.local_logs import LocalLogs
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.errors import ErrorCode
 from replication.partition import Partition
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from broker.replicas.local_logs import LocalLogs
 from broker.replicas.replicas import Replicas
 from broker.replicas.roles import ReplicaRoles
-from storage.log_directory import LogDirectory
+from storage.directory.log_directory import LogDirectory
 
 
 class FailedDirectories:

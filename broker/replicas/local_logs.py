@@ -17,12 +17,14 @@ from broker.runtime.environment import Environment
 from kraft.image.cluster import LOST_DIRECTORY
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from storage.directory.damaged_logs import Repaired
+from storage.directory.log_directory import LogDirectory
+from storage.files.log_paths import STRAY_SUFFIX
 from storage.files.port import FileSystem
+from storage.log.damaged_log import find_damage
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_paths import STRAY_SUFFIX
 from storage.log.recovery import CorruptLog
-from storage.log_directory import LogDirectory, Repaired
+from storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 
@@ -121,21 +123,21 @@ class LocalLogs:
     @property
     def previous_broker_epoch(self) -> int:
         """The epoch in which this broker last ended without a loss, -1 where any directory does not know."""
-        epochs = {directory.kept_epoch for directory in self.directories}
+        epochs = {directory.previous_broker_epoch for directory in self.directories}
         epochs |= {None for _ in self.offline}
         only = epochs.pop() if len(epochs) == 1 else None
         return -1 if only is None else only
 
-    def serve_under(self, broker_epoch: int) -> None:
+    def note_serving_epoch(self, broker_epoch: int) -> None:
         """This process's epoch is known."""
         for directory in self.directories:
             with suppress(OSError):  # nothing is promised of it then
-                directory.serve_under(broker_epoch)
+                directory.note_serving_epoch(broker_epoch)
 
-    def forget_lives(self) -> None:
+    def forget_serving_epochs(self) -> None:
         """A disk has failed: the process after this one is not to say that nothing was lost."""
         for directory in self.directories:
-            directory.forget_life()
+            directory.forget_serving_epoch()
 
     def high_watermark(self, opened: Log) -> int:
         """Up to where the log was committed when it was last checkpointed, within what the log now holds."""
@@ -184,7 +186,7 @@ class LocalLogs:
         if key in directory.damaged:
             if key not in wanted:
                 self.damaged.pop(key, None)
-                directory.remove_damaged(*key, self._unique(), STRAY_SUFFIX)
+                directory.damaged.remove(*key, self._unique(), STRAY_SUFFIX)
             return
         if not self._is_wanted(directory.logs[key], wanted):
             log.warning("%s-%d is not a partition of this broker any more: set aside as stray", *key)
@@ -263,8 +265,8 @@ class LocalLogs:
         return next((directory for directory in self.directories if key in directory.damaged), None)
 
     async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> Repaired:
-        """See `LogDirectory.repair`. Raises OSError."""
-        work = partial(directory.repair, *key, config, self._environment.wall_ms(), log.info, self._unique())
+        """See `DamagedLogs.repair`. Raises OSError."""
+        work = partial(directory.damaged.repair, *key, config, self._environment.wall_ms(), log.info, self._unique())
         repaired: Repaired = await self._environment.offload(work)
         return repaired
 
@@ -273,7 +275,7 @@ class LocalLogs:
         directory = self.where_damaged(key)
         if directory is not None:
             with failing(directory):
-                return directory.remove_damaged(*key, self._unique())
+                return directory.damaged.remove(*key, self._unique())
         return None
 
     def left_to_remove(self) -> list[str]:
@@ -360,7 +362,7 @@ class LocalLogs:
         log.error("log directory %s is offline: %s", directory.path, directory.failure)
         self.directories.remove(directory)
         self.offline[directory.path] = str(directory.failure)
-        self.forget_lives()  # that one may not be able to, and all have to agree
+        self.forget_serving_epochs()  # the failed one may not be able to, and a node needs all to agree
         self._tell(directory)
 
     def _partitions(self) -> Iterator[Found]:
@@ -401,13 +403,15 @@ class LocalLogs:
             directory, (topic, index) = each
             if directory.path not in failures:
                 try:
-                    directory.load(topic, index, configs[topic], now_ms, log.info, self._producer_expiration_ms)
-                    found = directory.find_damage(topic, index) if each.key in suspects else None
+                    opened_log = directory.load(
+                        topic, index, configs[topic], now_ms, log.info, self._producer_expiration_ms
+                    )
+                    found = find_damage(directory.fs, opened_log.directory) if each.key in suspects else None
                     if found is not None:
-                        directory.fence(directory.logs[each.key], directory.high_watermarks.get(each.key, 0))
+                        directory.fence(opened_log, directory.high_watermarks.get(each.key, 0))
                         self.damaged[each.key] = found.reason
                 except (CorruptLog, CorruptPartitionMetadata) as damage:
-                    directory.cannot_load(topic, index)
+                    directory.damaged.add_unopened(topic, index)
                     self.damaged[each.key] = str(damage)
                 except OSError as error:
                     failures[directory.path] = directory, error

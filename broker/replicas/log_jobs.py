@@ -16,7 +16,7 @@ from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Job
 from protocol.primitives import MalformedMessage
 from replication.partition import Partition
-from storage.log.log_config import INT64_MAX
+from storage.log_config import INT64_MAX
 
 log = logging.getLogger("moldau.logs")
 

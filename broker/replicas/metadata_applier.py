@@ -23,10 +23,10 @@ from broker.replicas.roles import ReplicaRoles
 from kraft.image.configs import ResourceType
 from kraft.image.difference import difference
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 

@@ -23,7 +23,7 @@ from broker.replicas.local_logs import LocalLogs, NewLog
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Tasks
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 AT_ONCE_MAX: Final = 10
 """So many partitions are made or deleted where the metadata is followed."""

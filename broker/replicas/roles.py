@@ -9,7 +9,7 @@ from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.replicas.replica_fetchers import ReplicaFetchers
 from broker.replicas.replicas import Replicas
 from broker.runtime.flusher import Flusher
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from replication.partition import Partition
 
 

@@ -15,10 +15,10 @@ from broker.network.request_memory import RequestMemory
 from broker.network.route import ClientConnection
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
-from protocol.record_validation import Refusal, ValidBatch, examine_batch
+from protocol.record_validation import RejectedBatch, ValidBatch, examine_batch
 from replication.partition import Partition
 
-Examined = ValidBatch | Refusal
+Examined = ValidBatch | RejectedBatch
 
 
 class LargeBatch(NamedTuple):

@@ -37,7 +37,7 @@ class BrokerState(Enum):
     SHUTDOWN_NOW = auto()
 
 
-class Wish(Enum):
+class RequestedState(Enum):
     """What a heartbeat asks for."""
 
     SERVE = auto()
@@ -47,16 +47,16 @@ class Wish(Enum):
 
 F, U, C, S = BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
 
-NEXT_STATE: dict[tuple[BrokerState, Wish], BrokerState] = {
-    (F, Wish.SERVE): U,  # held back by `next_state` until the broker has caught up, or where it has shut down
-    (F, Wish.FENCE): F,
-    (F, Wish.SHUT_DOWN): S,
-    (U, Wish.SERVE): U,
-    (U, Wish.FENCE): F,
-    (U, Wish.SHUT_DOWN): C,  # goes on to S at once where the broker leads nothing
-    (C, Wish.SERVE): C,
-    (C, Wish.FENCE): C,
-    (C, Wish.SHUT_DOWN): S,  # held back by `next_state` while there is something to be moved
+NEXT_STATE: dict[tuple[BrokerState, RequestedState], BrokerState] = {
+    (F, RequestedState.SERVE): U,  # held back by `next_state` until the broker has caught up, or where it has shut down
+    (F, RequestedState.FENCE): F,
+    (F, RequestedState.SHUT_DOWN): S,
+    (U, RequestedState.SERVE): U,
+    (U, RequestedState.FENCE): F,
+    (U, RequestedState.SHUT_DOWN): C,  # goes on to S at once where the broker leads nothing
+    (C, RequestedState.SERVE): C,
+    (C, RequestedState.FENCE): C,
+    (C, RequestedState.SHUT_DOWN): S,  # held back by `next_state` while there is something to be moved
 }
 
 
@@ -66,10 +66,10 @@ def state_of(broker: Broker) -> BrokerState:
     return BrokerState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerState.UNFENCED
 
 
-def wish_of(request: BrokerHeartbeatRequest) -> Wish:
+def requested_state_of(request: BrokerHeartbeatRequest) -> RequestedState:
     if request.want_shut_down:
-        return Wish.SHUT_DOWN
-    return Wish.FENCE if request.want_fence else Wish.SERVE
+        return RequestedState.SHUT_DOWN
+    return RequestedState.FENCE if request.want_fence else RequestedState.SERVE
 
 
 def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Decision:
@@ -81,12 +81,12 @@ def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Deci
     context.failures.heartbeat(broker.id, context.now_ms)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     state = state_of(broker)
-    wish = wish_of(request)
-    moves = moves_of(view, broker, state, wish)
+    requested = requested_state_of(request)
+    moves = moves_of(view, broker, state, requested)
     if state is BrokerState.CONTROLLED_SHUTDOWN and not moves:
         sessions.shuts_down(broker.id, view.image.provenance.end_offset)
     may_go = not moves and sessions.is_shutdown_known(broker.id, view.image.cluster)
-    after = next_state(view, broker, state, wish, is_caught_up=is_caught_up, may_go=may_go)
+    after = next_state(view, broker, state, requested, is_caught_up=is_caught_up, may_go=may_go)
     records = records_of_transition(view, broker, state, after, moves)
     records += records_of_failed_directories(view, broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
@@ -112,14 +112,14 @@ def refused(error: ErrorCode) -> Decision:
 
 
 def next_state(
-    view: View, broker: Broker, state: BrokerState, wish: Wish, *, is_caught_up: bool, may_go: bool
+    view: View, broker: Broker, state: BrokerState, requested: RequestedState, *, is_caught_up: bool, may_go: bool
 ) -> BrokerState:
     """`may_go`: whether nothing is left to be moved, and those who serve know that others lead instead of this one.
 
     DIVERGES: Apache Kafka unfences a broker that was told to exit when a heartbeat comes late that it had sent before,
     and elects it for what it is in sync with.
     """
-    after = NEXT_STATE[state, wish]
+    after = NEXT_STATE[state, requested]
     may_serve = is_caught_up and not broker.in_controlled_shutdown
     if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not may_serve:
         return BrokerState.FENCED
@@ -131,12 +131,12 @@ def next_state(
     return after
 
 
-def moves_of(view: View, broker: Broker, state: BrokerState, wish: Wish) -> list[object]:
+def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> list[object]:
     """Of a broker that shuts down, some of the partitions that it leads or is in sync with, without it.
 
     DIVERGES: Apache Kafka moves all of them at once, and clients wait until every broker has taken in all of that.
     """
-    begins = state is BrokerState.UNFENCED and wish is Wish.SHUT_DOWN
+    begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
         return []
     count = max(MOVES_MIN, len(view.by_broker.in_sync(broker.id)) // MOVES_SHARE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision, Refusal
+from kraft.controller.decision import ApiError, Decision
 from kraft.controller.leadership import changes_after_loss, changes_without
 from kraft.controller.view import View
 from kraft.features import KRAFT_VERSION, METADATA_VERSION
@@ -80,43 +80,45 @@ def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Bro
     )
 
 
-def refusal_of_cluster(request: BrokerRegistrationRequest, cluster_id: str) -> Refusal | None:
+def refusal_of_cluster(request: BrokerRegistrationRequest, cluster_id: str) -> ApiError | None:
     if request.cluster_id == cluster_id:
         return None
-    return Refusal(
+    return ApiError(
         ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
     )
 
 
-def refusal_of_duplicate(request: BrokerRegistrationRequest, alive: Broker | None) -> Refusal | None:
+def refusal_of_duplicate(request: BrokerRegistrationRequest, alive: Broker | None) -> ApiError | None:
     """A second process under one id; one that is being shut down may be replaced."""
     if alive is None or alive.incarnation_id == request.incarnation_id or alive.in_controlled_shutdown:
         return None
-    return Refusal(
+    return ApiError(
         ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"Another broker is registered with broker id {request.broker_id}."
     )
 
 
-def refusal_of_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> Refusal | None:
+def refusal_of_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> ApiError | None:
     directories = request.log_dirs
     if not directories:
-        return Refusal(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+        return ApiError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
     if any(int.from_bytes(directory, "big") < RESERVED_DIRECTORIES_COUNT for directory in directories):
-        return Refusal(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+        return ApiError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
     if len(set(directories)) != len(directories):
-        return Refusal(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+        return ApiError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
     for broker in image.cluster.brokers.values():
         if broker.id != request.broker_id and not set(directories).isdisjoint(broker.directories):
-            return Refusal(ErrorCode.INVALID_REGISTRATION, f"Broker {broker.id} is already registered with a directory")
+            return ApiError(
+                ErrorCode.INVALID_REGISTRATION, f"Broker {broker.id} is already registered with a directory"
+            )
     return None
 
 
-def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> Refusal | None:
+def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> ApiError | None:
     supported = {feature.name: feature for feature in request.features}
     for name, level in finalized(view):
         feature = supported.get(name)
         if feature is None or not feature.min_supported_version <= level <= feature.max_supported_version:
-            return Refusal(
+            return ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"Unable to register because the broker does not support finalized version {level} of {name}.",
             )

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision, Refusal
+from kraft.controller.decision import ApiError, Decision
 from kraft.controller.settings import ConfigRules
 from kraft.controller.view import MIN_IN_SYNC, View
 from kraft.image.configs import ConfigResource, ResourceType
@@ -24,7 +24,7 @@ NewValues = dict[str, str | None]
 """Settings to write; None removes one."""
 
 
-class Operation(IntEnum):
+class AlterConfigOperation(IntEnum):
     """What an incremental change does with a setting."""
 
     SET = 0
@@ -39,7 +39,7 @@ def incremental_alter_configs(
     view = context.view
     settings = view.settings
 
-    def values_of(resource: incremental.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | Refusal:
+    def values_of(resource: incremental.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | ApiError:
         return changed_values(resource, existing, settings.config_rules)
 
     outcomes, records = alter(view, request.resources, values_of)
@@ -71,27 +71,27 @@ def alter_configs(context: DecisionContext, request: replacing.AlterConfigsReque
     return Decision(() if request.validate_only else records, replacing.AlterConfigsResponse(responses=responses))
 
 
-DONE = Refusal(ErrorCode.NONE, None)
+DONE = ApiError(ErrorCode.NONE, None)
 
 
 def alter(
     view: View,
     resources: Iterable[Resource],
-    values_of: Callable[[Resource, Mapping[str, str]], NewValues | Refusal],
-) -> tuple[list[tuple[ConfigResource, Refusal]], list[object]]:
+    values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
+) -> tuple[list[tuple[ConfigResource, ApiError]], list[object]]:
     """What became of each resource, and the records of those that were accepted."""
     pairs = [(ConfigResource(resource.resource_type, resource.resource_name), resource) for resource in resources]
     counts = Counter(key for key, _ in pairs)
-    outcomes: list[tuple[ConfigResource, Refusal]] = []
+    outcomes: list[tuple[ConfigResource, ApiError]] = []
     records: list[object] = []
     for key, resource in pairs:
         if counts[key] > 1:
             # DIVERGES: Apache Kafka never answers an AlterConfigs that names a resource twice.
-            once = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            once = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             outcomes.append((key, once))
             continue
         made = records_of(view, key, resource, values_of)
-        if isinstance(made, Refusal):
+        if isinstance(made, ApiError):
             outcomes.append((key, made))
             continue
         records.extend(made)
@@ -103,14 +103,14 @@ def records_of(
     view: View,
     key: ConfigResource,
     resource: Resource,
-    values_of: Callable[[Resource, Mapping[str, str]], NewValues | Refusal],
-) -> list[object] | Refusal:
+    values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
+) -> list[object] | ApiError:
     refusal = refusal_of_names([config.name for config in resource.configs]) or refusal_of_resource(view.image, key)
     if refusal is not None:
         return refusal
     existing = view.image.configs.of(*key)
     changes = values_of(resource, existing)
-    if isinstance(changes, Refusal):
+    if isinstance(changes, ApiError):
         return changes
     after = {name: value for name, value in {**existing, **changes}.items() if value is not None}
     refusal = view.settings.config_rules.refusal(key, after, existing) or refusal_of_min_in_sync(view, key, changes)
@@ -142,7 +142,7 @@ def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecor
             )
 
 
-def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> Refusal | None:
+def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> ApiError | None:
     """Eligible leader replicas rest on one number for the whole cluster, and that of a topic."""
     if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_IN_SYNC not in changes:
         return None
@@ -152,35 +152,35 @@ def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) 
         message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
     else:
         return None
-    return Refusal(ErrorCode.INVALID_CONFIG, message)
+    return ApiError(ErrorCode.INVALID_CONFIG, message)
 
 
-def refusal_of_names(names: Sequence[str]) -> Refusal | None:
+def refusal_of_names(names: Sequence[str]) -> ApiError | None:
     if len(set(names)) < len(names):
-        return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     return None
 
 
-def refusal_of_resource(image: MetadataImage, resource: ConfigResource) -> Refusal | None:
+def refusal_of_resource(image: MetadataImage, resource: ConfigResource) -> ApiError | None:
     if resource.type not in set(ResourceType):
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
     if resource.type == ResourceType.CLIENT_METRICS and not resource.name:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     if resource.type == ResourceType.GROUP and not resource.name:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     if resource.type != ResourceType.TOPIC:
         return None
     if not resource.name:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     message = refusal_of_name(resource.name)
     if message is not None:
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     if resource.name not in image.topics.ids:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     return None
 
 
-def replaced_values(resource: replacing.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | Refusal:
+def replaced_values(resource: replacing.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | ApiError:
     """All settings of the resource are those of the request."""
     changes: NewValues = {config.name: config.value for config in resource.configs}
     refusal = refusal_of_nulls(changes)
@@ -191,26 +191,26 @@ def replaced_values(resource: replacing.AlterConfigsResource, existing: Mapping[
 
 def changed_values(
     resource: incremental.AlterConfigsResource, existing: Mapping[str, str], rules: ConfigRules
-) -> NewValues | Refusal:
+) -> NewValues | ApiError:
     """The settings of the request, each by its operation; the others stay."""
     key = ConfigResource(resource.resource_type, resource.resource_name)
-    deleted = {config.name for config in resource.configs if config.config_operation == Operation.DELETE}
+    deleted = {config.name for config in resource.configs if config.config_operation == AlterConfigOperation.DELETE}
     refusal = refusal_of_nulls({config.name: config.value for config in resource.configs if config.name not in deleted})
     if refusal is not None:
         return refusal
     changes: NewValues = {}
     for config in resource.configs:
-        if config.config_operation not in set(Operation):
-            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        operation = Operation(config.config_operation)
-        if operation is Operation.DELETE:
+        if config.config_operation not in set(AlterConfigOperation):
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        operation = AlterConfigOperation(config.config_operation)
+        if operation is AlterConfigOperation.DELETE:
             changes[config.name] = None
             continue
         value = config.value or ""
-        if operation is not Operation.SET:
+        if operation is not AlterConfigOperation.SET:
             if not rules.is_list(key.type, config.name):
                 message = f"Can't {operation.name} to key {config.name} because its type is not LIST."
-                return Refusal(ErrorCode.INVALID_CONFIG, message)
+                return ApiError(ErrorCode.INVALID_CONFIG, message)
             before = existing.get(config.name)
             if before is None:
                 before = rules.default_of(key, config.name)
@@ -221,15 +221,15 @@ def changed_values(
     return changes
 
 
-def refusal_of_nulls(values: NewValues) -> Refusal | None:
+def refusal_of_nulls(values: NewValues) -> ApiError | None:
     nulls = [name for name, value in values.items() if value is None]
-    return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}") if nulls else None
+    return ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}") if nulls else None
 
 
-def edited(before: str, value: str, operation: Operation) -> str:
+def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
     """A comma-separated list with members added, none twice, or taken away."""
     members = [member for member in before.split(",") if member]
     named = [member for member in value.split(",") if member]
-    if operation is Operation.APPEND:
+    if operation is AlterConfigOperation.APPEND:
         return ",".join([*members, *(member for member in named if member not in members)])
     return ",".join(member for member in members if member not in named)

@@ -21,7 +21,7 @@ class Decision(NamedTuple):
     """To be raised to in the quorum's own records, before these."""
 
 
-class Refusal(NamedTuple):
+class ApiError(NamedTuple):
     """Why something was not done, as the reply says it."""
 
     error: ErrorCode

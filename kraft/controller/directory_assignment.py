@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import election_of, terms_of
-from kraft.controller.partition_change import Wanted, change_of
+from kraft.controller.leadership import election_of, rules_of
+from kraft.controller.partition_change import RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.cluster import LOST_DIRECTORY, Broker
-from kraft.image.topics import Partition
+from kraft.image.topics import PartitionRegistration
 from protocol.errors import ErrorCode
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -63,18 +63,20 @@ def assign(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if partition.directory_of(broker.id) == directory_id:
         return ErrorCode.NONE
-    wanted = Wanted(election=election_of(view, topic), directories={broker.id: directory_id})
+    wanted = RequestedChange(election=election_of(view, topic), directories={broker.id: directory_id})
     if not broker.has_online(directory_id):
         wanted = without(wanted, partition, broker.id, directory_id)
     directories = [
         directory_id if replica == broker.id else partition.directory_of(replica) for replica in partition.replicas
     ]
     moved = partition._replace(directories=tuple(directories))
-    record = change_of(topic_id, index, partition, wanted, terms_of(view, topic, view.may_lead(moved)))
+    record = change_of(topic_id, index, partition, wanted, rules_of(view, topic, view.may_lead(moved)))
     return ErrorCode.NONE if record is None else record
 
 
-def without(wanted: Wanted, partition: Partition, broker_id: int, directory_id: bytes) -> Wanted:
+def without(
+    wanted: RequestedChange, partition: PartitionRegistration, broker_id: int, directory_id: bytes
+) -> RequestedChange:
     """A replica that cannot serve is in sync only where it is the last one.
 
     One that is damaged is not eligible either, for it will be fetched again from its beginning; the last one stays so,

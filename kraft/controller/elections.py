@@ -7,11 +7,11 @@ from itertools import islice
 from typing import Final
 
 from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision, Refusal
-from kraft.controller.leadership import terms_of
-from kraft.controller.partition_change import Election, Wanted, change_of
+from kraft.controller.decision import ApiError, Decision
+from kraft.controller.leadership import rules_of
+from kraft.controller.partition_change import Election, RequestedChange, change_of
 from kraft.controller.view import View
-from kraft.image.topics import NO_LEADER, Partition, Topic
+from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -23,10 +23,10 @@ from protocol.messages.elect_leaders import (
 from protocol.records.metadata import PartitionChangeRecord
 
 TYPES: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
-NOT_NEEDED: Final = Refusal(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+NOT_NEEDED: Final = ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 NOT_AVAILABLE: Final = {
-    Election.PREFERRED: Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
-    Election.UNCLEAN: Refusal(
+    Election.PREFERRED: ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    Election.UNCLEAN: ApiError(
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
     ),
 }
@@ -48,7 +48,7 @@ def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Dec
             if made is NOT_NEEDED and is_for_all:
                 continue
             answer = PartitionResult(partition_id=partition_id, error_message=None)
-            if isinstance(made, Refusal):
+            if isinstance(made, ApiError):
                 answer.error_code, answer.error_message = made
             else:
                 records.append(made)
@@ -80,13 +80,13 @@ def refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
     )
 
 
-def elect_one(view: View, topic_name: str, partition_id: int, election: Election) -> PartitionChangeRecord | Refusal:
+def elect_one(view: View, topic_name: str, partition_id: int, election: Election) -> PartitionChangeRecord | ApiError:
     topic = view.image.topics.by_name(topic_name)
     if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}")
     partition = topic.partitions.get(partition_id)
     if partition is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_name}-{partition_id}")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_name}-{partition_id}")
     is_preferred = partition.leader == partition.replicas[0]
     is_led = partition.leader != NO_LEADER
     if is_preferred if election is Election.PREFERRED else is_led:
@@ -96,10 +96,10 @@ def elect_one(view: View, topic_name: str, partition_id: int, election: Election
 
 
 def elected(
-    view: View, topic: Topic, partition_id: int, partition: Partition, election: Election
+    view: View, topic: Topic, partition_id: int, partition: PartitionRegistration, election: Election
 ) -> PartitionChangeRecord | None:
-    terms = terms_of(view, topic, view.may_lead(partition))
-    return change_of(topic.id, partition_id, partition, Wanted(election=election), terms)
+    rules = rules_of(view, topic, view.may_lead(partition))
+    return change_of(topic.id, partition_id, partition, RequestedChange(election=election), rules)
 
 
 # What time brings

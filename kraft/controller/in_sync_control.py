@@ -11,11 +11,11 @@ from typing import Final
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import election_of, terms_of
-from kraft.controller.partition_change import RECOVERED, RECOVERING, Wanted, change_of
+from kraft.controller.leadership import election_of, rules_of
+from kraft.controller.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, Partition, Topic
+from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, PartitionRegistration, Topic
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -57,7 +57,7 @@ def alter(
     view: View,
     broker_id: int,
     topic: Topic,
-    partition: Partition,
+    partition: PartitionRegistration,
     data: PartitionData,
     records: list[object],
 ) -> PartitionResult:
@@ -69,13 +69,13 @@ def alter(
     refusal = refusal_of(view.image, broker_id, partition, data, members)
     if refusal is not ErrorCode.NONE:
         return refused(data, refusal)
-    wanted = Wanted(
+    wanted = RequestedChange(
         isr=[each.broker_id for each in members],
         recovery_state=data.leader_recovery_state,
         election=election_of(view, topic),
     )
-    terms = terms_of(view, topic, view.may_lead(partition))
-    record = change_of(topic.id, data.partition_index, partition, wanted, terms)
+    rules = rules_of(view, topic, view.may_lead(partition))
+    record = change_of(topic.id, data.partition_index, partition, wanted, rules)
     if record is not None:
         records.append(record)
         partition = partition.changed(record)
@@ -99,7 +99,7 @@ def members_of(data: PartitionData) -> Sequence[BrokerState]:
 def refusal_of(
     image: MetadataImage,
     broker_id: int,
-    partition: Partition,
+    partition: PartitionRegistration,
     data: PartitionData,
     members: Sequence[BrokerState],
 ) -> ErrorCode:
@@ -122,7 +122,7 @@ def refusal_of(
     return ErrorCode.NONE
 
 
-def is_eligible(image: MetadataImage, partition: Partition, member: BrokerState) -> bool:
+def is_eligible(image: MetadataImage, partition: PartitionRegistration, member: BrokerState) -> bool:
     """Alive, and the incarnation that fetched: what another one had may be gone with it (KIP-903). Nor one whose log is
     LOST, since the same incarnation may fetch it anew, or whose log directory is offline: the leader remembers how far
     it was.

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kraft.controller.partition_change import Election, Terms, Wanted, change_of
+from kraft.controller.partition_change import Election, PartitionRules, RequestedChange, change_of
 from kraft.controller.partition_index import Key
 from kraft.controller.view import View
-from kraft.image.topics import NO_LEADER, Partition, Topic
+from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from protocol.records.metadata import PartitionChangeRecord
 
 MayLead = Callable[[int], bool]
 
 
-def terms_of(view: View, topic: Topic, may_lead: MayLead) -> Terms:
+def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
     """The terms of a topic's partition; how many must be in sync matters only to eligible replicas."""
     has_eligible = view.has_eligible_replicas
-    return Terms(may_lead, view.min_in_sync(topic) if has_eligible else 0, has_eligible, view.default_directory)
+    return PartitionRules(
+        may_lead, view.min_in_sync(topic) if has_eligible else 0, has_eligible, view.default_directory
+    )
 
 
 def election_of(view: View, topic: Topic) -> Election:
@@ -40,9 +42,13 @@ def _changes_without(view: View, broker_id: int, keys: Iterable[Key]) -> Iterato
     return _changes(
         view,
         keys,
-        lambda partition: Wanted(isr=[replica for replica in partition.isr if replica != broker_id]),
+        lambda partition: RequestedChange(isr=isr_without(partition, broker_id)),
         except_broker=broker_id,
     )
+
+
+def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
+    return [replica for replica in partition.isr if replica != broker_id]
 
 
 def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
@@ -52,7 +58,7 @@ def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRe
     return _changes(
         view,
         keys,
-        lambda partition: Wanted(isr=[replica for replica in partition.isr if replica != broker_id], lost=(broker_id,)),
+        lambda partition: RequestedChange(isr=isr_without(partition, broker_id), lost=(broker_id,)),
         except_broker=broker_id,
     )
 
@@ -65,19 +71,19 @@ def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
     """
     for topic, partition_id, _ in view.partitions(view.by_broker.led(broker_id)):
         yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=broker_id)
-    yield from _changes(view, view.by_broker.leaderless, lambda partition: Wanted(), with_broker=broker_id)
+    yield from _changes(view, view.by_broker.leaderless, lambda partition: RequestedChange(), with_broker=broker_id)
 
 
 def changes_of_leaderless(view: View) -> Iterator[PartitionChangeRecord]:
     """Partitions that could have a leader and have none: the former controller died before it had elected them all,
     or their topic has been told that an unclean one will do."""
-    return _changes(view, view.by_broker.leaderless, lambda partition: Wanted())
+    return _changes(view, view.by_broker.leaderless, lambda partition: RequestedChange())
 
 
 def _changes(
     view: View,
     keys: Iterable[Key],
-    wanted_of: Callable[[Partition], Wanted],
+    wanted_of: Callable[[PartitionRegistration], RequestedChange],
     *,
     except_broker: int = NO_LEADER,
     with_broker: int = NO_LEADER,
@@ -86,12 +92,12 @@ def _changes(
     for topic, partition_id, partition in view.partitions(keys):
         may_lead = _may_lead(view, partition, except_broker, with_broker)
         wanted = wanted_of(partition)._replace(election=election_of(view, topic))
-        record = change_of(topic.id, partition_id, partition, wanted, terms_of(view, topic, may_lead))
+        record = change_of(topic.id, partition_id, partition, wanted, rules_of(view, topic, may_lead))
         if record is not None:
             yield record
 
 
-def _may_lead(view: View, partition: Partition, except_broker: int, with_broker: int) -> MayLead:
+def _may_lead(view: View, partition: PartitionRegistration, except_broker: int, with_broker: int) -> MayLead:
     may_lead_now = view.may_lead(partition)
     cluster = view.image.cluster
 

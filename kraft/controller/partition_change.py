@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, RECOVERY_STATE_UNCHANGED, Partition
+from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, RECOVERY_STATE_UNCHANGED, PartitionRegistration
 from protocol.records.metadata import PartitionChangeRecord
 
 RECOVERED: Final = 0
@@ -36,7 +36,7 @@ class Election(Enum):
     """As ONLINE, and where nobody else can, a replica that is not in sync."""
 
 
-class Terms(NamedTuple):
+class PartitionRules(NamedTuple):
     """What a partition's change depends on beside the partition."""
 
     may_lead: Callable[[int], bool]
@@ -45,7 +45,7 @@ class Terms(NamedTuple):
     default_directory: Callable[[int], bytes]
 
 
-class Wanted(NamedTuple):
+class RequestedChange(NamedTuple):
     """What is to be different; None leaves it as it is."""
 
     isr: Sequence[int] | None = None
@@ -79,30 +79,30 @@ class Elected(NamedTuple):
 
 
 def change_of(
-    topic_id: bytes, partition_id: int, partition: Partition, wanted: Wanted, terms: Terms
+    topic_id: bytes, partition_id: int, partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules
 ) -> PartitionChangeRecord | None:
     """The record that makes it so; None where nothing is different."""
-    target = target_of(partition, wanted, terms)
-    elected = elect(partition, target, wanted.election, terms)
+    target = target_of(partition, wanted, rules)
+    elected = elect(partition, target, wanted.election, rules)
     record = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id)
     if elected.leader != partition.leader:
         record.leader = elected.leader
     elif not set(partition.replicas) <= set(target.replicas):
         record.leader = partition.leader  # a new epoch, so that nobody counts a replica that is gone
     if elected.leader in target.eligible:
-        target = led_by_eligible(target, elected.leader, terms)
+        target = led_by_eligible(target, elected.leader, rules)
     isr = [elected.leader] if elected.is_unclean else target.isr
-    if tuple(isr) != partition.isr and (isr or terms.has_eligible_replicas):
+    if tuple(isr) != partition.isr and (isr or rules.has_eligible_replicas):
         record.isr = isr
-    note_eligible(record, partition, target, elected, terms)
-    note_assignment(record, partition, target, wanted, terms)
+    note_eligible(record, partition, target, elected, rules)
+    note_assignment(record, partition, target, wanted, rules)
     recovery_state = recovery_state_of(partition, wanted, elected)
     if recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = recovery_state
     return None if is_empty(record) else record
 
 
-def target_of(partition: Partition, wanted: Wanted, terms: Terms) -> Target:
+def target_of(partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules) -> Target:
     target = Target(
         isr=list(chosen(wanted.isr, partition.isr)),
         replicas=list(chosen(wanted.replicas, partition.replicas)),
@@ -113,7 +113,7 @@ def target_of(partition: Partition, wanted: Wanted, terms: Terms) -> Target:
     )
     if target.removing or target.adding:
         target = with_reassignment_ended(target)
-    return with_eligible(partition, target, wanted, terms) if terms.has_eligible_replicas else target
+    return with_eligible(partition, target, wanted, rules) if rules.has_eligible_replicas else target
 
 
 def chosen(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int]:
@@ -129,36 +129,38 @@ def with_reassignment_ended(target: Target) -> Target:
     return target._replace(isr=isr, replicas=replicas, removing=[], adding=[])
 
 
-def with_eligible(partition: Partition, target: Target, wanted: Wanted, terms: Terms) -> Target:
+def with_eligible(
+    partition: PartitionRegistration, target: Target, wanted: RequestedChange, rules: PartitionRules
+) -> Target:
     """Who left the in-sync set while it was too small has all that was committed: nothing is, while it is too small."""
-    if has_enough_in_sync(target, terms):
+    if has_enough_in_sync(target, rules):
         return target._replace(eligible=[], last_known=[])
     candidates = list(dict.fromkeys([*partition.eligible_leader_replicas, *partition.isr]))
     outside = [replica for replica in candidates if replica not in target.isr and replica in target.replicas]
     return target._replace(eligible=[replica for replica in outside if replica not in wanted.lost])
 
 
-def led_by_eligible(target: Target, leader: int, terms: Terms) -> Target:
+def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
     """Where the leader alone is enough, it commits from now on what the others that were eligible do not have."""
     target = target._replace(isr=[leader])
     eligible = [replica for replica in target.eligible if replica != leader]
-    return target._replace(eligible=[] if has_enough_in_sync(target, terms) else eligible)
+    return target._replace(eligible=[] if has_enough_in_sync(target, rules) else eligible)
 
 
-def has_enough_in_sync(target: Target, terms: Terms) -> bool:
+def has_enough_in_sync(target: Target, rules: PartitionRules) -> bool:
     """Whether records are committed."""
-    return len(target.isr) >= min(terms.min_in_sync, len(target.replicas))
+    return len(target.isr) >= min(rules.min_in_sync, len(target.replicas))
 
 
-def elect(partition: Partition, target: Target, election: Election, terms: Terms) -> Elected:
+def elect(partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules) -> Elected:
     """Somebody who is in sync; who is eligible all the same, only where nobody is."""
-    may_lead = terms.may_lead
-    safe = target.eligible if terms.has_eligible_replicas and not target.isr else target.isr
+    may_lead = rules.may_lead
+    safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr
     first = target.replicas[0] if election is Election.PREFERRED else partition.leader
     for replica in (first, partition.leader, *target.replicas):
         if replica in safe and may_lead(replica):
             return Elected(replica)
-    if may_elect_last_known(partition, target, terms):
+    if may_elect_last_known(partition, target, rules):
         return Elected(partition.last_known_elr[0], is_unclean=True)
     if election is Election.UNCLEAN:
         unclean = next((replica for replica in target.replicas if may_lead(replica)), NO_LEADER)
@@ -166,22 +168,26 @@ def elect(partition: Partition, target: Target, election: Election, terms: Terms
     return Elected(NO_LEADER)
 
 
-def may_elect_last_known(partition: Partition, target: Target, terms: Terms) -> bool:
+def may_elect_last_known(partition: PartitionRegistration, target: Target, rules: PartitionRules) -> bool:
     """The last leader, when all who were eligible are lost: there is nothing better to wait for."""
     return (
-        terms.has_eligible_replicas
+        rules.has_eligible_replicas
         and not target.isr
         and not target.eligible
         and len(partition.last_known_elr) == 1
-        and terms.may_lead(partition.last_known_elr[0])
+        and rules.may_lead(partition.last_known_elr[0])
     )
 
 
 def note_eligible(
-    record: PartitionChangeRecord, partition: Partition, target: Target, elected: Elected, terms: Terms
+    record: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    target: Target,
+    elected: Elected,
+    rules: PartitionRules,
 ) -> None:
     """The last known leader is written down when the in-sync set gets empty, and forgotten when it has members."""
-    eligible = [] if elected.is_unclean or not terms.has_eligible_replicas else target.eligible
+    eligible = [] if elected.is_unclean or not rules.has_eligible_replicas else target.eligible
     if tuple(eligible) != partition.eligible_leader_replicas:
         record.eligible_leader_replicas = eligible
     if record.isr is None:
@@ -194,7 +200,11 @@ def note_eligible(
 
 
 def note_assignment(
-    record: PartitionChangeRecord, partition: Partition, target: Target, wanted: Wanted, terms: Terms
+    record: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    target: Target,
+    wanted: RequestedChange,
+    rules: PartitionRules,
 ) -> None:
     if tuple(target.replicas) != partition.replicas:
         record.replicas = target.replicas
@@ -206,14 +216,14 @@ def note_assignment(
         return
     directories = [
         wanted.directories.get(replica)
-        or (partition.directory_of(replica) if replica in partition.replicas else terms.default_directory(replica))
+        or (partition.directory_of(replica) if replica in partition.replicas else rules.default_directory(replica))
         for replica in target.replicas
     ]
     if tuple(directories) != partition.directories:
         record.directories = directories
 
 
-def recovery_state_of(partition: Partition, wanted: Wanted, elected: Elected) -> int:
+def recovery_state_of(partition: PartitionRegistration, wanted: RequestedChange, elected: Elected) -> int:
     if elected.is_unclean and elected.leader != partition.leader:
         return RECOVERING
     return partition.leader_recovery_state if wanted.recovery_state is None else wanted.recovery_state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision, Refusal
+from kraft.controller.decision import ApiError, Decision
 from kraft.controller.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
@@ -35,13 +35,13 @@ def create_partitions(context: DecisionContext, request: CreatePartitionsRequest
     results = []
     for topic in once:
         made = TOO_MANY if is_too_much else grow(view, topic)
-        if isinstance(made, Refusal):
+        if isinstance(made, ApiError):
             results.append(refused(topic.name, made))
             continue
         if not request.validate_only:
             records.extend(made)
         results.append(CreatePartitionsTopicResult(name=topic.name))
-    repeated = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    repeated = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results.extend(refused(name, repeated) for name, count in counts.items() if count > 1)
     return Decision(records, CreatePartitionsResponse(results=results))
 
@@ -51,36 +51,36 @@ def additional_count(image: MetadataImage, topic: CreatePartitionsTopic) -> int:
     return 0 if existing is None else max(0, topic.count - len(existing.partitions))
 
 
-def refused(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:
+def refused(name: str, refusal: ApiError) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def grow(view: View, wanted: CreatePartitionsTopic) -> list[object] | Refusal:
+def grow(view: View, wanted: CreatePartitionsTopic) -> list[object] | ApiError:
     topic = view.image.topics.by_name(wanted.name)
     if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     count = len(topic.partitions)
     if wanted.count == count:
-        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+        return ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
     if wanted.count < count:
-        return Refusal(
+        return ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {topic.name} currently has {count} partition(s); {wanted.count} would not be an increase.",
         )
     assignments = assignments_of(view, topic, wanted)
-    if isinstance(assignments, Refusal):
+    if isinstance(assignments, ApiError):
         return assignments
     records = partition_records(view, topic.id, count, assignments)
-    return records if isinstance(records, Refusal) else [*records]
+    return records if isinstance(records, ApiError) else [*records]
 
 
-def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> list[list[int]] | Refusal:
+def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> list[list[int]] | ApiError:
     additional = wanted.count - len(topic.partitions)
     replication_factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
         return automatic_assignments(view, additional, replication_factor)
     if len(wanted.assignments) != additional:
-        return Refusal(
+        return ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)}"
             " assignment(s) were specified.",
@@ -90,7 +90,7 @@ def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> l
         if refusal is not None:
             return refusal
         if len(assignment.broker_ids) != replication_factor:
-            return Refusal(
+            return ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"The manual partition assignment includes a partition with {len(assignment.broker_ids)} replica(s),"
                 f" but this is not consistent with previous partitions, which have {replication_factor} replica(s).",

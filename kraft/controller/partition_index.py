@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kraft.image.difference import compare_topics
-from kraft.image.topics import NO_LEADER, Partition, TopicsDelta, TopicsImage
+from kraft.image.topics import NO_LEADER, PartitionRegistration, TopicsDelta, TopicsImage
 
 Key = tuple[bytes, int]
 """A topic's id and the number of a partition."""
@@ -63,14 +63,16 @@ class PartitionIndex:
             for partition_id, partition in topic.partitions.items():
                 self._remove((topic.id, partition_id), partition)
         for topic_id, touched in delta.changed.items():
-            known: Mapping[int, Partition] = {} if topic_id in delta.created else delta.image.by_id[topic_id].partitions
+            known: Mapping[int, PartitionRegistration] = (
+                {} if topic_id in delta.created else delta.image.by_id[topic_id].partitions
+            )
             for partition_id, partition in touched.items():
                 before = known.get(partition_id)
                 if before is not None:
                     self._remove((topic_id, partition_id), before)
                 self._add((topic_id, partition_id), partition)
 
-    def _add(self, key: Key, partition: Partition) -> None:
+    def _add(self, key: Key, partition: PartitionRegistration) -> None:
         enter(self._in_sync, partition.isr, key)
         enter(self._led, (partition.leader,), key)
         if partition.eligible_leader_replicas:
@@ -80,7 +82,7 @@ class PartitionIndex:
         if partition.adding_replicas or partition.removing_replicas:
             self.reassigned[key] = None
 
-    def _remove(self, key: Key, partition: Partition) -> None:
+    def _remove(self, key: Key, partition: PartitionRegistration) -> None:
         leave(self._in_sync, partition.isr, key)
         leave(self._led, (partition.leader,), key)
         leave(self._eligible, partition.eligible_leader_replicas, key)

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision, Refusal
-from kraft.controller.leadership import terms_of
+from kraft.controller.decision import ApiError, Decision
+from kraft.controller.leadership import rules_of
 from kraft.controller.new_partitions import refusal_of_assignment
-from kraft.controller.partition_change import Election, Wanted, change_of
+from kraft.controller.partition_change import Election, RequestedChange, change_of
 from kraft.controller.view import View
-from kraft.image.topics import Partition, Topic
+from kraft.image.topics import PartitionRegistration, Topic
 from protocol.errors import ErrorCode
 from protocol.messages import list_partition_reassignments as listing
 from protocol.messages.alter_partition_reassignments import (
@@ -39,7 +39,7 @@ def alter_reassignments(context: DecisionContext, request: AlterPartitionReassig
         for asked in topic.partitions:
             made = reassign(view, topic.name, asked, may_change_factor=request.allow_replication_factor_change)
             answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
-            if isinstance(made, Refusal):
+            if isinstance(made, ApiError):
                 answer.error_code, answer.error_message = made
             elif made is not None:
                 records.append(made)
@@ -55,25 +55,27 @@ def alter_reassignments(context: DecisionContext, request: AlterPartitionReassig
 
 def reassign(
     view: View, topic_name: str, asked: ReassignablePartition, *, may_change_factor: bool
-) -> PartitionChangeRecord | Refusal | None:
+) -> PartitionChangeRecord | ApiError | None:
     topic = view.image.topics.by_name(topic_name)
     if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic_name}.")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic_name}.")
     partition = topic.partitions.get(asked.partition_index)
     if partition is None:
         message = f"Unable to find partition {topic_name}:{asked.partition_index}."
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if asked.replicas is None:
         wanted = cancelled(view, topic, asked.partition_index, partition)
     else:
         wanted = begun(view, partition, asked.replicas, may_change_factor=may_change_factor)
-    if isinstance(wanted, Refusal):
+    if isinstance(wanted, ApiError):
         return wanted
-    terms = terms_of(view, topic, view.may_lead(partition))
-    return change_of(topic.id, asked.partition_index, partition, wanted, terms)
+    rules = rules_of(view, topic, view.may_lead(partition))
+    return change_of(topic.id, asked.partition_index, partition, wanted, rules)
 
 
-def begun(view: View, partition: Partition, target: Sequence[int], *, may_change_factor: bool) -> Wanted | Refusal:
+def begun(
+    view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
+) -> RequestedChange | ApiError:
     """A target in place of another that is not reached yet counts from all replicas that there are now: what was being
     added and is not wanted any more is removed, what was being removed and is wanted again stays.
 
@@ -86,35 +88,35 @@ def begun(view: View, partition: Partition, target: Sequence[int], *, may_change
     factor = len(set(partition.replicas) - set(partition.removing_replicas))
     if not may_change_factor and factor != len(target):
         message = f"The replication factor is changed from {factor} to {len(target)}"
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     removing = [replica for replica in partition.replicas if replica not in target]
     present = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
     adding = [replica for replica in target if replica not in present]
-    return Wanted(replicas=[*target, *removing], removing=removing, adding=adding)
+    return RequestedChange(replicas=[*target, *removing], removing=removing, adding=adding)
 
 
-def cancelled(view: View, topic: Topic, index: int, partition: Partition) -> Wanted | Refusal:
+def cancelled(view: View, topic: Topic, index: int, partition: PartitionRegistration) -> RequestedChange | ApiError:
     """Without what was being added; where nothing else is in sync, only an unclean leader can go on."""
     if not is_under_way(partition):
-        return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+        return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     isr = [replica for replica in partition.isr if replica not in partition.adding_replicas]
     replicas = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
     election = Election.ONLINE
     if not replicas:
         message = "Invalid replica assignment: addingReplicas contains all replicas."
-        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     if not isr:
         if not view.allows_unclean(topic.name):
-            return Refusal(
+            return ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean"
                 " leader election.",
             )
         isr, election = replicas[:1], Election.UNCLEAN
-    return Wanted(isr=isr, replicas=replicas, removing=[], adding=[], election=election)
+    return RequestedChange(isr=isr, replicas=replicas, removing=[], adding=[], election=election)
 
 
-def is_under_way(partition: Partition) -> bool:
+def is_under_way(partition: PartitionRegistration) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
@@ -140,13 +142,13 @@ def list_reassignments(context: DecisionContext, request: listing.ListPartitionR
     return Decision((), reply)
 
 
-def everything(view: View) -> Iterator[tuple[Topic, int, Partition]]:
+def everything(view: View) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
     return view.partitions(view.by_broker.reassigned)
 
 
 def named(
     view: View, topics: Iterable[listing.ListPartitionReassignmentsTopics]
-) -> Iterator[tuple[Topic, int, Partition]]:
+) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
     """What is not there is not answered."""
     for asked in topics:
         topic = view.image.topics.by_name(asked.name)

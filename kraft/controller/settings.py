@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kraft.controller.decision import Refusal
+from kraft.controller.decision import ApiError
 from kraft.image.configs import ConfigResource
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class ConfigRules(Protocol):
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
-    ) -> Refusal | None:
+    ) -> ApiError | None:
         """Why the resource cannot have `settings` (all of them, as they would be) in place of `existing`."""
 
     def is_list(self, resource_type: int, name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision, Refusal
+from kraft.controller.decision import ApiError, Decision
 from kraft.controller.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
@@ -57,14 +57,14 @@ def create_topics(context: DecisionContext, request: CreateTopicsRequest) -> Dec
     results = []
     for topic in once:
         made = TOO_MANY if is_too_much else create_topic(view, topic, metric_names)
-        if isinstance(made, Refusal):
+        if isinstance(made, ApiError):
             results.append(refused(topic.name, made))
             continue
         metric_names[metric_name(made.name)] = made.name
         if not request.validate_only:
             records.extend(made.records)
         results.append(created(made, settings))
-    repeated = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    repeated = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results.extend(refused(name, repeated) for name, count in counts.items() if count > 1)
     return Decision(records, CreateTopicsResponse(topics=results))
 
@@ -75,7 +75,7 @@ def new_partitions_count(topic: CreatableTopic, settings: ControllerSettings) ->
     return settings.num_partitions if topic.num_partitions == DEFAULT else max(0, topic.num_partitions)
 
 
-def refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+def refused(name: str, refusal: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
@@ -90,7 +90,7 @@ def created(topic: NewTopic, settings: ControllerSettings) -> CreatableTopicResu
     )
 
 
-def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]) -> NewTopic | Refusal:
+def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]) -> NewTopic | ApiError:
     """`metric_names`: those of the topics that the same request creates."""
     image, settings = view.image, view.settings
     overrides = {config.name: config.value for config in topic.configs}
@@ -103,11 +103,11 @@ def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]
     if refusal is not None:
         return refusal
     assignments = assignments_of(view, topic)
-    if isinstance(assignments, Refusal):
+    if isinstance(assignments, ApiError):
         return assignments
     topic_id = new_topic_id(image, settings)
     partitions = partition_records(view, topic_id, 0, assignments)
-    if isinstance(partitions, Refusal):
+    if isinstance(partitions, ApiError):
         return partitions
     values = {name: value for name, value in overrides.items() if value is not None}
     configs = [
@@ -128,66 +128,66 @@ def new_topic_id(image: MetadataImage, settings: ControllerSettings) -> bytes:
             return topic_id
 
 
-def refusal_of_topic(image: MetadataImage, name: str, metric_names: dict[str, str]) -> Refusal | None:
+def refusal_of_topic(image: MetadataImage, name: str, metric_names: dict[str, str]) -> ApiError | None:
     if name == CLUSTER_METADATA_TOPIC:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     message = refusal_of_name(name)
     if message is not None:
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     if name in image.topics.ids:
-        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     holder = image.topics.metric_names.get(metric_name(name)) or metric_names.get(metric_name(name))
     if holder is not None:
         message = f"Topic '{name}' collides with existing topic: {holder}"
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     return None
 
 
-def refusal_of_configs(name: str, overrides: dict[str, str | None], settings: ControllerSettings) -> Refusal | None:
+def refusal_of_configs(name: str, overrides: dict[str, str | None], settings: ControllerSettings) -> ApiError | None:
     nulls = [key for key, value in overrides.items() if value is None]
     if nulls:
-        return Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        return ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     values = {key: value for key, value in overrides.items() if value is not None}
     return settings.config_rules.refusal(ConfigResource(ResourceType.TOPIC, name), values, NO_SETTINGS)
 
 
-def refusal_of_counts(topic: CreatableTopic) -> Refusal | None:
+def refusal_of_counts(topic: CreatableTopic) -> ApiError | None:
     if topic.assignments:
         prefix = "A manual partition assignment was specified, but"
         if topic.replication_factor != DEFAULT:
-            return Refusal(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
+            return ApiError(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
         if topic.num_partitions != DEFAULT:
-            return Refusal(ErrorCode.INVALID_REQUEST, f"{prefix} numPartitions was not set to -1.")
+            return ApiError(ErrorCode.INVALID_REQUEST, f"{prefix} numPartitions was not set to -1.")
         return None
     if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
-        return Refusal(
+        return ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if topic.num_partitions < 1 and topic.num_partitions != DEFAULT:
-        return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+        return ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     return None
 
 
-def refusal_of_assignments(image: MetadataImage, topic: CreatableTopic) -> Refusal | None:
+def refusal_of_assignments(image: MetadataImage, topic: CreatableTopic) -> ApiError | None:
     seen: set[int] = set()
     for assignment in topic.assignments:
         partition_id = assignment.partition_index
         if partition_id in seen:
             message = f"Found multiple manual partition assignments for partition {partition_id}"
-            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         seen.add(partition_id)
         refusal = refusal_of_assignment(image, assignment.broker_ids)
         if refusal is not None:
             return refusal
     if seen and seen != set(range(len(seen))):
-        return Refusal(
+        return ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
         )
     return None
 
 
-def assignments_of(view: View, topic: CreatableTopic) -> Sequence[Sequence[int]] | Refusal:
+def assignments_of(view: View, topic: CreatableTopic) -> Sequence[Sequence[int]] | ApiError:
     if topic.assignments:
         return [one.broker_ids for one in sorted(topic.assignments, key=lambda one: one.partition_index)]
     is_default = topic.replication_factor == DEFAULT

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision, Refusal
+from kraft.controller.decision import ApiError, Decision
 from kraft.controller.settings import ControllerSettings
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import Topic
@@ -22,7 +22,7 @@ from protocol.records.metadata import RemoveTopicRecord
 from protocol.schema import ZERO_UUID
 
 
-class Wanted(NamedTuple):
+class NamedTopics(NamedTuple):
     """What a request names, and how often."""
 
     states: list[DeleteTopicState]
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     ids: Counter[bytes]
 
     @classmethod
-    def of(cls, request: DeleteTopicsRequest) -> Wanted:
+    def of(cls, request: DeleteTopicsRequest) -> NamedTopics:
         """Versions before 6 say names alone; from 6 on, each topic is a name or an id."""
         by_name = (DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names)
         states = [*request.topics, *by_name]
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
 
 def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Decision:
     image = context.image
-    wanted = Wanted.of(request)
+    wanted = NamedTopics.of(request)
     named_ids = {topic.id for name in wanted.names if (topic := image.topics.by_name(name)) is not None}
     records: list[object] = []
     results = []
@@ -59,7 +59,7 @@ def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Dec
         if state.name is None and state.topic_id in named_ids:
             continue  # the answer to its name speaks for both
         found = topic_to_delete(image, state, wanted, context.settings)
-        if isinstance(found, Refusal):
+        if isinstance(found, ApiError):
             results.append(refused(image, state, found))
             continue
         records.append(RemoveTopicRecord(topic_id=found.id))
@@ -67,10 +67,10 @@ def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Dec
     return Decision(records, DeleteTopicsResponse(responses=results))
 
 
-TWICE = Refusal(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+TWICE = ApiError(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
 
 
-def refused(image: MetadataImage, state: DeleteTopicState, refusal: Refusal) -> DeletableTopicResult:
+def refused(image: MetadataImage, state: DeleteTopicState, refusal: ApiError) -> DeletableTopicResult:
     topic = image.topics.by_name(state.name) if refusal is TWICE and state.name is not None else None
     return DeletableTopicResult(
         name=state.name,
@@ -81,29 +81,29 @@ def refused(image: MetadataImage, state: DeleteTopicState, refusal: Refusal) -> 
 
 
 def topic_to_delete(
-    image: MetadataImage, state: DeleteTopicState, wanted: Wanted, settings: ControllerSettings
-) -> Topic | Refusal:
+    image: MetadataImage, state: DeleteTopicState, wanted: NamedTopics, settings: ControllerSettings
+) -> Topic | ApiError:
     if not settings.delete_topic_enable:
-        return Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        return ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     has_id = state.topic_id != ZERO_UUID
     if state.name is not None and has_id:
-        return Refusal(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        return ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if state.name is not None:
         return named_topic(image, state.name, wanted)
     if not has_id:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if wanted.ids[state.topic_id] > 1:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
     topic = image.topics.by_id.get(state.topic_id)
     if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     return topic
 
 
-def named_topic(image: MetadataImage, name: str, wanted: Wanted) -> Topic | Refusal:
+def named_topic(image: MetadataImage, name: str, wanted: NamedTopics) -> Topic | ApiError:
     if wanted.names[name] > 1:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     topic = image.topics.by_name(name)
     if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     return TWICE if topic.id in wanted.ids else topic

@@ -11,7 +11,7 @@ from kraft.features import ELIGIBLE_LEADER_REPLICAS
 from kraft.image.cluster import UNASSIGNED_DIRECTORY
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import Partition, Topic
+from kraft.image.topics import PartitionRegistration, Topic
 
 MIN_IN_SYNC: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
@@ -25,7 +25,7 @@ class View(NamedTuple):
     by_broker: PartitionIndex
     settings: ControllerSettings
 
-    def partitions(self, keys: Iterable[Key]) -> Iterator[tuple[Topic, int, Partition]]:
+    def partitions(self, keys: Iterable[Key]) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
         """What is under keys of the index."""
         by_id = self.image.topics.by_id
         for topic_id, partition_id in keys:
@@ -60,7 +60,7 @@ class View(NamedTuple):
         directories = () if broker is None else broker.directories
         return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
 
-    def may_lead(self, partition: Partition) -> Callable[[int], bool]:
+    def may_lead(self, partition: PartitionRegistration) -> Callable[[int], bool]:
         """Which replicas may lead a partition: those of active brokers, in directories that are online."""
         cluster = self.image.cluster
 

@@ -30,7 +30,7 @@ LOST_DIRECTORY: Final = (2).to_bytes(16, "big")
 """The broker has the replica and cannot serve it: it is damaged."""
 
 
-class Endpoint(NamedTuple):
+class AdvertisedEndpoint(NamedTuple):
     """An advertised address of a node."""
 
     host: str
@@ -38,8 +38,8 @@ class Endpoint(NamedTuple):
     security_protocol: int
 
 
-def endpoints_of(points: Iterable[BrokerEndpoint | ControllerEndpoint]) -> dict[str, Endpoint]:
-    return {point.name: Endpoint(point.host, point.port, point.security_protocol) for point in points}
+def endpoints_of(points: Iterable[BrokerEndpoint | ControllerEndpoint]) -> dict[str, AdvertisedEndpoint]:
+    return {point.name: AdvertisedEndpoint(point.host, point.port, point.security_protocol) for point in points}
 
 
 def features_of(features: Iterable[BrokerFeature | ControllerFeature]) -> dict[str, SupportedRange]:
@@ -52,7 +52,7 @@ class Broker(NamedTuple):
     id: int
     epoch: int
     incarnation_id: bytes
-    endpoints: Mapping[str, Endpoint]
+    endpoints: Mapping[str, AdvertisedEndpoint]
     """By listener name."""
     features: Mapping[str, SupportedRange]
     rack: str | None
@@ -127,7 +127,7 @@ class ControllerNode(NamedTuple):
 
     id: int
     incarnation_id: bytes
-    endpoints: Mapping[str, Endpoint]
+    endpoints: Mapping[str, AdvertisedEndpoint]
     features: Mapping[str, SupportedRange]
     zk_migration_ready: bool
 

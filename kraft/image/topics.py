@@ -32,7 +32,7 @@ class SharedTuples:
         self.directories: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
 
 
-class Partition(NamedTuple):
+class PartitionRegistration(NamedTuple):
     """Where a partition lives and who leads it. Directories stand in the order of the replicas."""
 
     replicas: tuple[int, ...]
@@ -48,7 +48,7 @@ class Partition(NamedTuple):
     last_known_elr: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, record: PartitionRecord, shared: SharedTuples) -> Partition:
+    def of(cls, record: PartitionRecord, shared: SharedTuples) -> PartitionRegistration:
         replicas, isr = tuple(record.replicas), tuple(record.isr)
         directories = tuple(record.directories)
         return cls(
@@ -83,11 +83,11 @@ class Partition(NamedTuple):
                 offline.append(replica)
         return offline
 
-    def changed(self, record: PartitionChangeRecord) -> Partition:
+    def changed(self, record: PartitionChangeRecord) -> PartitionRegistration:
         """Absent fields stay. Naming a leader, be it the same one, begins a new leader epoch."""
         names_leader = record.leader != LEADER_UNCHANGED
         keeps_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
-        return Partition(
+        return PartitionRegistration(
             replicas=_or(record.replicas, self.replicas),
             isr=_or(record.isr, self.isr),
             leader=record.leader if names_leader else self.leader,
@@ -128,7 +128,7 @@ class Topic(NamedTuple):
 
     name: str
     id: bytes
-    partitions: Mapping[int, Partition]
+    partitions: Mapping[int, PartitionRegistration]
 
 
 class TopicsImage(NamedTuple):
@@ -143,11 +143,11 @@ class TopicsImage(NamedTuple):
         topic_id = self.ids.get(name)
         return None if topic_id is None else self.by_id[topic_id]
 
-    def partition(self, name: str, partition_id: int) -> Partition | None:
+    def partition(self, name: str, partition_id: int) -> PartitionRegistration | None:
         topic = self.by_name(name)
         return None if topic is None else topic.partitions.get(partition_id)
 
-    def partitions(self) -> Iterator[tuple[Topic, int, Partition]]:
+    def partitions(self) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
         for topic in self.by_id.values():
             for partition_id, partition in topic.partitions.items():
                 yield topic, partition_id, partition
@@ -175,7 +175,7 @@ class TopicsDelta:
     def __init__(self, image: TopicsImage) -> None:
         self.image = image
         self._shared = SharedTuples()
-        self.changed: dict[bytes, dict[int, Partition]] = {}
+        self.changed: dict[bytes, dict[int, PartitionRegistration]] = {}
         self.created: dict[bytes, str] = {}
         """Names of the topics that the image does not have."""
         self._created_ids: dict[str, bytes] = {}
@@ -189,7 +189,7 @@ class TopicsDelta:
         self.changed[record.topic_id] = {}
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        self._touched(record.topic_id)[record.partition_id] = Partition.of(record, self._shared)
+        self._touched(record.topic_id)[record.partition_id] = PartitionRegistration.of(record, self._shared)
 
     def replay_change(self, record: PartitionChangeRecord) -> None:
         touched = self._touched(record.topic_id)
@@ -248,7 +248,7 @@ class TopicsDelta:
             self.image.by_id.updated(topics), self.image.ids.updated(ids), self.image.metric_names.updated(metric_names)
         )
 
-    def _touched(self, topic_id: bytes) -> dict[int, Partition]:
+    def _touched(self, topic_id: bytes) -> dict[int, PartitionRegistration]:
         touched = self.changed.get(topic_id)
         if touched is None:
             assert topic_id in self.image.by_id, f"a partition of a topic that does not exist: {topic_id.hex()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.raft.voters.voters import Voters
+from kraft.raft.voters.voters import VoterSet
 from protocol.compiler import decode, encode
 from protocol.control_records import ControlRecordType, control_key, control_record_type
 from protocol.primitives import MalformedMessage
@@ -23,7 +23,7 @@ class QuorumDescription(NamedTuple):
     """What control records say of the quorum: its protocol version and its voters, None where they do not."""
 
     kraft_version: int = 0
-    voters: Voters | None = None
+    voters: VoterSet | None = None
 
 
 def control_record(kind: ControlRecordType, value: object, now_ms: int) -> Record:
@@ -31,7 +31,7 @@ def control_record(kind: ControlRecordType, value: object, now_ms: int) -> Recor
     return Record(control_key(kind), encode(value, 0), now_ms)
 
 
-def leader_change(leader_id: int, voters: Voters, granting: tuple[int, ...], now_ms: int) -> Record:
+def leader_change(leader_id: int, voters: VoterSet, granting: tuple[int, ...], now_ms: int) -> Record:
     message = LeaderChangeMessage(
         version=0,
         leader_id=leader_id,
@@ -41,7 +41,7 @@ def leader_change(leader_id: int, voters: Voters, granting: tuple[int, ...], now
     return control_record(ControlRecordType.LEADER_CHANGE, message, now_ms)
 
 
-def quorum_records(kraft_version: int, voters: Voters, now_ms: int) -> list[Record]:
+def quorum_records(kraft_version: int, voters: VoterSet, now_ms: int) -> list[Record]:
     """What a log or a snapshot says of a quorum in kraft.version 1; version 0 leaves it to the configuration."""
     if kraft_version == 0:
         return []
@@ -49,7 +49,7 @@ def quorum_records(kraft_version: int, voters: Voters, now_ms: int) -> list[Reco
     return [control_record(ControlRecordType.KRAFT_VERSION, version, now_ms), voters_record(voters, now_ms)]
 
 
-def voters_record(voters: Voters, now_ms: int) -> Record:
+def voters_record(voters: VoterSet, now_ms: int) -> Record:
     return control_record(ControlRecordType.KRAFT_VOTERS, voters.record(), now_ms)
 
 
@@ -69,7 +69,7 @@ def described_by(record: Record, before: QuorumDescription) -> QuorumDescription
         version = decode(KRaftVersionRecord, value_of(record), 0)
         return before._replace(kraft_version=version.k_raft_version)
     if kind is ControlRecordType.KRAFT_VOTERS:
-        return before._replace(voters=Voters.of_record(decode(VotersRecord, value_of(record), 0)))
+        return before._replace(voters=VoterSet.of_record(decode(VotersRecord, value_of(record), 0)))
     return before
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kraft.raft.fetch_service import FetchService
-from kraft.raft.member import METADATA_TOPIC, Member
-from kraft.raft.replica_states import Progress, Replicas
-from kraft.raft.voters.voters import ReplicaKey, Voter
+from kraft.raft.member import METADATA_TOPIC, QuorumMember
+from kraft.raft.replica_states import ReplicaProgress, ReplicaStates
+from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -18,7 +18,7 @@ from protocol.messages.describe_quorum import (
 )
 
 
-def describe_leader(member: Member, replicas: Replicas, service: FetchService) -> DescribeQuorumResponse:
+def describe_leader(member: QuorumMember, replicas: ReplicaStates, service: FetchService) -> DescribeQuorumResponse:
     partition = ResponsePartitionData(
         partition_index=0,
         leader_id=member.node_id,
@@ -56,9 +56,9 @@ def _unknown(index: int) -> ResponsePartitionData:
     )
 
 
-def _voter_state(member: Member, replicas: Replicas, voter: Voter) -> ReplicaState:
+def _voter_state(member: QuorumMember, replicas: ReplicaStates, voter: VoterNode) -> ReplicaState:
     if voter.id != member.node_id:
-        return _state(member, voter.key, replicas.of_voter(voter) or Progress())
+        return _state(member, voter.key, replicas.of_voter(voter) or ReplicaProgress())
     return ReplicaState(
         replica_id=voter.id,
         replica_directory_id=voter.directory_id,
@@ -68,7 +68,7 @@ def _voter_state(member: Member, replicas: Replicas, voter: Voter) -> ReplicaSta
     )
 
 
-def _state(member: Member, key: ReplicaKey, progress: Progress) -> ReplicaState:
+def _state(member: QuorumMember, key: ReplicaKey, progress: ReplicaProgress) -> ReplicaState:
     return ReplicaState(
         replica_id=key.id,
         replica_directory_id=key.directory_id,
@@ -78,12 +78,12 @@ def _state(member: Member, key: ReplicaKey, progress: Progress) -> ReplicaState:
     )
 
 
-def _on_the_wall(member: Member, at_ms: int) -> int:
+def _on_the_wall(member: QuorumMember, at_ms: int) -> int:
     """The machine counts on a clock that nobody sets; -1 for never."""
     return -1 if at_ms < 0 else member.wall_ms - (member.now_ms - at_ms)
 
 
-def _node(voter: Voter) -> Node:
+def _node(voter: VoterNode) -> Node:
     return Node(
         node_id=voter.id,
         listeners=[Listener(name=name, host=host, port=port) for name, (host, port) in voter.endpoints],

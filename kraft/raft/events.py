@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from kraft.raft.control_records import QuorumDescription
-from kraft.raft.election import Election
+from kraft.raft.election_state import ElectionState
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -57,9 +57,9 @@ QuorumResponse: TypeAlias = (
     | AddRaftVoterResponse
     | RemoveRaftVoterResponse
 )
-SentRequest: TypeAlias = PeerRequest | AddRaftVoterRequest | RemoveRaftVoterRequest | ApiVersionsRequest
+OutgoingRequest: TypeAlias = PeerRequest | AddRaftVoterRequest | RemoveRaftVoterRequest | ApiVersionsRequest
 """What the machine sends."""
-SentResponse: TypeAlias = QuorumResponse | ApiVersionsResponse
+IncomingResponse: TypeAlias = QuorumResponse | ApiVersionsResponse
 
 
 class Destination(NamedTuple):
@@ -80,10 +80,10 @@ class Started(NamedTuple):
 class ElectionSaved(NamedTuple):
     """quorum-state is durable as it was asked for."""
 
-    election: Election
+    election: ElectionState
 
 
-class Appended(NamedTuple):
+class LogAppended(NamedTuple):
     """The log has grown to this end offset: the leader's own records, or fetched ones.
 
     `descriptions`: the quorum as control records in what was appended leave it, each with the offset of its batch.
@@ -93,19 +93,19 @@ class Appended(NamedTuple):
     descriptions: Sequence[tuple[int, QuorumDescription]] = ()
 
 
-class Truncated(NamedTuple):
+class LogTruncated(NamedTuple):
     """The log ends here now."""
 
     end_offset: int
 
 
-class Flushed(NamedTuple):
+class LogFlushed(NamedTuple):
     """The log is durable up to this offset, exclusive."""
 
     end_offset: int
 
 
-class Received(NamedTuple):
+class RequestReceived(NamedTuple):
     """A request of a peer, or of a client about the quorum. It is answered with a Reply of the same token, once.
 
     A Fetch is for the machine if it is for the metadata partition alone. `listener`: the name of the one that it came
@@ -118,18 +118,18 @@ class Received(NamedTuple):
     listener: str = ""
 
 
-class Answered(NamedTuple):
+class ResponseReceived(NamedTuple):
     """What became of a Send: once for each. `request` is the very object that was sent."""
 
     to: Destination
-    request: SentRequest
-    response: SentResponse | None
+    request: OutgoingRequest
+    response: IncomingResponse | None
     """None: none came, for the time ran out or the connection failed."""
     is_refused: bool = False
     """The connection was refused or reset: whoever was there is gone. False for a timeout."""
 
 
-class Tick(NamedTuple):
+class DeadlineReached(NamedTuple):
     """The time of `next_deadline_ms` has come; earlier or later does no harm."""
 
 
@@ -168,12 +168,12 @@ class Stop(NamedTuple):
 Event: TypeAlias = (
     Started
     | ElectionSaved
-    | Appended
-    | Truncated
-    | Flushed
-    | Received
-    | Answered
-    | Tick
+    | LogAppended
+    | LogTruncated
+    | LogFlushed
+    | RequestReceived
+    | ResponseReceived
+    | DeadlineReached
     | SnapshotLoaded
     | SnapshotRefused
     | RaiseVersion
@@ -187,47 +187,48 @@ Event: TypeAlias = (
 class SaveElection(NamedTuple):
     """Make it durable in quorum-state; answer with `ElectionSaved`. There is one at a time."""
 
-    election: Election
+    election: ElectionState
 
 
 class Append(NamedTuple):
-    """Append one batch of control records in this leader epoch, have it synced; answer with `Appended`, `Flushed`."""
+    """Append one batch of control records in this leader epoch and have it synced; answer with `LogAppended`, then with
+    `LogFlushed`."""
 
     epoch: int
     records: Sequence[Record]
 
 
 class AppendFetched(NamedTuple):
-    """Append the leader's batches as they are, have them synced; answer with `Appended` at once, `Flushed` later.
+    """Append the leader's batches as they are, have them synced; answer with `LogAppended` at once, `LogFlushed` later.
 
     The first must begin at the end of the log, and none may be of an epoch after `leader_epoch`: what follows the last
-    valid batch is dropped. Where nothing is left, `Appended` with the old end is still due.
+    valid batch is dropped. Where nothing is left, `LogAppended` with the old end is still due.
     """
 
     records: BytesLike
     leader_epoch: int
 
 
-class Truncate(NamedTuple):
-    """Drop everything from this offset on; answer with `Truncated`. Never below what was committed."""
+class TruncateLog(NamedTuple):
+    """Drop everything from this offset on; answer with `LogTruncated`. Never below what was committed."""
 
     end_offset: int
 
 
 class Send(NamedTuple):
-    """Send in the latest version that both know; answer with `Answered`."""
+    """Send in the latest version that both know; answer with `ResponseReceived`."""
 
     to: Destination
-    request: SentRequest
+    request: OutgoingRequest
     timeout_ms: int
 
 
-class Reply(NamedTuple):
+class Respond(NamedTuple):
     token: object
     response: QuorumResponse
 
 
-class ReplyRecords(NamedTuple):
+class RespondWithRecords(NamedTuple):
     """Reply with the log from this offset on, at least one batch, put into the response's one partition."""
 
     token: object
@@ -237,7 +238,7 @@ class ReplyRecords(NamedTuple):
     """In bytes; a first batch may be greater."""
 
 
-class ReplySnapshot(NamedTuple):
+class RespondWithSnapshot(NamedTuple):
     """Reply with bytes of a snapshot, put into the response's one partition as they are."""
 
     token: object
@@ -289,11 +290,11 @@ Effect: TypeAlias = (
     SaveElection
     | Append
     | AppendFetched
-    | Truncate
+    | TruncateLog
     | Send
-    | Reply
-    | ReplyRecords
-    | ReplySnapshot
+    | Respond
+    | RespondWithRecords
+    | RespondWithSnapshot
     | SnapshotPart
     | SnapshotFetched
     | Lead

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.raft.answers import fetch_response, fetch_snapshot_response
-from kraft.raft.events import Received, Reply, ReplyRecords, ReplySnapshot
+from kraft.raft.events import RequestReceived, Respond, RespondWithRecords, RespondWithSnapshot
 from kraft.raft.log_view import LogView, OffsetAndEpoch
-from kraft.raft.member import Member
+from kraft.raft.member import QuorumMember
+from kraft.raft.responses import fetch_response, fetch_snapshot_response
 from kraft.raft.voters.voters import ReplicaKey
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
@@ -21,62 +21,62 @@ VERSION_WITH_HIGH_WATERMARK = 18
 """Of Fetch: from here on it says which high watermark the replica knows, and a later one is news to it."""
 
 
-class Parked(NamedTuple):
-    event: Received
+class WaitingFetch(NamedTuple):
+    event: RequestReceived
     partition: FetchPartition
     deadline_ms: int
 
 
 class FetchService:
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         self._member = member
-        self._parked: dict[object, Parked] = {}
+        self._parked: dict[object, WaitingFetch] = {}
         """By replica, which has one at a time; by token where it has no id."""
         self.high_watermark = -1
         """Of this term; -1 until its first commit."""
 
-    def fetch(self, event: Received, key: ReplicaKey, partition: FetchPartition) -> None:
+    def fetch(self, event: RequestReceived, key: ReplicaKey, partition: FetchPartition) -> None:
         """A fetch that was found valid: what it asks for is in the log, up to its end."""
         request = event.request
         assert isinstance(request, FetchRequest)
         place = key if key.id >= 0 else event.token
         before = self._parked.pop(place, None)
         if before is not None:
-            self._say_nothing(before)
-        parked = Parked(event, partition, self._member.now_ms + max(0, request.max_wait_ms))
-        if not self._answer_if_news(parked):
+            self._respond_empty(before)
+        parked = WaitingFetch(event, partition, self._member.now_ms + max(0, request.max_wait_ms))
+        if not self._respond_if_due(parked):
             self._parked[place] = parked
 
-    def nothing_for(self, event: Received) -> Reply:
+    def empty_response(self, event: RequestReceived) -> Respond:
         """The answer to a fetch after which this node leads no more."""
         response = fetch_response(
             self._member, event.listener, event.version, ErrorCode.NONE, high_watermark=self.high_watermark
         )
-        return Reply(event.token, response)
+        return Respond(event.token, response)
 
-    def refuse_diverging(self, event: Received, diverging: OffsetAndEpoch) -> None:
+    def respond_diverging(self, event: RequestReceived, diverging: OffsetAndEpoch) -> None:
         self._reply(event, diverging=diverging)
 
-    def send_to_snapshot(self, event: Received, snapshot: SnapshotId) -> None:
+    def respond_snapshot(self, event: RequestReceived, snapshot: SnapshotId) -> None:
         self._reply(event, snapshot=snapshot)
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """The log has grown, or more of it is committed, or time has passed."""
         for place, parked in list(self._parked.items()):
-            if self._answer_if_news(parked):
+            if self._respond_if_due(parked):
                 del self._parked[place]
 
     def deadline_ms(self) -> int | None:
         return min((parked.deadline_ms for parked in self._parked.values()), default=None)
 
-    def turn_away(self, error: ErrorCode) -> None:
+    def end_term(self, error: ErrorCode) -> None:
         """This node does not lead any more."""
         for parked in self._parked.values():
             response = fetch_response(self._member, parked.event.listener, parked.event.version, error)
-            self._member.put(Reply(parked.event.token, response))
+            self._member.put(Respond(parked.event.token, response))
         self._parked.clear()
 
-    def fetch_snapshot(self, event: Received, partition: PartitionSnapshot) -> None:
+    def fetch_snapshot(self, event: RequestReceived, partition: PartitionSnapshot) -> None:
         """DIVERGES: Apache Kafka 4.3.1 cannot write what is refused here, and answers UNKNOWN_SERVER_ERROR instead."""
         member, request = self._member, event.request
         assert isinstance(request, FetchSnapshotRequest)
@@ -91,36 +91,36 @@ class FetchService:
             member, event.listener, error, partition.snapshot_id, size=size or 0, position=partition.position
         )
         if error is not ErrorCode.NONE:
-            member.put(Reply(event.token, response))
+            member.put(Respond(event.token, response))
             return
         size_max = max(1, min(request.max_bytes, member.settings.fetch_size_max))
-        member.put(ReplySnapshot(event.token, response, snapshot_id, partition.position, size_max))
+        member.put(RespondWithSnapshot(event.token, response, snapshot_id, partition.position, size_max))
 
-    def _answer_if_news(self, parked: Parked) -> bool:
+    def _respond_if_due(self, parked: WaitingFetch) -> bool:
         event, partition = parked.event, parked.partition
         knows_less = event.version >= VERSION_WITH_HIGH_WATERMARK and partition.high_watermark < self.high_watermark
         if partition.fetch_offset < self._member.log.end_offset:
             self._send_records(event, partition)
         elif knows_less or self._member.now_ms >= parked.deadline_ms:
-            self._say_nothing(parked)
+            self._respond_empty(parked)
         else:
             return False
         return True
 
-    def _say_nothing(self, parked: Parked) -> None:
+    def _respond_empty(self, parked: WaitingFetch) -> None:
         self._reply(parked.event)
 
-    def _send_records(self, event: Received, partition: FetchPartition) -> None:
+    def _send_records(self, event: RequestReceived, partition: FetchPartition) -> None:
         request = event.request
         assert isinstance(request, FetchRequest)
         size_max = max(0, min(request.max_bytes, partition.partition_max_bytes, self._member.settings.fetch_size_max))
         response = fetch_response(
             self._member, event.listener, event.version, ErrorCode.NONE, high_watermark=self.high_watermark
         )
-        self._member.put(ReplyRecords(event.token, response, partition.fetch_offset, size_max))
+        self._member.put(RespondWithRecords(event.token, response, partition.fetch_offset, size_max))
 
     def _reply(
-        self, event: Received, *, diverging: OffsetAndEpoch | None = None, snapshot: SnapshotId | None = None
+        self, event: RequestReceived, *, diverging: OffsetAndEpoch | None = None, snapshot: SnapshotId | None = None
     ) -> None:
         response = fetch_response(
             self._member,
@@ -131,7 +131,7 @@ class FetchService:
             diverging=diverging,
             snapshot=snapshot,
         )
-        self._member.put(Reply(event.token, response))
+        self._member.put(Respond(event.token, response))
 
 
 def place_in_log(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | OffsetAndEpoch | None:

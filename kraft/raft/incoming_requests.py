@@ -7,14 +7,14 @@ DescribeQuorum, AddRaftVoter, RemoveRaftVoter    to the leader, whatever its epo
 
 from __future__ import annotations
 
-from kraft.raft.answers import begin_response, end_response, refusal, vote_response, whole_refusal
 from kraft.raft.describe import describe_nothing
-from kraft.raft.events import Received, Reply
-from kraft.raft.leader_discovery import turn_to
-from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Machine, Member
+from kraft.raft.events import RequestReceived, Respond
+from kraft.raft.leader_discovery import transition_to
+from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Machine, QuorumMember
 from kraft.raft.replica_states import replica_id_of
-from kraft.raft.roles.role import Ballot
-from kraft.raft.roles.transitions import CastVote, EnterEpoch
+from kraft.raft.responses import begin_response, end_response, error_response, top_level_error, vote_response
+from kraft.raft.roles.role import RequestedVote
+from kraft.raft.roles.transitions import EnterEpoch, GrantVote
 from kraft.raft.voters.voters import ReplicaKey
 from protocol.errors import ErrorCode
 from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
@@ -27,15 +27,15 @@ from protocol.messages.vote import VoteRequest
 from protocol.schema import ZERO_UUID
 
 
-def receive(machine: Machine, event: Received) -> None:
+def receive(machine: Machine, event: RequestReceived) -> None:
     """Answer, or have the leader keep it until there is an answer."""
     member, request = machine.member, event.request
     if isinstance(request, DescribeQuorumRequest) and not _is_about_the_partition(event):
-        member.put(Reply(event.token, describe_nothing(request)))
+        member.put(Respond(event.token, describe_nothing(request)))
         return
     error = _error_of_whole(member, event)
     if error is not ErrorCode.NONE:
-        member.put(Reply(event.token, whole_refusal(member, request, event.listener, error)))
+        member.put(Respond(event.token, top_level_error(member, request, event.listener, error)))
         return
     match request:
         case VoteRequest():
@@ -45,17 +45,17 @@ def receive(machine: Machine, event: Received) -> None:
         case EndQuorumEpochRequest():
             _end_epoch(machine, event, request)
         case _:
-            _ask_leader(machine, event)
+            _to_leader(machine, event)
 
 
-def _error_of_whole(member: Member, event: Received) -> ErrorCode:
+def _error_of_whole(member: QuorumMember, event: RequestReceived) -> ErrorCode:
     request = event.request
     if not isinstance(request, DescribeQuorumRequest) and request.cluster_id not in (None, member.identity.cluster_id):
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     return ErrorCode.NONE if _is_about_the_partition(event) else ErrorCode.INVALID_REQUEST
 
 
-def _is_about_the_partition(event: Received) -> bool:
+def _is_about_the_partition(event: RequestReceived) -> bool:
     """About partition 0 of the metadata log, and nothing else; a fetch names it by its id."""
     match event.request:
         case FetchRequest() as request:
@@ -82,65 +82,65 @@ def _is_about_the_partition(event: Received) -> bool:
 # To a voter
 
 
-def _vote(machine: Machine, event: Received, request: VoteRequest) -> None:
+def _vote(machine: Machine, event: RequestReceived, request: VoteRequest) -> None:
     member = machine.member
     (partition,) = request.topics[0].partitions
     candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
-    ballot = Ballot(candidate, partition.last_offset_epoch, partition.last_offset, partition.pre_vote)
+    vote = RequestedVote(candidate, partition.last_offset_epoch, partition.last_offset, partition.pre_vote)
     error, is_granted = ErrorCode.NONE, False
-    if not _is_possible(ballot, partition.replica_epoch):
+    if not _is_valid_vote(vote, partition.replica_epoch):
         error = ErrorCode.INVALID_REQUEST
     elif partition.replica_epoch < member.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
     else:
         if partition.replica_epoch > member.epoch:
-            machine.turn(EnterEpoch(partition.replica_epoch))
-        if not _is_meant(member, request.voter_id, partition.voter_directory_id):
+            machine.transition(EnterEpoch(partition.replica_epoch))
+        if not _is_this_voter(member, request.voter_id, partition.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
         else:
-            is_granted = machine.role.grants(ballot)
-    if is_granted and not ballot.is_pre_vote and member.election.voted_id < 0:
-        machine.turn(CastVote(candidate))
-    member.put(Reply(event.token, vote_response(member, event.listener, error, is_granted=is_granted)))
+            is_granted = machine.role.grants_vote(vote)
+    if is_granted and not vote.is_pre_vote and member.election.voted_id < 0:
+        machine.transition(GrantVote(candidate))
+    member.put(Respond(event.token, vote_response(member, event.listener, error, is_granted=is_granted)))
 
 
-def _is_possible(ballot: Ballot, epoch: int) -> bool:
+def _is_valid_vote(vote: RequestedVote, epoch: int) -> bool:
     """Whoever stands for an epoch has no record of it yet; a pre-vote asks in the epoch of the last one."""
-    last_epoch_max = epoch if ballot.is_pre_vote else epoch - 1
-    return ballot.candidate.id >= 0 and 0 <= ballot.last_epoch <= last_epoch_max and ballot.end_offset >= 0
+    last_epoch_max = epoch if vote.is_pre_vote else epoch - 1
+    return vote.candidate.id >= 0 and 0 <= vote.last_epoch <= last_epoch_max and vote.end_offset >= 0
 
 
-def _begin_epoch(machine: Machine, event: Received, request: BeginQuorumEpochRequest) -> None:
+def _begin_epoch(machine: Machine, event: RequestReceived, request: BeginQuorumEpochRequest) -> None:
     member = machine.member
     (partition,) = request.topics[0].partitions
-    error = _error_of_leader(member, partition.leader_epoch, partition.leader_id)
-    if error is ErrorCode.NONE and not _is_meant(member, request.voter_id, partition.voter_directory_id):
+    error = _error_in_claim(member, partition.leader_epoch, partition.leader_id)
+    if error is ErrorCode.NONE and not _is_this_voter(member, request.voter_id, partition.voter_directory_id):
         error = ErrorCode.INVALID_VOTER_KEY
     if error is ErrorCode.NONE:
         endpoints = {each.name: (each.host, each.port) for each in request.leader_endpoints}
-        _hear_of_leader(machine, partition.leader_epoch, partition.leader_id, endpoints)
-    member.put(Reply(event.token, begin_response(member, event.listener, error)))
+        _learn_leader(machine, partition.leader_epoch, partition.leader_id, endpoints)
+    member.put(Respond(event.token, begin_response(member, event.listener, error)))
 
 
-def _end_epoch(machine: Machine, event: Received, request: EndQuorumEpochRequest) -> None:
+def _end_epoch(machine: Machine, event: RequestReceived, request: EndQuorumEpochRequest) -> None:
     member = machine.member
     (partition,) = request.topics[0].partitions
-    error = _error_of_leader(member, partition.leader_epoch, partition.leader_id)
+    error = _error_in_claim(member, partition.leader_epoch, partition.leader_id)
     if error is ErrorCode.NONE:
         endpoints = {each.name: (each.host, each.port) for each in request.leader_endpoints}
-        _hear_of_leader(machine, partition.leader_epoch, partition.leader_id, endpoints)
+        _learn_leader(machine, partition.leader_epoch, partition.leader_id, endpoints)
         machine.role.epoch_ended(*_position(member, event.version, partition))
-    member.put(Reply(event.token, end_response(member, event.listener, error)))
+    member.put(Respond(event.token, end_response(member, event.listener, error)))
 
 
-def _hear_of_leader(machine: Machine, epoch: int, leader_id: int, endpoints: dict[str, tuple[str, int]]) -> None:
+def _learn_leader(machine: Machine, epoch: int, leader_id: int, endpoints: dict[str, tuple[str, int]]) -> None:
     """Version 0 names no endpoints: they are those of the voters."""
-    turn = turn_to(machine.member, epoch, leader_id, endpoints or machine.member.endpoints_of(leader_id))
-    if turn is not None:
-        machine.turn(turn)
+    transition = transition_to(machine.member, epoch, leader_id, endpoints or machine.member.endpoints_of(leader_id))
+    if transition is not None:
+        machine.transition(transition)
 
 
-def _position(member: Member, version: int, partition: PartitionData) -> tuple[int, int]:
+def _position(member: QuorumMember, version: int, partition: PartitionData) -> tuple[int, int]:
     """At which place this node should stand, and of how many; the last where it is not named."""
     if version == 0:
         preferred = [ReplicaKey(each) for each in partition.preferred_successors]
@@ -154,7 +154,7 @@ def _position(member: Member, version: int, partition: PartitionData) -> tuple[i
     return position, len(preferred) + 1
 
 
-def _error_of_leader(member: Member, epoch: int, leader_id: int) -> ErrorCode:
+def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCode:
     """Of somebody who says that it leads, or led, an epoch. A leader that hears of itself hears nothing new.
 
     DIVERGES: where another than its leader is said to lead this very epoch, Apache Kafka's
@@ -168,7 +168,7 @@ def _error_of_leader(member: Member, epoch: int, leader_id: int) -> ErrorCode:
     return ErrorCode.INVALID_REQUEST if leader_id < 0 or is_itself or is_another else ErrorCode.NONE
 
 
-def _is_meant(member: Member, voter_id: int, directory_id: bytes) -> bool:
+def _is_this_voter(member: QuorumMember, voter_id: int, directory_id: bytes) -> bool:
     """Early versions name nobody; with kraft.version 0 nobody's directory is known."""
     return voter_id < 0 or (voter_id == member.node_id and directory_id in (ZERO_UUID, member.identity.directory_id))
 
@@ -176,13 +176,13 @@ def _is_meant(member: Member, voter_id: int, directory_id: bytes) -> bool:
 # To the leader
 
 
-def _ask_leader(machine: Machine, event: Received) -> None:
+def _to_leader(machine: Machine, event: RequestReceived) -> None:
     member, request = machine.member, event.request
     match request:
         case FetchRequest():
             (fetch_partition,) = request.topics[0].partitions
             epoch = fetch_partition.current_leader_epoch
-            is_possible = _is_possible_fetch(request, fetch_partition)
+            is_possible = _is_valid_fetch(request, fetch_partition)
         case FetchSnapshotRequest():
             (snapshot_partition,) = request.topics[0].partitions
             epoch, is_possible = snapshot_partition.current_leader_epoch, True
@@ -194,14 +194,14 @@ def _ask_leader(machine: Machine, event: Received) -> None:
     if error is ErrorCode.NONE and isinstance(request, FetchRequest) and replica_id_of(request) == member.node_id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR  # the leader does not fetch from itself
     if error is not ErrorCode.NONE:
-        member.put(Reply(event.token, refusal(member, event, error)))
+        member.put(Respond(event.token, error_response(member, event, error)))
         return
-    turn = machine.role.asked(event)
-    if turn is not None:
-        machine.turn(turn)
+    transition = machine.role.request_received(event)
+    if transition is not None:
+        machine.transition(transition)
 
 
-def _is_possible_fetch(request: FetchRequest, partition: FetchPartition) -> bool:
+def _is_valid_fetch(request: FetchRequest, partition: FetchPartition) -> bool:
     is_within = 0 <= partition.last_fetched_epoch <= partition.current_leader_epoch
     return is_within and partition.fetch_offset >= 0 and request.max_wait_ms >= 0
 

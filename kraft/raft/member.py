@@ -6,36 +6,36 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kraft.raft.election import NOBODY, Election
+from kraft.raft.election_state import NO_NODE, ElectionState
 from kraft.raft.events import Commit, Destination, Effect
 from kraft.raft.log_view import LogView
 from kraft.raft.outbox import Outbox
 from kraft.raft.peers import Peers
-from kraft.raft.settings import Identity, RaftSettings
+from kraft.raft.settings import QuorumIdentity, RaftSettings
 from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Address, ReplicaKey, Voter, Voters
+from kraft.raft.voters.voters import Address, ReplicaKey, VoterNode, VoterSet
 from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kraft.raft.roles.role import Role
-    from kraft.raft.roles.transitions import Turn
+    from kraft.raft.roles.role import RaftRole
+    from kraft.raft.roles.transitions import Transition
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 
-ELECTION_PAUSE_MS: Final = 100
+ELECTION_BACKOFF_MS: Final = 100
 
 
 class Machine(Protocol):
     """The machine as those who answer requests see it."""
 
-    member: Member
-    role: Role
+    member: QuorumMember
+    role: RaftRole
 
     @property
     def is_leader(self) -> bool: ...
 
-    def turn(self, turn: Turn | None) -> None: ...
+    def transition(self, transition: Transition | None) -> None: ...
 
 
 class DurableEnd(NamedTuple):
@@ -46,16 +46,16 @@ class DurableEnd(NamedTuple):
     """Of the last record."""
 
 
-class Member:
+class QuorumMember:
     """Roles come and go over it. The election changes by a turn only."""
 
     def __init__(
         self,
-        identity: Identity,
+        identity: QuorumIdentity,
         settings: RaftSettings,
         log: LogView,
         history: QuorumHistory,
-        election: Election,
+        election: ElectionState,
         random: random.Random,
     ) -> None:
         self.identity = identity
@@ -72,7 +72,7 @@ class Member:
         """Of this node's log: everything before it survives a crash."""
         self.high_watermark = -1
         """-1 until this process has heard of one."""
-        self.elections_lost = 0
+        self.failed_elections = 0
         """Since there was a leader."""
         self.is_stopping = False
         self.is_loading = False
@@ -95,7 +95,7 @@ class Member:
         return self.election.epoch
 
     @property
-    def voters(self) -> Voters:
+    def voters(self) -> VoterSet:
         return self.history.voters
 
     @property
@@ -103,7 +103,7 @@ class Member:
         return self.voters.has(self.key)
 
     @property
-    def may_stand(self) -> bool:
+    def may_be_candidate(self) -> bool:
         """Also one whose removal may not be committed: without it the others might have no majority to commit it.
 
         DIVERGES: in Apache Kafka a voter is none from the moment it reads that it was removed, committed or not.
@@ -115,13 +115,13 @@ class Member:
     @property
     def has_leader(self) -> bool:
         """One that can be reached; quorum-state may name one that resigned or fell silent."""
-        return self.election.leader_id != NOBODY and bool(self.leader_endpoints)
+        return self.election.leader_id != NO_NODE and bool(self.leader_endpoints)
 
     @property
     def leader_id(self) -> int:
-        return self.election.leader_id if self.has_leader else NOBODY
+        return self.election.leader_id if self.has_leader else NO_NODE
 
-    def other_voters(self) -> list[Voter]:
+    def other_voters(self) -> list[VoterNode]:
         return self.voters.others(self.node_id)
 
     def endpoints_of(self, node_id: int) -> Mapping[str, Address]:
@@ -129,7 +129,7 @@ class Member:
         voter = self.voters.by_id.get(node_id)
         return dict(voter.endpoints) if voter is not None else {}
 
-    def destination(self, voter: Voter) -> Destination | None:
+    def destination(self, voter: VoterNode) -> Destination | None:
         address = voter.address(self.identity.listener)
         return None if address is None else Destination(voter.id, *address)
 
@@ -151,10 +151,10 @@ class Member:
         timeout_ms = self.settings.fetch_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(max(1, timeout_ms // 10))
 
-    def election_pause_ms(self) -> int:
+    def election_backoff_ms(self) -> int:
         """After a lost election: random, and longer each time."""
-        self.elections_lost += 1
-        pause_ms_max = min(self.settings.election_backoff_max_ms, ELECTION_PAUSE_MS << self.elections_lost)
+        self.failed_elections += 1
+        pause_ms_max = min(self.settings.election_backoff_max_ms, ELECTION_BACKOFF_MS << self.failed_elections)
         return self.random.randrange(max(1, pause_ms_max))
 
     # What is done

@@ -12,30 +12,30 @@ from __future__ import annotations
 
 from collections import deque
 
-from kraft.raft.election import Election
-from kraft.raft.events import Effect, Reply, ReplyRecords, ReplySnapshot, SaveElection, Send, Stopped
+from kraft.raft.election_state import ElectionState
+from kraft.raft.events import Effect, Respond, RespondWithRecords, RespondWithSnapshot, SaveElection, Send, Stopped
 
-SAID_TO_OTHERS = (Send, Reply, ReplyRecords, ReplySnapshot, Stopped)
+SENT_TO_PEERS = (Send, Respond, RespondWithRecords, RespondWithSnapshot, Stopped)
 
 
 class Outbox:
-    def __init__(self, durable: Election) -> None:
+    def __init__(self, durable: ElectionState) -> None:
         self._effects: list[Effect] = []
         self._held: deque[tuple[int, Effect]] = deque()
         """Each with the number of the promise that must be durable before it leaves."""
         self._durable = self._wanted = durable
-        self._saving: Election | None = None
+        self._saving: ElectionState | None = None
         """The one that the disk is at."""
         self._promised = self._saving_promise = self._durable_promise = 0
         """Promises are numbered: each new epoch and each vote is one."""
 
-    def save(self, election: Election) -> None:
+    def save(self, election: ElectionState) -> None:
         """Have it made durable with this step, or after the one that the disk is at."""
         if election.promise != self._wanted.promise:
             self._promised += 1
         self._wanted = election
 
-    def saved(self, election: Election) -> None:
+    def saved(self, election: ElectionState) -> None:
         assert election == self._saving, "another election was saved"
         self._durable, self._durable_promise = election, self._saving_promise
         self._saving = None
@@ -43,7 +43,7 @@ class Outbox:
             self._effects.append(self._held.popleft()[1])
 
     def put(self, effect: Effect) -> None:
-        if self._durable_promise < self._promised and isinstance(effect, SAID_TO_OTHERS):
+        if self._durable_promise < self._promised and isinstance(effect, SENT_TO_PEERS):
             self._held.append((self._promised, effect))
         else:
             self._effects.append(effect)

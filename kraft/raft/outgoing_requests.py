@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
-from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, DurableEnd, Member
-from kraft.raft.voters.voters import Address, ReplicaKey, Voter
+from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, DurableEnd, QuorumMember
+from kraft.raft.voters.voters import Address, ReplicaKey, VoterNode
 from kraft.snapshot.names import SnapshotId
 from protocol.messages import add_raft_voter, fetch, fetch_snapshot, remove_raft_voter, update_raft_voter, vote
 from protocol.messages import begin_quorum_epoch as begin
 from protocol.messages import end_quorum_epoch as end
 
 
-def vote_request(member: Member, voter: Voter, *, is_pre_vote: bool) -> vote.VoteRequest:
+def vote_request(member: QuorumMember, voter: VoterNode, *, is_pre_vote: bool) -> vote.VoteRequest:
     """In the epoch that this node is in; a pre-vote asks about the next one."""
     partition = vote.PartitionData(
         partition_index=0,
@@ -29,7 +29,7 @@ def vote_request(member: Member, voter: Voter, *, is_pre_vote: bool) -> vote.Vot
     return vote.VoteRequest(cluster_id=member.identity.cluster_id, voter_id=voter.id, topics=[topic])
 
 
-def begin_request(member: Member, voter: Voter) -> begin.BeginQuorumEpochRequest:
+def begin_request(member: QuorumMember, voter: VoterNode) -> begin.BeginQuorumEpochRequest:
     partition = begin.PartitionData(
         partition_index=0,
         voter_directory_id=voter.directory_id,
@@ -46,7 +46,7 @@ def begin_request(member: Member, voter: Voter) -> begin.BeginQuorumEpochRequest
     )
 
 
-def end_request(member: Member, preferred: Sequence[ReplicaKey]) -> end.EndQuorumEpochRequest:
+def end_request(member: QuorumMember, preferred: Sequence[ReplicaKey]) -> end.EndQuorumEpochRequest:
     partition = end.PartitionData(
         partition_index=0,
         leader_id=member.node_id,
@@ -65,7 +65,7 @@ def end_request(member: Member, preferred: Sequence[ReplicaKey]) -> end.EndQuoru
     )
 
 
-def fetch_request(member: Member, end: DurableEnd) -> fetch.FetchRequest:
+def fetch_request(member: QuorumMember, end: DurableEnd) -> fetch.FetchRequest:
     """From the end of this node's log, which says that it holds everything before."""
     settings = member.settings
     partition = fetch.FetchPartition(
@@ -90,7 +90,7 @@ def fetch_request(member: Member, end: DurableEnd) -> fetch.FetchRequest:
 
 
 def fetch_snapshot_request(
-    member: Member, snapshot_id: SnapshotId, position: int
+    member: QuorumMember, snapshot_id: SnapshotId, position: int
 ) -> fetch_snapshot.FetchSnapshotRequest:
     partition = fetch_snapshot.PartitionSnapshot(
         partition=0,
@@ -107,7 +107,7 @@ def fetch_snapshot_request(
     )
 
 
-def update_voter_request(member: Member) -> update_raft_voter.UpdateRaftVoterRequest:
+def update_voter_request(member: QuorumMember) -> update_raft_voter.UpdateRaftVoterRequest:
     supported = SUPPORTED_FEATURES[KRAFT_VERSION]
     return update_raft_voter.UpdateRaftVoterRequest(
         cluster_id=member.identity.cluster_id,
@@ -123,7 +123,7 @@ def update_voter_request(member: Member) -> update_raft_voter.UpdateRaftVoterReq
     )
 
 
-def add_voter_request(member: Member) -> add_raft_voter.AddRaftVoterRequest:
+def add_voter_request(member: QuorumMember) -> add_raft_voter.AddRaftVoterRequest:
     """For this node itself. It is answered once it is written: to commit it this node may have to fetch it."""
     return add_raft_voter.AddRaftVoterRequest(
         cluster_id=member.identity.cluster_id,
@@ -137,13 +137,13 @@ def add_voter_request(member: Member) -> add_raft_voter.AddRaftVoterRequest:
     )
 
 
-def remove_voter_request(member: Member, voter: Voter) -> remove_raft_voter.RemoveRaftVoterRequest:
+def remove_voter_request(member: QuorumMember, voter: VoterNode) -> remove_raft_voter.RemoveRaftVoterRequest:
     return remove_raft_voter.RemoveRaftVoterRequest(
         cluster_id=member.identity.cluster_id, voter_id=voter.id, voter_directory_id=voter.directory_id
     )
 
 
-def own_endpoints(member: Member) -> list[tuple[str, str, int]]:
+def own_endpoints(member: QuorumMember) -> list[tuple[str, str, int]]:
     return endpoint_list(member.identity.endpoints)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.raft.events import Answered, Destination, Send, SentRequest
+from kraft.raft.events import Destination, OutgoingRequest, ResponseReceived, Send
 from kraft.raft.outbox import Outbox
 
 
@@ -13,7 +13,7 @@ class Peers:
         self._outbox = outbox
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
-        self._in_flight: dict[int, SentRequest] = {}
+        self._in_flight: dict[int, OutgoingRequest] = {}
         self._ready_ms: dict[int, int] = {}
 
     def is_waiting(self, node_id: int) -> bool:
@@ -27,11 +27,11 @@ class Peers:
     def can_send(self, node_id: int, now_ms: int) -> bool:
         return node_id not in self._in_flight and self.ready_ms(node_id) <= now_ms
 
-    def send(self, to: Destination, request: SentRequest) -> None:
+    def send(self, to: Destination, request: OutgoingRequest) -> None:
         self._in_flight[to.node_id] = request
         self._outbox.put(Send(to, request, self._request_timeout_ms))
 
-    def answered(self, event: Answered, now_ms: int) -> bool:
+    def response_received(self, event: ResponseReceived, now_ms: int) -> bool:
         """False for an answer that nobody waits for any more: the request was of an earlier role."""
         if self._in_flight.get(event.to.node_id) is not event.request:
             return False

@@ -1,8 +1,8 @@
 """The Raft machine: it is in one role at a time, and each event may change it.
 
 A voter stands in three steps, so that nobody is disturbed by one that cannot win: it waits as unattached or follower,
-asks as prospective, and runs as candidate in the next epoch. `TURNS` is the whole table of transitions, as in KIP-595
-and KIP-996; `EVENTS` says what each role can meet.
+asks as prospective, and runs as candidate in the next epoch. `TRANSITIONS` is the whole table of transitions, as in
+KIP-595 and KIP-996; `EVENTS` says what each role can meet.
 
 An epoch that has a leader has no votes any more, so quorum-state keeps the leader's id while the epoch lasts, also when
 it cannot be reached. A leader that is restarted begins as resigned: it cannot know what it said.
@@ -15,78 +15,90 @@ from random import Random
 from typing import Final
 
 from kraft.raft.control_records import QuorumDescription
-from kraft.raft.election import NOBODY, Election
+from kraft.raft.election_state import NO_NODE, ElectionState
 from kraft.raft.events import (
-    Answered,
-    Appended,
+    DeadlineReached,
     Effect,
     ElectionSaved,
     Event,
-    Flushed,
     Follow,
+    LogAppended,
+    LogFlushed,
+    LogTruncated,
     RaiseVersion,
-    Received,
+    RequestReceived,
     Resign,
+    ResponseReceived,
     SnapshotLoaded,
     SnapshotRefused,
     Started,
     Stop,
     Stopped,
-    Tick,
-    Truncated,
 )
 from kraft.raft.incoming_requests import receive
 from kraft.raft.log_view import LogView
-from kraft.raft.member import Member
-from kraft.raft.roles.candidate import Candidate
-from kraft.raft.roles.follower import Follower
-from kraft.raft.roles.leader import Leader
-from kraft.raft.roles.prospective import Prospective
-from kraft.raft.roles.resigned import Resigned
-from kraft.raft.roles.role import Role
-from kraft.raft.roles.transitions import CastVote, EnterEpoch, FollowLeader, GiveUp, Run, Stand, StepDown, Turn, Win
-from kraft.raft.roles.unattached import Unattached
-from kraft.raft.settings import Identity, RaftSettings
+from kraft.raft.member import QuorumMember
+from kraft.raft.roles.candidate import CandidateRole
+from kraft.raft.roles.follower import FollowerRole
+from kraft.raft.roles.leader import LeaderRole
+from kraft.raft.roles.prospective import ProspectiveRole
+from kraft.raft.roles.resigned import ResignedRole
+from kraft.raft.roles.role import RaftRole
+from kraft.raft.roles.transitions import (
+    BecomeCandidate,
+    BecomeFollower,
+    BecomeLeader,
+    BecomeProspective,
+    BecomeResigned,
+    BecomeUnattached,
+    EnterEpoch,
+    GrantVote,
+    Transition,
+)
+from kraft.raft.roles.unattached import UnattachedRole
+from kraft.raft.settings import QuorumIdentity, RaftSettings
 from kraft.raft.voters.quorum_history import QuorumHistory
 from kraft.raft.voters.voters import Address
 
-TURNS: Final[Mapping[tuple[type[Role], type[Turn]], type[Role]]] = {
-    (Unattached, EnterEpoch): Unattached,
-    (Unattached, CastVote): Unattached,
-    (Unattached, Stand): Prospective,
-    (Unattached, FollowLeader): Follower,
-    (Unattached, StepDown): Resigned,  # at the start of one that led
-    (Prospective, EnterEpoch): Unattached,
-    (Prospective, CastVote): Unattached,
-    (Prospective, GiveUp): Unattached,
-    (Prospective, Run): Candidate,
-    (Prospective, FollowLeader): Follower,
-    (Candidate, EnterEpoch): Unattached,
-    (Candidate, Stand): Prospective,
-    (Candidate, Win): Leader,
-    (Candidate, FollowLeader): Follower,
-    (Leader, EnterEpoch): Unattached,
-    (Leader, FollowLeader): Follower,
-    (Leader, StepDown): Resigned,
-    (Follower, EnterEpoch): Unattached,
-    (Follower, GiveUp): Unattached,  # an observer, which cannot stand
-    (Follower, Stand): Prospective,
-    (Follower, FollowLeader): Follower,
-    (Resigned, EnterEpoch): Unattached,
-    (Resigned, FollowLeader): Follower,
+TRANSITIONS: Final[Mapping[tuple[type[RaftRole], type[Transition]], type[RaftRole]]] = {
+    (UnattachedRole, EnterEpoch): UnattachedRole,
+    (UnattachedRole, GrantVote): UnattachedRole,
+    (UnattachedRole, BecomeProspective): ProspectiveRole,
+    (UnattachedRole, BecomeFollower): FollowerRole,
+    (UnattachedRole, BecomeResigned): ResignedRole,  # at the start of one that led
+    (ProspectiveRole, EnterEpoch): UnattachedRole,
+    (ProspectiveRole, GrantVote): UnattachedRole,
+    (ProspectiveRole, BecomeUnattached): UnattachedRole,
+    (ProspectiveRole, BecomeCandidate): CandidateRole,
+    (ProspectiveRole, BecomeFollower): FollowerRole,
+    (CandidateRole, EnterEpoch): UnattachedRole,
+    (CandidateRole, BecomeProspective): ProspectiveRole,
+    (CandidateRole, BecomeLeader): LeaderRole,
+    (CandidateRole, BecomeFollower): FollowerRole,
+    (LeaderRole, EnterEpoch): UnattachedRole,
+    (LeaderRole, BecomeFollower): FollowerRole,
+    (LeaderRole, BecomeResigned): ResignedRole,
+    (FollowerRole, EnterEpoch): UnattachedRole,
+    (FollowerRole, BecomeUnattached): UnattachedRole,  # an observer, which cannot stand
+    (FollowerRole, BecomeProspective): ProspectiveRole,
+    (FollowerRole, BecomeFollower): FollowerRole,
+    (ResignedRole, EnterEpoch): UnattachedRole,
+    (ResignedRole, BecomeFollower): FollowerRole,
 }
 """Where a turn leads. One that is not here is a bug."""
 
-ANYWHERE: Final = frozenset({ElectionSaved, Flushed, Received, Answered, Tick, Resign, RaiseVersion, Stop})
+ANYWHERE: Final = frozenset(
+    {ElectionSaved, LogFlushed, RequestReceived, ResponseReceived, DeadlineReached, Resign, RaiseVersion, Stop}
+)
 BEHIND: Final = ANYWHERE | {SnapshotLoaded, SnapshotRefused}
 """Of a node whose log is being replaced: it cannot stand."""
-EVENTS: Final[Mapping[type[Role], frozenset[type[Event]]]] = {
-    Unattached: BEHIND | {Started},
-    Prospective: ANYWHERE,
-    Candidate: ANYWHERE,
-    Leader: ANYWHERE | {Appended},
-    Follower: BEHIND | {Appended, Truncated},
-    Resigned: ANYWHERE,
+EVENTS: Final[Mapping[type[RaftRole], frozenset[type[Event]]]] = {
+    UnattachedRole: BEHIND | {Started},
+    ProspectiveRole: ANYWHERE,
+    CandidateRole: ANYWHERE,
+    LeaderRole: ANYWHERE | {LogAppended},
+    FollowerRole: BEHIND | {LogAppended, LogTruncated},
+    ResignedRole: ANYWHERE,
 }
 """What a role can meet. Another event is a bug of whoever sent it."""
 
@@ -96,18 +108,18 @@ class Raft:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: QuorumIdentity,
         settings: RaftSettings,
         log: LogView,
         history: QuorumHistory,
-        election: Election,
+        election: ElectionState,
         random: Random,
     ) -> None:
         """`history`, `election`: as the log and quorum-state hold them. All of it is durable."""
-        self.member = Member(identity, settings, log, history, election, random)
-        self.role: Role = Unattached(self.member)
+        self.member = QuorumMember(identity, settings, log, history, election, random)
+        self.role: RaftRole = UnattachedRole(self.member)
         self._stop_timeout_ms: int | None = None
-        self._told: tuple[int, int] | None = None
+        self._announced: tuple[int, int] | None = None
         """(epoch, leader) as the last Follow said; None while leading."""
 
     # What may be asked
@@ -132,7 +144,7 @@ class Raft:
 
     @property
     def is_leader(self) -> bool:
-        return isinstance(self.role, Leader)
+        return isinstance(self.role, LeaderRole)
 
     @property
     def high_watermark(self) -> int:
@@ -174,26 +186,26 @@ class Raft:
             case ElectionSaved(election):
                 member.outbox.saved(election)
                 if election.promise == member.election.promise:
-                    self.turn(self.role.saved())
-            case Appended(end_offset, descriptions):
+                    self.transition(self.role.saved())
+            case LogAppended(end_offset, descriptions):
                 assert end_offset == member.log.end_offset, "the log ends elsewhere"
                 member.history.append(descriptions)
-                self.turn(self.role.appended())
-            case Truncated(end_offset):
+                self.transition(self.role.appended())
+            case LogTruncated(end_offset):
                 member.history.truncate(end_offset)
                 member.flushed_end_offset = min(member.flushed_end_offset, end_offset)
-                self.turn(self.role.truncated())
-            case Flushed(end_offset):
+                self.transition(self.role.truncated())
+            case LogFlushed(end_offset):
                 assert end_offset <= member.log.end_offset, "more is durable than was written"
                 member.flushed_end_offset = end_offset
-                self.turn(self.role.flushed())
-            case Received():
+                self.transition(self.role.flushed())
+            case RequestReceived():
                 receive(self, event)
-            case Answered():
-                if member.peers.answered(event, member.now_ms):
-                    self.turn(self.role.answered(event))
-            case Tick():
-                self.turn(self.role.tick())
+            case ResponseReceived():
+                if member.peers.response_received(event, member.now_ms):
+                    self.transition(self.role.response_received(event))
+            case DeadlineReached():
+                self.transition(self.role.tick())
             case SnapshotLoaded(snapshot_id, quorum):
                 member.history.replace(snapshot_id.end_offset, quorum)
                 member.flushed_end_offset = snapshot_id.end_offset
@@ -203,7 +215,7 @@ class Raft:
                 self._snapshot_ended()
             case Resign(epoch):
                 if epoch == member.epoch:
-                    self.turn(self.role.resign())
+                    self.transition(self.role.resign())
             case RaiseVersion(epoch, version):
                 if epoch == member.epoch:
                     self.role.raise_version(version)
@@ -215,94 +227,94 @@ class Raft:
         member = self.member
         election = member.election
         if member.log.last_epoch > election.epoch:
-            self.turn(EnterEpoch(member.log.last_epoch))
+            self.transition(EnterEpoch(member.log.last_epoch))
         elif election.leader_id == member.node_id and not member.voters.is_only(member.node_id):
-            self.turn(StepDown(tuple(voter.key for voter in member.other_voters())))
-        elif election.leader_id not in (NOBODY, member.node_id) and member.endpoints_of(election.leader_id):
-            self.turn(FollowLeader(election.epoch, election.leader_id, member.endpoints_of(election.leader_id)))
+            self.transition(BecomeResigned(tuple(voter.key for voter in member.other_voters())))
+        elif election.leader_id not in (NO_NODE, member.node_id) and member.endpoints_of(election.leader_id):
+            self.transition(BecomeFollower(election.epoch, election.leader_id, member.endpoints_of(election.leader_id)))
         else:
-            self._tell()
-            self.turn(self.role.enter())
+            self._announce()
+            self.transition(self.role.enter())
 
     def _stop(self, timeout_ms: int) -> None:
         """Only who leads, or has just led, owes the others a word."""
         self.member.is_stopping = True
         self._stop_timeout_ms = timeout_ms
-        if isinstance(self.role, Leader | Resigned):
-            self.turn(self.role.stop(timeout_ms))
+        if isinstance(self.role, LeaderRole | ResignedRole):
+            self.transition(self.role.stop(timeout_ms))
         else:
             self.member.put(Stopped())
 
     def _snapshot_ended(self) -> None:
         self.member.is_loading = False
-        self.turn(self.role.snapshot_ended())
+        self.transition(self.role.snapshot_ended())
 
     # Turns
 
-    def turn(self, turn: Turn | None) -> None:
+    def transition(self, transition: Transition | None) -> None:
         """The next role enters in its election; what the last one owes is answered in it too."""
-        while turn is not None:
+        while transition is not None:
             before = self.role
-            kind = TURNS.get((type(before), type(turn)))
-            assert kind is not None, f"{turn} out of the role {type(before).__name__}"
-            patience_ms = before.patience_ms()
-            self._elect(turn)
+            kind = TRANSITIONS.get((type(before), type(transition)))
+            assert kind is not None, f"{transition} out of the role {type(before).__name__}"
+            leader_deadline_ms = before.leader_deadline_ms()
+            self._elect(transition)
             self.member.peers.forget()
-            self.role = self._made(turn, patience_ms)
+            self.role = self._made(transition, leader_deadline_ms)
             before.leave()
-            self._tell()
-            turn = self.role.enter()
+            self._announce()
+            transition = self.role.enter()
 
-    def _elect(self, turn: Turn) -> None:
+    def _elect(self, transition: Transition) -> None:
         member = self.member
         election = member.election
-        if not isinstance(turn, Stand):
+        if not isinstance(transition, BecomeProspective):
             member.leader_endpoints = {}
-        match turn:
+        match transition:
             case EnterEpoch(epoch):
                 assert epoch > election.epoch
-                election = Election(epoch)
-            case CastVote(candidate):
-                election = Election(election.epoch, NOBODY, *member.voted_key(candidate))
-            case Run():
-                election = Election(election.epoch + 1, NOBODY, *member.voted_key(member.key))
-            case Win():
+                election = ElectionState(epoch)
+            case GrantVote(candidate):
+                election = ElectionState(election.epoch, NO_NODE, *member.voted_key(candidate))
+            case BecomeCandidate():
+                election = ElectionState(election.epoch + 1, NO_NODE, *member.voted_key(member.key))
+            case BecomeLeader():
                 election = election._replace(leader_id=member.node_id)
                 member.leader_endpoints = member.identity.endpoints
-                member.elections_lost = 0
-            case FollowLeader(epoch, leader_id, endpoints):
-                before = election if epoch == election.epoch else Election(epoch)
-                assert before.leader_id in (NOBODY, leader_id), "an epoch has one leader"
+                member.failed_elections = 0
+            case BecomeFollower(epoch, leader_id, endpoints):
+                before = election if epoch == election.epoch else ElectionState(epoch)
+                assert before.leader_id in (NO_NODE, leader_id), "an epoch has one leader"
                 election = before._replace(leader_id=leader_id)
                 member.leader_endpoints = endpoints
-                member.elections_lost = 0
+                member.failed_elections = 0
         member.election = election
         member.outbox.save(election)
 
-    def _made(self, turn: Turn, patience_ms: int | None) -> Role:
+    def _made(self, transition: Transition, leader_deadline_ms: int | None) -> RaftRole:
         member = self.member
-        match turn:
+        match transition:
             case EnterEpoch():
-                return Unattached(member, patience_ms)
-            case CastVote() | GiveUp():
-                return Unattached(member)
-            case Stand():
-                return Prospective(member)
-            case Run():
-                return Candidate(member)
-            case Win(granted):
-                return Leader(member, granted)
-            case FollowLeader():
-                return Follower(member)
-            case StepDown(preferred):
-                return Resigned(member, preferred, self._stop_timeout_ms)
+                return UnattachedRole(member, leader_deadline_ms)
+            case GrantVote() | BecomeUnattached():
+                return UnattachedRole(member)
+            case BecomeProspective():
+                return ProspectiveRole(member)
+            case BecomeCandidate():
+                return CandidateRole(member)
+            case BecomeLeader(granted):
+                return LeaderRole(member, granted)
+            case BecomeFollower():
+                return FollowerRole(member)
+            case BecomeResigned(preferred):
+                return ResignedRole(member, preferred, self._stop_timeout_ms)
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         """The node's other parts: whom to follow."""
         if self.is_leader:
-            self._told = None
+            self._announced = None
             return
         told = (self.member.epoch, self.member.leader_id)
-        if told != self._told:
-            self._told = told
+        if told != self._announced:
+            self._announced = told
             self.member.put(Follow(*told))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kraft.raft.member import Member
-from kraft.raft.voters.voters import ReplicaKey, Voter
+from kraft.raft.member import QuorumMember
+from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from protocol.messages.fetch import FetchRequest
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
@@ -17,7 +17,7 @@ def replica_id_of(request: FetchRequest) -> int:
     return request.replica_state.replica_id if request.replica_state is not None else request.replica_id
 
 
-class Progress:
+class ReplicaProgress:
     """Of one replica in this term."""
 
     __slots__ = ("caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset")
@@ -42,12 +42,12 @@ class Progress:
         self.leader_end_offset = leader_end_offset
 
 
-class Replicas:
+class ReplicaStates:
     """Voters are those of the moment; whoever else fetches is an observer."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         self._member = member
-        self._progress: dict[ReplicaKey, Progress] = {}
+        self._progress: dict[ReplicaKey, ReplicaProgress] = {}
         self._heard_since_majority: set[int] = set()
         self._majority_ms = member.now_ms
         """When a majority of the voters had been heard of for the last time."""
@@ -55,7 +55,7 @@ class Replicas:
     def fetched(self, key: ReplicaKey, end_offset: int) -> None:
         """A valid fetch from this offset: everything before it is durable there."""
         member = self._member
-        self._progress.setdefault(key, Progress()).fetched(end_offset, member.log.end_offset, member.now_ms)
+        self._progress.setdefault(key, ReplicaProgress()).fetched(end_offset, member.log.end_offset, member.now_ms)
         self._forget_observers()
 
     def heard_from(self, key: ReplicaKey) -> None:
@@ -76,12 +76,12 @@ class Replicas:
             return None
         return self._majority_ms + member.settings.fetch_timeout_ms * 3 // 2
 
-    def of_voter(self, voter: Voter) -> Progress | None:
+    def of_voter(self, voter: VoterNode) -> ReplicaProgress | None:
         """With kraft.version 0 a voter is known by its id alone: then it is the directory that fetched last."""
         found = [progress for key, progress in self._progress.items() if voter.is_replica(key)]
         return max(found, key=lambda progress: progress.fetch_ms, default=None)
 
-    def of(self, key: ReplicaKey) -> Progress | None:
+    def of(self, key: ReplicaKey) -> ReplicaProgress | None:
         return self._progress.get(key)
 
     def durable_on_majority(self) -> int:
@@ -94,11 +94,11 @@ class Replicas:
         others = self._member.other_voters()
         return tuple(voter.key for voter in sorted(others, key=lambda voter: (-self._end_offset(voter), voter.id)))
 
-    def observers(self) -> Iterable[tuple[ReplicaKey, Progress]]:
+    def observers(self) -> Iterable[tuple[ReplicaKey, ReplicaProgress]]:
         voters = self._member.voters
         return [(key, progress) for key, progress in sorted(self._progress.items()) if not voters.has(key)]
 
-    def _end_offset(self, voter: Voter) -> int:
+    def _end_offset(self, voter: VoterNode) -> int:
         member = self._member
         if voter.id == member.node_id:
             return member.flushed_end_offset if voter.is_replica(member.key) else -1

@@ -10,7 +10,7 @@ from protocol.schema import ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class QuorumIdentity:
     """This node as its peers know it. `endpoints`: its advertised controller listeners, the first of
     controller.listener.names first; empty for a node that is no controller."""
 

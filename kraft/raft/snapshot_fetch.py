@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from kraft.raft.events import SnapshotFetched, SnapshotPart
-from kraft.raft.member import Member
+from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import fetch_snapshot_request
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest, ResponsePartitionSnapshot
@@ -13,7 +13,7 @@ from protocol.primitives import BytesLike
 
 
 class SnapshotFetch:
-    def __init__(self, member: Member, snapshot_id: SnapshotId) -> None:
+    def __init__(self, member: QuorumMember, snapshot_id: SnapshotId) -> None:
         self._member = member
         self._snapshot_id = snapshot_id
         self._position = 0

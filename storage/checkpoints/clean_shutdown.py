@@ -1,4 +1,4 @@
-"""The .kafka_cleanshutdown file: the last process wrote everything out before it ended."""
+"""The .kafka_cleanshutdown file: the process that served the directory wrote everything out before it ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
 
 
 def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
-    """Once the logs are open, a crash is a crash."""
+    """When a directory is opened: a crash from now on must not look like a clean shutdown. Raises OSError."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if fs.exists(path):
         fs.unlink(path)
@@ -33,5 +33,6 @@ def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
 
 
 def write_clean_shutdown(fs: FileSystem, directory: str, broker_epoch: int) -> None:
+    """The last write of a clean shutdown. Raises OSError."""
     text = f'{{"version":{VERSION},"brokerEpoch":{broker_epoch}}}'
     write_atomically(fs, f"{directory}/{CLEAN_SHUTDOWN}", text.encode())

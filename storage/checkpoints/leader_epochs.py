@@ -1,4 +1,7 @@
-"""The leader epochs of a log: each with the offset where its leader began, in leader-epoch-checkpoint."""
+"""The leader epochs of a log, each with the offset of its first batch; stored in leader-epoch-checkpoint.
+
+A follower compares its epochs with the leader's to find out where their logs part (KIP-101, KIP-279).
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,22 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from storage.checkpoints.text_checkpoint import CorruptCheckpoint, format_checkpoint, parse_checkpoint
+from storage.files.log_paths import LEADER_EPOCH_CHECKPOINT
 from storage.files.port import FileSystem, write_atomically
-from storage.log.log_paths import LEADER_EPOCH_CHECKPOINT
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
 
 class EpochStart(NamedTuple):
+    """A leader epoch and the offset of its first batch."""
+
     epoch: int
     start_offset: int
 
 
 class EpochEnd(NamedTuple):
-    """(-1, -1) where the log cannot tell."""
+    """A leader epoch and where it ended (exclusive); (-1, -1) where the log does not know."""
 
     epoch: int
     end_offset: int
@@ -32,10 +37,10 @@ _epoch = itemgetter(0)
 
 
 class LeaderEpochs:
-    """Both columns strictly increase. Changes stay in memory until a flush writes them.
+    """Epochs and offsets both strictly increase. Changes stay in memory until a flush of the log writes them.
 
-    DIVERGES: Kafka writes the file at every new leader, with a sync; past the recovery point the batches themselves say
-    their epochs, so a thousand partitions may change leaders without a thousand syncs.
+    DIVERGES: Kafka writes the file at every new leader, with a sync. Here recovery reads the epochs past the recovery
+    point from the batches, so that a thousand partitions can change leaders without a thousand syncs.
     """
 
     __slots__ = ("_directory", "_fs", "_written_entries", "entries", "latest_epoch")
@@ -49,6 +54,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str) -> LeaderEpochs:
+        """Read the file; no epochs where there is none. Raises OSError and `CorruptCheckpoint`."""
         path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not fs.exists(path):
             return cls(fs, directory, [])
@@ -59,7 +65,10 @@ class LeaderEpochs:
         return f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A leader of this epoch appends from this offset on. Entries that the new one contradicts go, as in Kafka."""
+        """Batches of this epoch begin at this offset. Entries that contradict the new one are removed, as in Kafka.
+
+        Only a log that was truncated, or that a process with an older checkpoint recovers, has such entries.
+        """
         if epoch < 0 or start_offset < 0 or epoch == self.latest_epoch:
             return
         while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
@@ -68,7 +77,8 @@ class LeaderEpochs:
         self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest epoch not above the one asked for, and where it ended: where the next began, or the log's end."""
+        """The largest known epoch not above `epoch`, and where it ended: where the next began, or the log end
+        offset."""
         if epoch == UNDEFINED_EPOCH or not self.entries or epoch > self.latest_epoch:
             return UNDEFINED_END
         if epoch == self.latest_epoch:
@@ -78,25 +88,25 @@ class LeaderEpochs:
         return EpochEnd(self.entries[slot - 1].epoch if slot else epoch, next_start)
 
     def epoch_of(self, offset: int) -> int | None:
-        """The epoch whose leader appended at an offset."""
+        """The epoch of the batch at an offset, None before the first known epoch."""
         slot = bisect_right(self.entries, offset, key=itemgetter(1))
         return self.entries[slot - 1].epoch if slot else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that began at or past a new end of the log."""
+        """Remove the epochs that begin at or past a new end of the log."""
         if end_offset >= 0 and self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries = [entry for entry in self.entries if entry.start_offset < end_offset]
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended at or before a new start of the log; the one that goes on there begins there."""
+        """Remove the epochs that ended at or before a new start of the log; the one that spans it begins there."""
         slot = bisect_right(self.entries, start_offset, key=itemgetter(1))
         if slot and self.entries[slot - 1].start_offset < start_offset:
             self.entries = [EpochStart(self.entries[slot - 1].epoch, start_offset), *self.entries[slot:]]
             self._changed()
 
     def precede(self, earlier: list[EpochStart]) -> None:
-        """Epochs that began before those that are known."""
+        """Put epochs before those that are known."""
         self.entries = [*earlier, *(entry for entry in self.entries if entry.epoch > earlier[-1].epoch)]
         self._changed()
 
@@ -105,22 +115,24 @@ class LeaderEpochs:
         self._changed()
 
     def encode(self) -> bytes:
+        """The content of the file."""
         return format_checkpoint([f"{entry.epoch} {entry.start_offset}" for entry in self.entries])
 
     @property
     def is_dirty(self) -> bool:
-        """The file says something else."""
+        """Whether the file has to be written, because it differs or its content is not known."""
         return self.entries != self._written_entries
 
     def note_written(self) -> None:
-        """The file is being written with the entries of now."""
+        """The file is being written with the present entries."""
         self._written_entries = list(self.entries)
 
     def note_not_written(self) -> None:
-        """It was not: nobody knows what the file says."""
+        """Writing the file failed, or was put off: its content is not known."""
         self._written_entries = None
 
     def write(self) -> None:
+        """Write the file. Blocks for the sync. Raises OSError."""
         write_atomically(self._fs, self.path, self.encode())
         self.note_written()
 
@@ -129,6 +141,7 @@ class LeaderEpochs:
 
 
 def decode_epochs(data: bytes, path: str) -> list[EpochStart]:
+    """Raises `CorruptCheckpoint`."""
     entries: list[EpochStart] = []
     for line in parse_checkpoint(data, path):
         fields = line.split(" ")

@@ -12,20 +12,22 @@ from storage.files.port import FileSystem, write_atomically
 META_PROPERTIES = "meta.properties"
 VERSION = 1
 RESERVED_DIRECTORY_IDS = 100
-"""Directory ids below this number mean something else: migrating, unassigned, lost."""
+"""Directory ids below this number are not directories: they stand for MIGRATING, UNASSIGNED and LOST (KIP-858)."""
 _ESCAPES = {"\\": "\\\\", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 class InvalidMetaProperties(ValueError):
-    """The directory cannot be served; the message says why and what to do."""
+    """The directory cannot be served; the message says why, and what the operator can do."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
+    """The values of the file."""
+
     cluster_id: str
     node_id: int
     directory_id: bytes | None
-    """None in a directory that an early KRaft release formatted: the owner gives it one."""
+    """None in a directory that an early KRaft release formatted: the broker generates one."""
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
@@ -75,7 +77,7 @@ def write_meta_properties(fs: FileSystem, directory: str, properties: MetaProper
 
 
 def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
-    """What is wrong with the directories of one node taken together, as (path, properties); None where nothing is."""
+    """Why directories, each (path, properties), cannot be those of one node; None where they can."""
     for path, properties in found[1:]:
         first_path, first = found[0]
         if properties.cluster_id != first.cluster_id:
@@ -92,6 +94,6 @@ def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
 
 
 def escape(text: str) -> str:
-    """Of a value: what Java would read otherwise; characters past Latin-1 as `\\uXXXX`."""
+    """A value as Java reads it back: special characters escaped, those past Latin-1 as `\\uXXXX`."""
     out = "".join(_ESCAPES.get(c, c) if ord(c) < 0x7F else f"\\u{ord(c):04x}" for c in text)
     return "\\" + out if out.startswith(" ") else out

@@ -30,7 +30,7 @@ def decode_offsets(data: bytes, path: str) -> Offsets:
             raise CorruptCheckpoint(f"{path}: {line!r} is not a topic, a partition and an offset")
         key = (fields[0], int(fields[1]))
         if key in offsets:
-            raise CorruptCheckpoint(f"{path}: {fields[0]}-{fields[1]} is there twice")
+            raise CorruptCheckpoint(f"{path}: {fields[0]}-{fields[1]} stands there twice")
         offsets[key] = int(fields[2])
     return offsets
 
@@ -42,5 +42,5 @@ def read_offsets(fs: FileSystem, directory: str, name: str) -> Offsets:
 
 
 def write_offsets(fs: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Blocks for a sync: off the loop."""
+    """Blocks for a sync: not on the event loop. Raises OSError."""
     write_atomically(fs, f"{directory}/{name}", encode_offsets(offsets))

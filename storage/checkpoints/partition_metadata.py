@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
+from storage.files.log_paths import PARTITION_METADATA
 from storage.files.open_file import OpenFile
 from storage.files.port import FileSystem
-from storage.log.log_paths import PARTITION_METADATA
 
 VERSION = 0
 ZERO_ID = bytes(16)
 
 
 class CorruptPartitionMetadata(ValueError):
-    """The file does not say which topic it is; the message names it."""
+    """The file does not name a topic id; the message has the path and the reason."""
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -30,7 +30,7 @@ def parse_uuid(text: str) -> bytes:
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
-    """The id, None where there is no file."""
+    """The topic id, None where there is no file. Raises OSError and `CorruptPartitionMetadata`."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not fs.exists(path):
         return None
@@ -53,7 +53,7 @@ def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
 
 
 def write_topic_id(fs: FileSystem, directory: str, topic_id: bytes) -> str:
-    """Write a new file, durable only when the caller has synced it; its path. Raises OSError and leaves none."""
+    """Write a new file; its path, which the caller has to sync. Raises OSError, and then leaves no file."""
     assert len(topic_id) == 16 and topic_id != ZERO_ID
     path = f"{directory}/{PARTITION_METADATA}"
     opened = OpenFile(fs.open(path, create=True))

@@ -6,17 +6,18 @@ VERSION = 0
 
 
 class CorruptCheckpoint(ValueError):
-    """The file is not what it must be; the message names it."""
+    """The file does not have the format of a checkpoint; the message has the path and the reason."""
 
 
 def format_checkpoint(lines: list[str]) -> bytes:
+    """The content of a checkpoint with these lines."""
     return "".join([f"{VERSION}\n{len(lines)}\n", *(f"{line}\n" for line in lines)]).encode()
 
 
 def parse_checkpoint(data: bytes, path: str) -> list[str]:
     """The lines of a checkpoint. Raises `CorruptCheckpoint` where the frame does not hold.
 
-    An empty file has none: Apache Kafka makes its checkpoints so before it first writes them.
+    An empty file has no lines: Apache Kafka creates its checkpoints empty before it first writes them.
     """
     if not data:
         return []
@@ -27,5 +28,5 @@ def parse_checkpoint(data: bytes, path: str) -> list[str]:
     if version != str(VERSION):
         raise CorruptCheckpoint(f"{path}: version {version!r} is not {VERSION}")
     if not count.isdigit() or int(count) != len(lines):
-        raise CorruptCheckpoint(f"{path}: {len(lines)} lines where {count!r} are announced")
+        raise CorruptCheckpoint(f"{path}: {len(lines)} lines, but {count!r} in the second line")
     return lines

@@ -1,4 +1,4 @@
-"""Bytes of a stored file that are not read yet, and reads that never wait for the disk."""
+"""A part of a stored file, to be read or sent later; and reads that never wait for the disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FileSlice:
-    """Bytes of a .log file. Whoever holds the slice keeps the file open; a reply may hold it instead of the bytes."""
+    """Bytes of a .log file. The slice keeps the file open, so that a reply can hold the slice instead of the bytes."""
 
     __slots__ = ("open_file", "position", "size")
 
@@ -29,16 +29,17 @@ class FileSlice:
         return self.open_file.file
 
     def read(self) -> bytes:
-        """All of it; waits for the disk where it must. Raises OSError."""
+        """All bytes. Waits for the disk where they are not in the page cache. Raises OSError."""
         return self.open_file.file.pread(self.size, self.position)
 
     def warm(self) -> None:
-        """Bring all of it into the page cache; waits for the disk. Raises OSError."""
+        """Bring all bytes into the page cache. Waits for the disk. Raises OSError."""
         self.open_file.file.warm(self.size, self.position)
 
 
 class NotCached(Exception):
-    """A lookup met bytes that are not in the page cache. Bring `place` there beside the loop, and look again."""
+    """A lookup needs bytes that are not in the page cache: `warm` the place in an executor thread, and look up
+    again."""
 
     def __init__(self, place: FileSlice) -> None:
         super().__init__()
@@ -46,7 +47,7 @@ class NotCached(Exception):
 
 
 class CachedReads:
-    """Reads that never wait: they raise `NotCached` instead."""
+    """Reads of an open file that raise `NotCached` instead of waiting for the disk."""
 
     __slots__ = ("_open_file",)
 

@@ -12,7 +12,7 @@ from storage.files.open_files import OpenFiles
 
 # What one vectored call takes (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
-# As far as Linux reads ahead by default: a hole in the page cache that is missed costs one short read.
+# As far as Linux reads ahead by default: a hole in the page cache between two samples costs one short wait.
 SAMPLE_DISTANCE = 128 << 10
 WARMED_AT_ONCE = 256 << 10
 # 0 where the platform cannot read without blocking: then `pread_cached` is `pread`.
@@ -21,9 +21,10 @@ _NOWAIT_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 class LocalFile:
-    """One open file of the machine. One thread writes; `pread` and `sync` may run beside it in others.
+    """One open file of the machine. One thread writes; `pread` and `sync` may run in others at the same time.
 
-    The owner closes it only when no call is under way: the number of a closed descriptor may already be another file.
+    The owner closes it only when no call is under way: the number of a closed descriptor may already stand for another
+    file.
     """
 
     __slots__ = ("_descriptor", "_nowait", "_size")
@@ -43,7 +44,7 @@ class LocalFile:
         return self._pread_rest(data, size, position)
 
     def _pread_rest(self, data: bytes, size: int, position: int) -> bytes:
-        """The kernel may answer less than asked (a signal, the 2 GiB limit of one call)."""
+        """The kernel may return fewer bytes than were asked for (a signal, the 2 GiB limit of one call)."""
         parts = [data]
         have = len(data)
         while data and have < size:
@@ -132,11 +133,15 @@ class LocalFile:
             written += skip
 
     def _cut_back(self, size: int) -> None:
-        """Raises OSError with EIO: a file whose end nobody knows is no case of a full disk."""
+        """Remove what a failed write left at the end of the file.
+
+        Raises OSError with EIO where that fails as well: the file then ends at an unknown place, which must not pass
+        for a full disk.
+        """
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
-            raise OSError(errno.EIO, f"the end of a refused write stays: {error}") from error
+            raise OSError(errno.EIO, f"a failed write could not be cut back: {error}") from error
 
     def pwrite(self, data: BytesLike, position: int) -> None:
         view = memoryview(data)
@@ -248,10 +253,10 @@ class LocalFiles:
             os.close(descriptor)
 
     def lock(self, path: str) -> LocalFileLock:
-        """A POSIX record lock over the whole file, as Java's FileLock: Apache Kafka and we exclude each other.
+        """A POSIX record lock over the whole file, as Java's FileLock: it excludes Apache Kafka as well.
 
-        Such a lock never excludes its own process, and closing any descriptor of the file gives it back: so the locks
-        of this process are kept here as well, by inode, and looked up before the file is opened.
+        Such a lock never excludes its own process, and closing any descriptor of the file releases it. The locks of
+        this process are therefore kept here by inode as well, and looked up before the file is opened.
         """
         key = self._inode(path)
         if key is not None and key in self._locks_held:

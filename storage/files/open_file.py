@@ -1,7 +1,8 @@
-"""An open file that several may hold, closed when the last of them lets go.
+"""An open file with several holders, closed when the last of them drops its reference.
 
-A segment, a reply on its way out and a flush in a thread may all use one descriptor. None of them may close it under
-the others: a closed descriptor's number may already be another file.
+A segment, a reply that is being sent and a flush in an executor thread may all use one descriptor. None of them may
+close it while another uses it: the number of a closed descriptor may already stand for another file. Reference counting
+decides, because none of the three knows of the others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from storage.files.port import File, Readable
 
 
 class OpenFile:
+    """Holds a file open for as long as the object lives."""
+
     __slots__ = ("file",)
 
     def __init__(self, file: File) -> None:
@@ -20,5 +23,5 @@ class OpenFile:
         self.file.close()
 
     def reads(self, *, waits: bool) -> Readable:
-        """The file, or the part of it that can be read without waiting for the disk."""
+        """The file; without `waits`, a view of it whose reads raise `NotCached` instead of waiting for the disk."""
         return self.file if waits else CachedReads(self)

@@ -1,11 +1,12 @@
-"""The files that segments keep open, and whose turn it is to give one back.
+"""The limit on files that segments keep open: a clock (second chance) over their holders.
 
-Segments and their indexes open a file when they need it and keep it. With more of them open than may be, those that
-were not used since they were last asked give theirs back, the oldest first (a clock). Using a file that is open costs
-nothing more. One that a reply or a sync still holds is closed when they let go (`OpenFile`).
+Segments and their indexes open a file when they need it and keep it open. When more are open than the limit, the
+holders are asked in the order in which they opened: one that was not used since it was last asked lets go of its file,
+one that was used is asked again later. Using a file that is open costs nothing. A file that a reply or a sync still
+holds is closed when they are done with it (`OpenFile`).
 
-Threads may open files beside the loop; given back is on the loop alone, in a turn of its own: until then there may be
-some more than allowed.
+Executor threads may open files too. Files are given back only on the event loop, in a callback of its own, so that for
+a moment more files may be open than the limit.
 """
 
 from __future__ import annotations
@@ -19,45 +20,51 @@ from storage.files.open_file import OpenFile
 from storage.files.port import FileSystem
 
 KEPT_PER_THOUSAND = 875
-"""How many stay when some have to go."""
+"""How many of 1000 stay open when the limit is passed: closing an eighth at once makes it rare."""
 
 
 class Holder(Protocol):
-    """Who keeps a file open."""
+    """A segment or an index, which keeps a file open."""
 
     def give_back(self) -> bool:
-        """Let go of it; False where it was used since this was last asked. Raises OSError and keeps it."""
+        """Let go of the file; False where it was used since the last call, and stays. Raises OSError, and it stays."""
 
 
 class OpenFiles:
+    """The holders of open files, and the limit. `opened` and `closed` may be called in any thread."""
+
     __slots__ = ("_call_soon", "_holders", "_is_due", "count_max", "given_back_count")
 
     def __init__(self) -> None:
         self._holders: OrderedDict[Holder, None] = OrderedDict()
-        """In the order in which they opened, or were last found in use. Each change is one call, whatever thread."""
+        """In the order in which they opened, or were last found in use. Each change is one call, atomic among
+        threads."""
         self._call_soon: Callable[[Callable[[], None]], object] | None = None
         self._is_due = False
         self.count_max = 0
-        """0 where there is no bound."""
+        """0: no limit."""
         self.given_back_count = 0
-        """Since the start, to make room for others."""
+        """Files closed because of the limit, since the start."""
 
     def __len__(self) -> int:
         return len(self._holders)
 
     def bound(self, count_max: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        """Keep no more than so many open. `call_soon` runs something on the loop, whatever thread asks."""
+        """Keep at most `count_max` files open. `call_soon` is thread-safe and calls back on the event loop."""
         self.count_max = count_max
         self._call_soon = call_soon
 
     def unbound(self) -> None:
-        """From here on nothing is remembered or given back: the logs are being closed, beside the loop."""
+        """No limit from here on, and no holder is remembered: an executor thread is closing the logs."""
         self.count_max = 0
         self._call_soon = None
         self._holders.clear()
 
     def opened(self, holder: Holder) -> None:
-        """Without a bound nobody is remembered: who reads segments from outside may drop them without a word."""
+        """Note a holder that opened its file.
+
+        Without a limit holders are not remembered, so that Spark may drop a segment without closing it.
+        """
         if self._call_soon is None:
             return
         self._holders[holder] = None
@@ -65,16 +72,17 @@ class OpenFiles:
             self.make_room()
 
     def closed(self, holder: Holder) -> None:
+        """The holder has let go of its file."""
         self._holders.pop(holder, None)
 
     def make_room(self) -> None:
-        """Soon: not under the feet of who is asking."""
+        """Give files back in a later callback: the caller may be in the middle of using one of them."""
         if self._call_soon is not None and not self._is_due:
             self._is_due = True
             self._call_soon(self.give_back)
 
     def give_back(self) -> None:
-        """Close an eighth of them. Each is asked twice at the most: the first time its use may excuse it."""
+        """Close an eighth of the files. Each holder is asked at most twice: the first time it may have been in use."""
         self._is_due = False
         if self._call_soon is None:
             return
@@ -86,7 +94,7 @@ class OpenFiles:
             try:
                 is_closed = holder.give_back()
             except OSError:
-                is_closed = False  # whoever uses it next meets the same error, and can say of what it is
+                is_closed = False  # its next user meets the same error, and reports it with the partition
             if is_closed:
                 self.given_back_count += 1
             else:
@@ -94,7 +102,7 @@ class OpenFiles:
 
 
 def open_kept(fs: FileSystem, holder: Holder, path: str, *, create: bool = False, read_only: bool = False) -> OpenFile:
-    """Open a file that the holder keeps. Raises OSError; where it is for want of descriptors, others give some back."""
+    """Open a file that the holder keeps open. Raises OSError; for a lack of descriptors, others soon give some back."""
     try:
         opened = OpenFile(fs.open(path, create=create, read_only=read_only))
     except OSError as error:

@@ -1,8 +1,9 @@
-"""The file port: all that the log asks of a disk.
+"""The file port: all operations that the log performs on a disk.
 
-Two implementations: `storage/files/local_files.py` (the machine's) and the simulated disk of the tests, which loses,
-tears, rots and refuses. Paths are plain strings. Errors are `OSError` with the errno of the failed call; a caller never
-retries a failed `sync`, because the kernel has then dropped the dirty pages.
+There are two implementations: `storage/files/local_files.py` for the machine's disk, and the simulated disk of the
+tests, which loses and tears writes, damages stored bytes and returns errors. Paths are plain strings. Errors are
+`OSError` with the errno of the failed call; a caller never retries a failed `sync`, because the kernel has then dropped
+the dirty pages.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Readable(Protocol):
-    """What can be read, as `File`."""
+    """The reading part of `File`."""
 
     def pread(self, size: int, position: int) -> BytesLike: ...
 
@@ -25,8 +26,8 @@ class Readable(Protocol):
 class File(Protocol):
     """One open file. Every position is explicit: an open file has no cursor.
 
-    One thread writes (append, pwrite, truncate); `pread` and `sync` may run beside it in other threads. The file is
-    closed only when no other call is under way.
+    One thread writes (append, pwrite, truncate); `pread` and `sync` may run in other threads at the same time. The file
+    is closed only when no other call is under way.
     """
 
     def size(self) -> int:
@@ -39,16 +40,17 @@ class File(Protocol):
         """As `pread`, but None where the bytes are not all in the page cache and reading them would block."""
 
     def is_cached(self, size: int, position: int) -> bool:
-        """Whether the bytes look to be in the page cache, by samples. The sampling itself never blocks."""
+        """Whether the bytes seem to be in the page cache, judged by samples. The sampling itself never blocks."""
 
     def warm(self, size: int, position: int) -> None:
         """Bring the bytes into the page cache. May take seconds: never called on the event loop."""
 
     def send(self, socket_descriptor: int, size: int, position: int) -> int:
-        """Send up to `size` bytes into a socket that does not block, past Python; how many it took, 0 at the end.
+        """Send up to `size` bytes into a non-blocking socket by sendfile(2); how many it took, 0 at the end of the
+        file.
 
-        Raises `BlockingIOError` where it takes none. Only where there is a `fileno`. Waits for the disk where the bytes
-        are not in the page cache.
+        Raises `BlockingIOError` where the socket takes none. Only for files with a `fileno`. Waits for the disk where
+        the bytes are not in the page cache.
         """
 
     def append(self, buffers: Sequence[BytesLike]) -> int:
@@ -68,28 +70,32 @@ class File(Protocol):
         """Make content and size durable. May take seconds: never called on the event loop."""
 
     def evict(self) -> None:
-        """Forget what the page cache holds of this file and is not waiting to be written: reads then show the disk.
+        """Drop the clean pages of this file from the page cache, so that reads show what the disk holds.
 
-        After a failed sync the cache may still show, as if written, what the disk never took, and it goes on doing so
-        for a process that is started anew.
+        After a failed sync the page cache may go on showing, as if it were written, what the disk never took. It does
+        so for a restarted process, too.
         """
 
     def fileno(self) -> int | None:
-        """The descriptor, None where the bytes are not a kernel's (the simulated disk): no `send` there."""
+        """The descriptor, None where there is none (the simulated disk): such a file has no `send`."""
 
     def close(self) -> None:
         """Close; closing twice is allowed."""
 
 
 class FileLock(Protocol):
+    """A lock that is held until it is released, or the process ends."""
+
     def release(self) -> None:
         """Give the lock back."""
 
 
 class FileSystem(Protocol):
+    """The operations on names: files, directories, locks."""
+
     @property
     def open_files(self) -> OpenFiles:
-        """Those that segments keep open."""
+        """The files that segments keep open, and their limit."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open an existing file, or with `create` an existing or new one. The directory entry of a new file is durable
@@ -108,13 +114,13 @@ class FileSystem(Protocol):
         """Create the directory and its parents where missing; durable as the entries of files are."""
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file."""
+        """All bytes of a small file."""
 
     def rename(self, old: str, new: str) -> None:
         """Atomically replace `new`; durable only after `sync_directory` of the parent."""
 
     def unlink(self, path: str) -> None:
-        """Remove a file; whoever has it open goes on reading it. Durable only after `sync_directory`."""
+        """Remove a file. A holder of the open file goes on reading it. Durable only after `sync_directory`."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all below it."""
@@ -123,9 +129,9 @@ class FileSystem(Protocol):
         """Make the directory's entries durable."""
 
     def lock(self, path: str) -> FileLock:
-        """Take an exclusive lock on a file, created if missing; `BlockingIOError` where anybody holds it already.
+        """Take an exclusive lock on a file, created if missing; `BlockingIOError` where a process holds it already.
 
-        The file is not opened in any other way while it is locked: closing it there would give the lock back.
+        While it is locked the file must not be opened otherwise: closing that descriptor would release the lock.
         """
 
     def disk_usage(self, path: str) -> tuple[int, int]:
@@ -136,7 +142,7 @@ class FileSystem(Protocol):
 
 
 def sync_or_evict(file: File) -> None:
-    """As `File.sync`; where that fails, nobody who reads the file from then on sees what the disk never took."""
+    """As `File.sync`; after a failure, no later read of the file shows what the disk never took. Raises OSError."""
     try:
         file.sync()
     except OSError:
@@ -145,9 +151,10 @@ def sync_or_evict(file: File) -> None:
 
 
 def write_atomically(fs: FileSystem, path: str, data: BytesLike) -> None:
-    """Replace `path` so that a crash leaves the old content or the new, and the new once this has returned.
+    """Replace a file so that a crash leaves its old content or the new, and the new once this has returned.
 
-    Temporary file, sync, rename, sync the directory. Blocks on the disk: never called on the event loop.
+    Temporary file, sync, rename, sync of the directory, in this order: a rename that became durable before the content
+    would leave an empty file. Blocks for the disk: never called on the event loop. Raises OSError.
     """
     temporary = path + ".tmp"
     if fs.exists(temporary):
@@ -160,6 +167,17 @@ def write_atomically(fs: FileSystem, path: str, data: BytesLike) -> None:
         file.close()
     fs.rename(temporary, path)
     fs.sync_directory(parent_directory(path))
+
+
+def make_durable_directory(fs: FileSystem, path: str) -> None:
+    """Make a directory and its parents where they are missing, durably. Raises OSError. Blocks for the syncs."""
+    missing = []
+    while path and not fs.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    for created in reversed(missing):
+        fs.make_directories(created)
+        fs.sync_directory(created.rpartition("/")[0] or "/")
 
 
 def parent_directory(path: str) -> str:

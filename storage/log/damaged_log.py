@@ -1,7 +1,8 @@
-"""A log of which a part is damaged: finding the first bad batch, and setting aside everything from its segment on.
+"""A damaged log: finding its first bad batch, and setting aside everything from that batch's segment on.
 
-Nothing is cut. The files are moved as they are into a directory of their own, which Kafka calls stray: it is kept, and
-no broker serves it. The last segments go first, so that a crash at any step leaves the beginning of a log.
+Nothing is cut. The files are moved as they are into a directory of their own, which Kafka calls stray: it is kept for
+the operator, and no broker serves it. The newest segments are moved first, so that a crash at any step leaves the
+beginning of a log without a gap.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import NamedTuple
 
 from protocol.primitives import MalformedMessage
 from storage.files.file_slice import FileSlice
+from storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from storage.files.port import FileSystem
-from storage.log.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name, offset_of_name
-from storage.log.recovery import DamagedBatch, Pieces, verified_batch
+from storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
 from storage.segment.batch_scan import walk_places
 
 
@@ -21,17 +22,21 @@ class Damage(NamedTuple):
 
     segment_base_offset: int
     reason: str
+    """A sentence with the path and the position, for the operator."""
 
 
 def find_damage(fs: FileSystem, directory: str) -> Damage | None:
-    """Check every batch of a log: whole, with its checksum, and in order. Reads all of it. Raises OSError."""
+    """Read a whole log and check that every batch is whole, has a right checksum and is in order.
+
+    None where that is so. Blocks for as long as the disk takes. Raises OSError.
+    """
     bases = sorted(offset_of_name(name) for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX))
     next_offset = 0
     for base in bases:
         path = f"{directory}/{offset_name(base, LOG_SUFFIX)}"
         file = fs.open(path, read_only=True)
         try:
-            file.evict()  # what the disk holds counts, not what was read of it before
+            file.evict()  # what the disk holds counts, not what the page cache still has of it
             position, size = 0, file.size()
             pieces = Pieces(file, 0, size)
             while position < size:
@@ -48,9 +53,9 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
 
 
 def damage_of(place: FileSlice) -> str | None:
-    """What is wrong with the first bad batch of a stretch, read piece by piece; a batch cut short at its end is none.
+    """What is wrong with the first bad batch in a part of a .log file, None where all are good.
 
-    Raises OSError.
+    A batch that is cut short at the end of the part is not damaged. Reads piece by piece. Raises OSError.
     """
     end_position = place.position + place.size
     pieces = Pieces(place.file, place.position, end_position)
@@ -63,14 +68,16 @@ def damage_of(place: FileSlice) -> str | None:
 
 
 def set_aside_from(fs: FileSystem, directory: str, aside: str, base_offset: int) -> None:
-    """Move the segments that begin at or past an offset, and the snapshots past it, into an existing directory. Raises
-    OSError."""
+    """Move the segments that begin at or past an offset, and the snapshots past it, into an existing directory.
+
+    Raises OSError.
+    """
     moved = [name for name in fs.list_directory(directory) if _goes(name, base_offset)]
     _move(fs, directory, aside, moved)
 
 
 def set_all_aside(fs: FileSystem, directory: str, aside: str) -> None:
-    """Also what says whose log it is and its leader epochs. Raises OSError."""
+    """Move all files, also the topic id and the leader epochs, into an existing directory. Raises OSError."""
     _move(fs, directory, aside, fs.list_directory(directory))
 
 

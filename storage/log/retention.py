@@ -1,14 +1,14 @@
-"""Which of the oldest segments a log may give up: by offset, by size, by time."""
+"""Retention: how many of the oldest segments a log may delete, by log start offset, by size and by time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from storage.segment.segment import Segment
 
 IsDue = Callable[[Segment, int], bool]
-"""Asked with a segment and the offset where the next one begins."""
+"""Whether a segment may be deleted; called with the segment and the offset where the next one begins."""
 
 
 def deletable_count(
@@ -20,7 +20,11 @@ def deletable_count(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many segments go, counted from the oldest. Never one with anything at or past the high watermark."""
+    """How many segments may be deleted, counted from the oldest.
+
+    Never one with an offset at or past the high watermark: a follower may not have it yet. The active segment counts
+    where all of it is committed; the owner then rolls first. Raises OSError: timestamps are read from the files.
+    """
     starts = [segment.base_offset for segment in segments[1:]]
     replicated_count = sum(start <= high_watermark for start in starts)
     if len(starts) == replicated_count and end_offset <= high_watermark and segments[-1].size:
@@ -34,7 +38,7 @@ def deletable_count(
 
 
 def due_by(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int) -> list[IsDue]:
-    """The rules in Kafka's order; each goes on where the one before it stopped."""
+    """The rules that apply, in Kafka's order; each goes on with the segment at which the rule before it stopped."""
     last = segments[-1]
     rules: list[IsDue] = [lambda segment, next_start: segment is not last and next_start <= log_start_offset]
     if config.is_deleted_by_retention:
@@ -46,7 +50,10 @@ def due_by(segments: Sequence[Segment], config: LogConfig, log_start_offset: int
 
 
 def size_rule(segments: Sequence[Segment], retention_bytes: int, log_start_offset: int) -> IsDue:
-    """A segment goes while the log without it still holds what is to be retained."""
+    """By retention.bytes: a segment may be deleted while the log without it is still at least that large.
+
+    Segments before the log start offset do not count: the rule before this one has deleted them.
+    """
     hidden_count = sum(later.base_offset <= log_start_offset for later in segments[1:])
     excess_size = sum(segment.size for segment in segments[hidden_count:]) - retention_bytes
 

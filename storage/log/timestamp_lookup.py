@@ -1,28 +1,34 @@
-"""Finding offsets by the time of their records."""
+"""Finding offsets by the timestamps of their records (ListOffsets).
+
+The time index narrows the search to one index interval of one segment. The timestamps of single records are inside the
+batches, so the last step decompresses one or two of those.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from protocol.record_batch import BatchHeader
 from protocol.record_reader import records_of
+from storage.log.log_state import LogState
 from storage.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
 
 
 class TimestampedOffset(NamedTuple):
+    """A record that a timestamp was looked up for."""
+
     timestamp: int
+    """Of the record, in ms."""
     offset: int
     leader_epoch: int
     """-1 where the batch has none."""
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
-    """The first record at or past a timestamp. May expand a batch or two. Raises OSError and `MalformedMessage`.
+def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampedOffset | None:
+    """The first record at or after a timestamp (ms), None where there is none. Raises OSError and `MalformedMessage`.
 
-    DIVERGES: Kafka gives up where the first segment that is late enough has no such record past the log start.
+    DIVERGES: Kafka answers that there is none where the first segment that is late enough has no such record past the
+    log start offset; the segments after it are not looked at.
     """
     for segment in log.segments:
         if segment.largest_timestamp() >= timestamp:
@@ -33,6 +39,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> TimestampedOffset | None:
 
 
 def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampedOffset | None:
+    """The first record of a segment at or after a timestamp and an offset."""
     indexed_offset = segment.time_index.at_or_before(timestamp)[1]
     position = segment.offset_index.position_at_or_before(max(indexed_offset, start_offset))
     for batch_position, header in segment.headers(position):
@@ -43,8 +50,11 @@ def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> Time
     return None
 
 
-def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
-    """The first record with the largest timestamp; None where no record has one. Raises as the other."""
+def offset_of_max_timestamp(log: LogState) -> TimestampedOffset | None:
+    """The first record with the largest timestamp of the log; None where no record has one.
+
+    Raises OSError and `MalformedMessage`.
+    """
     for segment in log.segments:
         segment.load_timestamps()
     latest = max(log.segments, key=lambda segment: segment.max_timestamp)
@@ -59,4 +69,5 @@ def offset_of_max_timestamp(log: Log) -> TimestampedOffset | None:
 
 
 def read_batch(segment: Segment, position: int, header: BatchHeader) -> bytes:
+    """The whole batch, header included. Raises OSError."""
     return segment.file().pread(header.size, position)

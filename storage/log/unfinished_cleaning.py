@@ -7,9 +7,7 @@ takes the place of the segments whose offsets it covers), then to its final name
 
 from __future__ import annotations
 
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
-from storage.log.log_paths import (
+from storage.files.log_paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -19,6 +17,8 @@ from storage.log.log_paths import (
     TEMPORARY_SUFFIX,
     offset_of_name,
 )
+from storage.files.open_file import OpenFile
+from storage.files.port import FileSystem
 from storage.segment.batch_scan import walk_places
 
 OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)

@@ -7,8 +7,8 @@ from struct import Struct
 from protocol.checksum import crc32c
 from protocol.primitives import BytesLike
 from protocol.record_batch import NO_SEQUENCE, SEQUENCE_MAX
+from storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from storage.files.port import FileSystem
-from storage.log.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from storage.producers.producer_state import NO_OFFSET, ProducerBatch, ProducerEntry, ProducerStates
 
 HEADER = Struct(">hIi")  # version, crc of what follows the crc, count
@@ -65,7 +65,7 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
     return entry
 
 
-class SnapshotFiles:
+class ProducerSnapshots:
     """The snapshots of one log directory, by offset.
 
     They are never synced: what a crash tears or takes is found by its checksum, and made again from the log.

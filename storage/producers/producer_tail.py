@@ -20,7 +20,7 @@ from storage.segment.segment import Segment
 
 HEADERS_MAX = 256
 """How many batches one goes back: clients repeat only what was sent last, and a start must not read whole logs."""
-SILENCE_MS_MAX = 300_000
+IDLE_MS_MAX = 300_000
 """Who wrote nothing for so long before the last batch has no request in flight: clients give up after two minutes."""
 
 _base_offset = attrgetter("base_offset")
@@ -28,7 +28,7 @@ _base_offset = attrgetter("base_offset")
 
 def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> None:
     """Add to each producer of a snapshot, while nothing else has been replayed, the batches before its last."""
-    since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - SILENCE_MS_MAX
+    since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - IDLE_MS_MAX
     wanted = {
         producer_id: entry
         for producer_id, entry in producers.entries.items()

@@ -22,7 +22,6 @@ from protocol.record_batch import (
     SEQUENCE_MAX,
     TRANSACTIONAL_BIT,
 )
-from storage.producers.producer_state import BATCHES_KEPT
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -37,6 +36,7 @@ class BatchRun:
     """What the batches came to since the last `BatchRun.clear`; where the row stands is kept."""
 
     __slots__ = (
+        "batches_kept_max",
         "bytes_since_index_entry",
         "index_entries",
         "index_interval_bytes",
@@ -50,13 +50,17 @@ class BatchRun:
         "producers_offset",
     )
 
-    def __init__(self, next_offset: int, leader_epoch: int, limit_offset: int, producers_offset: int) -> None:
+    def __init__(
+        self, next_offset: int, leader_epoch: int, limit_offset: int, producers_offset: int, batches_kept_max: int
+    ) -> None:
         self.next_offset: int = next_offset
         self.leader_epoch: int = leader_epoch
         self.limit_offset: int = limit_offset
         """A batch from here on is not plain."""
         self.producers_offset: int = producers_offset
         """Producers of the batches before it are known already."""
+        self.batches_kept_max: int = batches_kept_max
+        """How many of the last batches of each producer are noted."""
         self.last_base_offset: int = -1
         self.index_interval_bytes: int = 0
         self.bytes_since_index_entry: int = 0
@@ -151,7 +155,7 @@ class BatchRun:
             return True
         if known[0] != epoch:
             return False
-        if len(known[1]) == BATCHES_KEPT:
+        if len(known[1]) == self.batches_kept_max:
             del known[1][0]
         known[1].append(batch)
         return True

@@ -1,70 +1,171 @@
-"""Reading the segments of a directory from outside, whether or not a broker writes them meanwhile.
-
-Nothing is locked and nothing is written. An index may be some entries behind its log (a reader then walks a few batches
-more), the last batch may be half written, and retention may take a segment away: `FileNotFoundError` is for the caller.
-"""
+"""The files of one segment: opened when they are first used, given back when there are too many, synced, closed."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
 
+from protocol.record_batch import BatchHeader
+from storage.files.file_slice import FileSlice
+from storage.files.log_paths import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+)
 from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
-from storage.log.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, offset_name, offset_of_name
-from storage.segment.batch_scan import BatchPlace, find_batch
+from storage.files.open_files import open_kept
+from storage.files.port import File, FileSystem
+from storage.segment.batch_scan import walk_headers
 from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex
+from storage.segment.transaction_index import CorruptTransactionIndex, TransactionIndex
+
+WRITE_BACK_SIZE = 32 << 20
+"""After so many bytes of appends the owner has the .log file written to the disk in an executor thread.
+
+Left alone, the kernel would write all of it at a time of its own choosing, and make appends wait meanwhile.
+"""
 
 
-class SegmentFile(NamedTuple):
-    """One .log file as it was when the directory was listed."""
+class SegmentFiles:
+    """The .log file and the three index files of a segment, by what is done with them as files.
 
-    directory: str
-    base_offset: int
-    size: int
-    next_base_offset: int | None
-    """None of the last segment, to which a broker may be appending."""
-
-    def path(self, suffix: str = LOG_SUFFIX) -> str:
-        return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
-
-
-class PositionRange(NamedTuple):
-    """Whole batches of a .log file: [start, end)."""
-
-    start_position: int
-    end_position: int
-
-
-def list_segments(fs: FileSystem, directory: str) -> list[SegmentFile]:
-    """In the order of their offsets; files that are being deleted, cleaned or swapped are left out."""
-    offsets = [offset_of_name(name) for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX)]
-    sizes = [fs.file_size(f"{directory}/{offset_name(offset, LOG_SUFFIX)}") for offset in offsets]
-    following: list[int | None] = [*offsets[1:], None]
-    return [SegmentFile(directory, *each) for each in zip(offsets, sizes, following, strict=True)]
-
-
-def offset_index_of(fs: FileSystem, segment: SegmentFile) -> OffsetIndex | None:
-    """None where there is no file."""
-    path = segment.path(OFFSET_INDEX_SUFFIX)
-    return OffsetIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
-
-
-def locate(fs: FileSystem, segment: SegmentFile, offset: int) -> BatchPlace | None:
-    """The batch that holds an offset, or the first one after it; None where all whole batches end before it."""
-    index = offset_index_of(fs, segment)
-    position = index.position_at_or_before(offset) if index else 0
-    opened = OpenFile(fs.open(segment.path(), read_only=True))
-    return find_batch(opened.file, position, segment.size, offset)
-
-
-def split(fs: FileSystem, segment: SegmentFile, ranges: PositionRange, slice_size: int) -> list[PositionRange]:
-    """Cut a range of whole batches at index entries into slices of about a size, reading no batch.
-
-    Every slice but the last has at least `slice_size` bytes and at most one index interval or one batch more.
+    `Segment` adds what the batches inside amount to. Closing files here never writes anything, except that `release`
+    writes index entries that are still in memory.
     """
-    index = offset_index_of(fs, segment)
-    cuts = [ranges.start_position]
-    for _, position in index.entries.all_entries() if index else ():
-        if cuts[-1] + slice_size <= position < ranges.end_position:
-            cuts.append(position)
-    return [PositionRange(start, end) for start, end in zip(cuts, [*cuts[1:], ranges.end_position], strict=True)]
+
+    __slots__ = (
+        "_directory",
+        "_fs",
+        "_is_used",
+        "_open_file",
+        "base_offset",
+        "offset_index",
+        "size",
+        "time_index",
+        "transaction_index",
+        "write_back_at",
+    )
+
+    def __init__(self, fs: FileSystem, directory: str, base_offset: int, size: int) -> None:
+        self._fs = fs
+        self._directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        """Bytes of whole batches in the .log file."""
+        self.write_back_at = size + WRITE_BACK_SIZE
+        """At this size the owner has the latest appends written to the disk."""
+        self.offset_index = OffsetIndex(fs, self.path(OFFSET_INDEX_SUFFIX), base_offset)
+        self.time_index = TimeIndex(fs, self.path(TIME_INDEX_SUFFIX), base_offset)
+        self.transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
+        self._open_file: OpenFile | None = None
+        self._is_used = False
+        """The .log file was used since `give_back` was last called."""
+
+    def path(self, suffix: str) -> str:
+        """The path of one of the files."""
+        return f"{self._directory}/{offset_name(self.base_offset, suffix)}"
+
+    def existing_suffixes(self) -> list[str]:
+        """The suffixes of the files that are there: a segment without aborted transactions has no transaction index."""
+        return [suffix for suffix in SEGMENT_SUFFIXES if self._fs.exists(self.path(suffix))]
+
+    # The .log file
+
+    def open_file(self) -> OpenFile:
+        """The .log file, opened where it is not open. Raises OSError."""
+        if self._open_file is None:
+            self._open_file = open_kept(self._fs, self, self.path(LOG_SUFFIX))
+        return self._open_file
+
+    def file(self) -> File:
+        """As `open_file`, for use before the next call on this object."""
+        return (self._open_file or self.open_file()).file
+
+    def is_as_noted(self) -> bool:
+        """Whether the .log file has the size that is noted here, as far as is known without opening it."""
+        return self._open_file is None or self._open_file.file.size() == self.size
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        """Bytes of the .log file that the caller reads, or sends, later. Raises OSError."""
+        self._is_used = True
+        return FileSlice(self._open_file or self.open_file(), position, size)
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the whole batches from a position on. Raises OSError and `MalformedMessage`."""
+        return walk_headers(self.file(), position, self.size)
+
+    # Indexes
+
+    def has_sound_indexes(self) -> bool:
+        """Whether the offset and the time index can be trusted, as far as their first and last entries tell."""
+        return self.offset_index.is_sound() and self.time_index.is_sound()
+
+    def has_sound_transaction_index(self) -> bool:
+        """Whether all entries of the transaction index are whole and in order. Raises OSError."""
+        try:
+            self.transaction_index.entries()
+        except CorruptTransactionIndex:
+            return False
+        return True
+
+    # Syncing
+
+    def files_to_sync(self) -> list[OpenFile | str]:
+        """What a flush must sync: the .log file, and the indexes that were written since the last flush.
+
+        A path stands for a file that is not open. On a full disk the newest index entries stay in memory; an index that
+        ends early only costs lookups a longer walk.
+        """
+        self.offset_index.entries.write_pending_if_possible()
+        self.time_index.entries.write_pending_if_possible()
+        files: list[OpenFile | str] = [self._open_file or self.path(LOG_SUFFIX)]
+        for index in (self.offset_index.entries, self.time_index.entries, self.transaction_index):
+            if index.is_unsynced:
+                files.append(index.file_or_path)
+                index.is_unsynced = False
+        return files
+
+    def note_not_synced(self) -> None:
+        """The flush that had asked for `files_to_sync` did not sync them."""
+        for index in (self.offset_index.entries, self.time_index.entries, self.transaction_index):
+            index.is_unsynced = True
+
+    def begin_write_back(self) -> OpenFile:
+        """The .log file, for an executor thread to sync.
+
+        Without the indexes and the directory that is no flush: the recovery point does not move. Raises OSError.
+        """
+        self.write_back_at = self.size + WRITE_BACK_SIZE
+        return self.open_file()
+
+    # Letting go
+
+    def give_back(self) -> bool:
+        """Let go of the .log file for `OpenFiles`, which asks the indexes for theirs separately."""
+        if self._is_used:
+            self._is_used = False
+            return False
+        self._open_file = None
+        return True
+
+    def release(self) -> None:
+        """Let go of all files and of what is kept of them in memory; the next use opens them again."""
+        self.offset_index.entries.release()
+        self.time_index.entries.release()
+        self.transaction_index.release()
+        self._close_file()
+
+    def close(self) -> None:
+        """Let go of all files without writing anything."""
+        self.offset_index.entries.close()
+        self.time_index.entries.close()
+        self.transaction_index.close()
+        self._close_file()
+
+    def _close_file(self) -> None:
+        if self._open_file is not None:
+            self._open_file = None
+            self._fs.open_files.closed(self)

@@ -21,7 +21,7 @@ MUTANTS: Final = (
         1,
         "a vote is granted before quorum-state is synced",
         "kraft/raft/outbox.py",
-        "if self._durable_promise < self._promised and isinstance(effect, SAID_TO_OTHERS):",
+        "if self._durable_promise < self._promised and isinstance(effect, SENT_TO_PEERS):",
         "if False:",
         Hunt.RAFT,
     ),
@@ -29,7 +29,7 @@ MUTANTS: Final = (
         2,
         "two votes in one epoch",
         "kraft/raft/roles/unattached.py",
-        "return (election.voted_id, election.voted_directory_id) == member.voted_key(ballot.candidate)",
+        "return (election.voted_id, election.voted_directory_id) == member.voted_key(vote.candidate)",
         "return is_long",
         Hunt.RAFT,
     ),
@@ -150,7 +150,7 @@ MUTANTS: Final = (
     Mutant(
         17,
         "producer state is not rebuilt by a new leader",
-        "storage/log/log_follow.py",
+        "storage/log/follower_append.py",
         "        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n",
         "        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n"
         "        log.producers.entries.pop(header.producer_id, None)\n",
@@ -234,7 +234,7 @@ MUTANTS: Final = (
     Mutant(
         27,
         "producer state is not rebuilt after a truncation",
-        "storage/log/log_truncation.py",
+        "storage/log/truncation.py",
         "    load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset,"
         " now_ms)\n",
         "",
@@ -314,7 +314,7 @@ MUTANTS: Final = (
     Mutant(
         36,
         "a deletion of records goes past the high watermark",
-        "storage/log/log_truncation.py",
+        "storage/log/log_start.py",
         "    if offset > high_watermark:\n        return ErrorCode.OFFSET_OUT_OF_RANGE\n    if offset > log.log_start",
         "    if offset > log.log_start",
         faults=(Fault.KILL_LEADER,),
@@ -323,9 +323,9 @@ MUTANTS: Final = (
     Mutant(
         37,
         "what is appended during a sync counts as synced",
-        "storage/log/log.py",
-        "self.synced_end_offset = max(self.synced_end_offset, self._flush_end_offset)\n        if",
-        "self.synced_end_offset = max(self.synced_end_offset, self.end_offset)\n        if",
+        "storage/log/flushing.py",
+        "log.synced_end_offset = max(log.synced_end_offset, log.flush_end_offset)\n    if",
+        "log.synced_end_offset = max(log.synced_end_offset, log.end_offset)\n    if",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -360,7 +360,7 @@ MUTANTS: Final = (
     Mutant(
         41,
         "the mark of a clean stop outlives the start",
-        "storage/log_directory.py",
+        "storage/directory/previous_run.py",
         "        remove_clean_shutdown(fs, path)\n",
         "",
         faults=(Fault.STOP, Fault.POWER_CUT),
@@ -434,8 +434,8 @@ MUTANTS: Final = (
     Mutant(
         69,
         "a new segment is not in its directory",
-        "storage/log/log.py",
-        "        self.snapshots.write(self.producers)\n        self._directory_is_dirty = True\n        segment",
+        "storage/log/log_state.py",
+        "        self.snapshots.write(self.producers)\n        self.directory_is_dirty = True\n        segment",
         "        self.snapshots.write(self.producers)\n        segment",
         faults=POWER,
         flushes=True,
@@ -468,7 +468,7 @@ MUTANTS: Final = (
     Mutant(
         73,
         "a restart forgets all but the last batch",
-        "storage/log/log_loading.py",
+        "storage/log/producer_replay.py",
         "        remember_repeats(earlier or segments, producers)\n",
         "",
         Hunt.SCENARIOS,
@@ -484,7 +484,7 @@ MUTANTS: Final = (
     Mutant(
         75,
         "producer snapshots outlive what they were taken of",
-        "storage/log/log_truncation.py",
+        "storage/log/truncation.py",
         "    log.snapshots.remove_after(log.end_offset)\n",
         "",
         Hunt.SCENARIOS,
@@ -492,17 +492,17 @@ MUTANTS: Final = (
     Mutant(
         76,
         "what comes after a truncation counts as synced",
-        "storage/log/log.py",
-        "        self.synced_end_offset = min(self.synced_end_offset, self.end_offset)\n        self._directory",
-        "        self._directory",
+        "storage/log/log_state.py",
+        "        self.synced_end_offset = min(self.synced_end_offset, self.end_offset)\n        self.directory",
+        "        self.directory",
         Hunt.SCENARIOS,
     ),
     Mutant(
         77,
         "a truncation leaves the places of cut batches remembered",
-        "storage/log/log.py",
-        "        self.boundaries.clear()\n        self._flush_end",
-        "        self._flush_end",
+        "storage/log/log_state.py",
+        "        self.boundaries.clear()\n        self.flush_end",
+        "        self.flush_end",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -577,9 +577,8 @@ MUTANTS: Final = (
     Mutant(
         86,
         "epochs past the recovery point are believed",
-        "storage/log/log_loading.py",
-        "    epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the"
-        " batches\n",
+        "storage/log/loading.py",
+        "    epochs.truncate_from_end(request.recovery_point)\n",
         "",
         Hunt.SCENARIOS,
     ),
@@ -618,7 +617,7 @@ MUTANTS: Final = (
     Mutant(
         96,
         "a follower takes a batch whose checksum is wrong",
-        "storage/log/log_follow.py",
+        "storage/log/follower_append.py",
         "if not crc_is_valid(view, position, header) or header.last_offset_delta < 0:",
         "if header.last_offset_delta < 0:",
         Hunt.SCENARIOS,
@@ -642,7 +641,7 @@ MUTANTS: Final = (
     Mutant(
         99,
         "recovery believes a batch whose checksum is wrong",
-        "storage/log/recovery.py",
+        "storage/log/verified_batch.py",
         "    if not crc_is_valid(pieces.data, inside, header):\n"
         '        raise DamagedBatch(position, "checksum mismatch")\n',
         "",
@@ -651,16 +650,17 @@ MUTANTS: Final = (
     Mutant(
         105,
         "a disk that refused something is said to have lost nothing",
-        "storage/log_directory.py",
-        "        self.forget_life()\n",
+        "storage/directory/log_directory.py",
+        "        self.forget_serving_epoch()\n",
         "",
         faults=(Fault.DISK_ERROR,),
     ),
     Mutant(
         106,
         "a log in the place of another believes what the checkpoints say of that one",
-        "storage/log_directory.py",
-        "            if not is_told_of or any(name.endswith(LOG_SUFFIX) for name in names):\n                return\n",
+        "storage/directory/directory_checkpoints.py",
+        "            if not is_mentioned or any(name.endswith(LOG_SUFFIX) for name in names):\n"
+        "                return\n",
         "            return\n",
         Hunt.STORIES,
     ),
@@ -668,7 +668,7 @@ MUTANTS: Final = (
         107,
         "what refuses everything is the only one that is to forget its life",
         "broker/replicas/local_logs.py",
-        "        self.forget_lives()  # that one may not be able to, and all have to agree\n",
+        "        self.forget_serving_epochs()  # the failed one may not be able to, and a node needs all to agree\n",
         "",
         faults=(Fault.LOSE_DIRECTORY, Fault.KILL),
         shape=(("directories", 2),),

@@ -21,9 +21,9 @@ from protocol.compression import Codec
 from protocol.control_records import end_transaction_marker
 from protocol.record_builder import Record, build_batch
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
+from storage.directory.log_directory import LogDirectory
 from storage.files.local_files import LocalFiles
-from storage.log.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log_config import LogConfig
 from tests.conformance.brokers import Moldau, Ports
 
 TOPIC = "mixed"

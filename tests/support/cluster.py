@@ -15,7 +15,7 @@ from broker.config.config import Config
 from broker.metadata.registration import RegistrationRefused
 from broker.metadata.storage_format import format_directories
 from broker.node.node import Node
-from kraft.raft.voters.voters import Voter, Voters
+from kraft.raft.voters.voters import VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -45,7 +45,7 @@ class Formatting(NamedTuple):
     """What a new node is formatted with."""
 
     features: Mapping[str, int]
-    voters: Voters | None = None
+    voters: VoterSet | None = None
     """The first voters of a quorum whose log names them; None where the configuration does."""
 
 
@@ -54,8 +54,8 @@ def directory_id(node_id: int) -> bytes:
     return f"directory-{node_id:06}".encode()
 
 
-def voter_of(node_id: int) -> Voter:
-    return Voter(node_id, directory_id(node_id), (("CONTROLLER", (host_name(node_id), CONTROLLER_PORT)),))
+def voter_of(node_id: int) -> VoterNode:
+    return VoterNode(node_id, directory_id(node_id), (("CONTROLLER", (host_name(node_id), CONTROLLER_PORT)),))
 
 
 class ClusterNode:
@@ -151,7 +151,7 @@ class Cluster:
         if voters:
             servers = ",".join(f"{host_name(each)}:{CONTROLLER_PORT}" for each in ids)
             quorum = {"controller.quorum.bootstrap.servers": servers}
-            formatting = formatting._replace(voters=Voters.of(map(voter_of, ids[:voters])))
+            formatting = formatting._replace(voters=VoterSet.of(map(voter_of, ids[:voters])))
         self.nodes = {
             node_id: ClusterNode(
                 self.world,

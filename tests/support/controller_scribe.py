@@ -24,13 +24,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 from kraft.controller.controller import Controller
-from kraft.controller.decision import Decision, Refusal
+from kraft.controller.decision import ApiError, Decision
 from kraft.controller.settings import ControllerSettings
 from kraft.features import SUPPORTED_FEATURES
 from kraft.image.configs import ConfigResource, ResourceType
 from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
-from kraft.image.topics import Partition
+from kraft.image.topics import PartitionRegistration
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs as replacing
 from protocol.messages import alter_partition as altering
@@ -70,12 +70,12 @@ class FewRules:
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
-    ) -> Refusal | None:
+    ) -> ApiError | None:
         for name, value in settings.items():
             if name not in ("retention.ms", "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"):
-                return Refusal(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+                return ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
             if name == "retention.ms" and not value.isdigit():
-                return Refusal(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {name}")
+                return ApiError(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {name}")
         return None
 
     def is_list(self, resource_type: int, name: str) -> bool:
@@ -391,7 +391,7 @@ class ControllerScribe:
             yield f"{broker.id} epoch={broker.epoch} {'fenced' if broker.fenced else 'unfenced'}{shutdown}"
 
 
-def rarities(partition: Partition) -> list[tuple[str, Sequence[int]]]:
+def rarities(partition: PartitionRegistration) -> list[tuple[str, Sequence[int]]]:
     return [
         ("adding", partition.adding_replicas),
         ("removing", partition.removing_replicas),

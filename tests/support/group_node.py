@@ -19,7 +19,7 @@ from protocol.compiler import decode, encode
 from protocol.records.metadata import PartitionRecord, TopicRecord
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from tests.support.simulation.world import SimulatedEnvironment
 
 NODE_ID = 1

@@ -16,7 +16,7 @@ from protocol.messages.alter_partition import (
 )
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(16)

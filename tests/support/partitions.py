@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 

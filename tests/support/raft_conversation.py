@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from kraft.raft.control_records import QuorumDescription
-from kraft.raft.events import QuorumRequest, SentRequest, SentResponse
-from kraft.raft.voters.voters import Voter, Voters
+from kraft.raft.events import IncomingResponse, OutgoingRequest, QuorumRequest
+from kraft.raft.voters.voters import VoterNode, VoterSet
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages import (
@@ -33,8 +33,8 @@ def directory(node_id: int) -> bytes:
     return bytes(15) + bytes([0xA0 + node_id])
 
 
-def voter(node_id: int) -> Voter:
-    return Voter(node_id, directory(node_id), ((LISTENER, (f"h{node_id}", 9093)),))
+def voter(node_id: int) -> VoterNode:
+    return VoterNode(node_id, directory(node_id), ((LISTENER, (f"h{node_id}", 9093)),))
 
 
 def parse_snapshot(text: str) -> SnapshotId:
@@ -193,7 +193,7 @@ REQUESTS = {
 # What peers answer
 
 
-def vote_answered(command: Command, _: SentRequest) -> SentResponse:
+def vote_answered(command: Command, _: OutgoingRequest) -> IncomingResponse:
     if command.options.get("error") == "UNSUPPORTED_VERSION":
         return vote.VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     leader_id = command.int("leader", -1)
@@ -210,7 +210,7 @@ def vote_answered(command: Command, _: SentRequest) -> SentResponse:
     )
 
 
-def followed(command: Command, request: SentRequest) -> SentResponse:
+def followed(command: Command, request: OutgoingRequest) -> IncomingResponse:
     module = end_quorum_epoch if isinstance(request, end_quorum_epoch.EndQuorumEpochRequest) else begin_quorum_epoch
     partition = module.ResponsePartitionData(
         partition_index=0, leader_id=command.int("leader", 1), leader_epoch=command.int("epoch")
@@ -221,7 +221,7 @@ def followed(command: Command, request: SentRequest) -> SentResponse:
     return begin_quorum_epoch.BeginQuorumEpochResponse(topics=[topic])
 
 
-def fetched(command: Command, request: SentRequest) -> SentResponse:
+def fetched(command: Command, request: OutgoingRequest) -> IncomingResponse:
     leader_id = command.int("leader", command.int("from"))
     epoch = command.int("epoch")
     count = command.int("count", 0)
@@ -246,12 +246,12 @@ def fetched(command: Command, request: SentRequest) -> SentResponse:
 def fetched_entries(command: Command, count: int) -> list[Entry]:
     entries = [Entry(command.int("record_epoch", command.int("epoch")), None) for _ in range(count)]
     if "voters" in command.options:
-        voters = Voters.of(voter(int(each)) for each in command.options["voters"].split(","))
+        voters = VoterSet.of(voter(int(each)) for each in command.options["voters"].split(","))
         entries[0] = entries[0]._replace(description=QuorumDescription(1, voters))
     return entries
 
 
-def part_fetched(command: Command, _: SentRequest) -> SentResponse:
+def part_fetched(command: Command, _: OutgoingRequest) -> IncomingResponse:
     snapshot_id = parse_snapshot(command.options["id"])
     leader_id = command.int("from")
     partition = fetch_snapshot.ResponsePartitionSnapshot(
@@ -267,12 +267,12 @@ def part_fetched(command: Command, _: SentRequest) -> SentResponse:
     return fetch_snapshot.FetchSnapshotResponse(topics=[topic])
 
 
-def versions_told(command: Command, _: SentRequest) -> SentResponse:
+def versions_told(command: Command, _: OutgoingRequest) -> IncomingResponse:
     feature = api_versions.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=command.int("max", 1))
     return api_versions.ApiVersionsResponse(supported_features=[feature])
 
 
-def changed(command: Command, request: SentRequest) -> SentResponse:
+def changed(command: Command, request: OutgoingRequest) -> IncomingResponse:
     """To a change of the voters that a node asked for itself."""
     error = ErrorCode[command.options.get("error", "NONE")]
     if isinstance(request, add_raft_voter.AddRaftVoterRequest):

@@ -33,25 +33,27 @@ from collections.abc import Iterator
 from typing import cast
 
 from kraft.raft.control_records import QuorumDescription, described_by
-from kraft.raft.election import Election
+from kraft.raft.election_state import ElectionState
 from kraft.raft.events import (
-    Answered,
     Append,
-    Appended,
     AppendFetched,
     Commit,
+    DeadlineReached,
     Effect,
     ElectionSaved,
     Event,
-    Flushed,
     Follow,
     Lead,
+    LogAppended,
+    LogFlushed,
+    LogTruncated,
     RaiseVersion,
-    Received,
-    Reply,
-    ReplyRecords,
-    ReplySnapshot,
+    RequestReceived,
     Resign,
+    Respond,
+    RespondWithRecords,
+    RespondWithSnapshot,
+    ResponseReceived,
     SaveElection,
     Send,
     SnapshotFetched,
@@ -60,14 +62,12 @@ from kraft.raft.events import (
     Started,
     Stop,
     Stopped,
-    Tick,
-    Truncate,
-    Truncated,
+    TruncateLog,
 )
 from kraft.raft.raft import Raft
-from kraft.raft.settings import Identity, RaftSettings
+from kraft.raft.settings import QuorumIdentity, RaftSettings
 from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Voters
+from kraft.raft.voters.voters import VoterSet
 from protocol.record_builder import Record
 from protocol.schema import spec_of
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog, Snapshot
@@ -90,7 +90,7 @@ class RaftScribe:
         self.raft: Raft
         self.log = ReplicatedLog()
         self.now_ms = 0
-        self.unsaved: list[Election] = []
+        self.unsaved: list[ElectionState] = []
         self.sent: dict[str, Send] = {}
         """By host: the last request to it that was not answered."""
 
@@ -103,7 +103,7 @@ class RaftScribe:
         else:
             refusal = self.raft.refusal_of_version(int(command.arguments[0])) if command.name == "raise" else None
             yield from self.feed(self.event(command)) if refusal is None else [refusal]
-        role = type(self.raft.role).__name__.lower()
+        role = type(self.raft.role).__name__.removesuffix("Role").lower()
         hw = self.raft.high_watermark
         yield f"{role} epoch={self.raft.epoch} leader={self.raft.leader_id} end={self.log.end_offset} hw={hw}"
 
@@ -117,14 +117,14 @@ class RaftScribe:
             self.log.append([Entry(epoch, None)] * (end_offset - self.log.end_offset))
         self.log.durable_end_offset = self.log.end_offset
         version = command.int("kraft_version", 1)
-        voters = Voters.of(voter(int(each)) for each in options.get("voters", "1").split(","))
+        voters = VoterSet.of(voter(int(each)) for each in options.get("voters", "1").split(","))
         offset = -1 if "announces" in command.arguments else 0
         described = [(offset, QuorumDescription(1, voters))] if version == 1 else []
         voted = command.int("voted", -1)
         voted_directory = directory(voted) if voted >= 0 and version else bytes(16)
-        election = Election(command.int("epoch", 0), command.int("leader", -1), voted, voted_directory)
+        election = ElectionState(command.int("epoch", 0), command.int("leader", -1), voted, voted_directory)
         self.raft = Raft(
-            Identity(
+            QuorumIdentity(
                 1,
                 "cluster",
                 directory(command.int("disk", 1)),
@@ -150,7 +150,7 @@ class RaftScribe:
         else:
             waited_ms = int(command.arguments[0])
         self.now_ms += waited_ms
-        yield from self.feed(Tick())
+        yield from self.feed(DeadlineReached())
 
     # Events
 
@@ -160,17 +160,17 @@ class RaftScribe:
                 return ElectionSaved(self.unsaved.pop(0))
             case "write":
                 self.log.append([Entry(self.raft.epoch, None)] * int(command.arguments[0]))
-                return Appended(self.log.end_offset)
+                return LogAppended(self.log.end_offset)
             case "flushed":
                 self.log.durable_end_offset = int((command.arguments or [str(self.log.end_offset)])[0])
-                return Flushed(self.log.durable_end_offset)
+                return LogFlushed(self.log.durable_end_offset)
             case "loaded":
                 snapshot_id = parse_snapshot(command.arguments[0])
                 self.log.load_snapshot(snapshot_id, Snapshot((), self.raft.quorum))
                 return SnapshotLoaded(snapshot_id, self.raft.quorum)
             case "lost":
                 send = self.sent.pop("h" + command.options["to"])
-                return Answered(send.to, send.request, None, is_refused="refused" in command.arguments)
+                return ResponseReceived(send.to, send.request, None, is_refused="refused" in command.arguments)
             case "resign":
                 return Resign(command.int("epoch"))
             case "raise":
@@ -181,10 +181,10 @@ class RaftScribe:
         if request is not None:
             made = request(command)
             version = command.int("version", spec_of(type(made)).versions.last)
-            return Received(command.text, made, version, LISTENER)
+            return RequestReceived(command.text, made, version, LISTENER)
         host = "h" + command.options.get("by", command.options.get("from", ""))
         send = self.sent.pop(host)
-        return Answered(send.to, send.request, RESPONSES[command.name](command, send.request))
+        return ResponseReceived(send.to, send.request, RESPONSES[command.name](command, send.request))
 
     def feed(self, event: Event) -> Iterator[str]:
         for effect in self.raft.step(event, self.now_ms, 1000):
@@ -198,20 +198,20 @@ class RaftScribe:
                     yield from self.feed(self.appended([Entry(epoch, None) for _ in records], records))
                 case AppendFetched(fetched, _):
                     yield from self.feed(self.appended(cast("list[Entry]", fetched), ()))
-                case Truncate(end_offset):
+                case TruncateLog(end_offset):
                     self.log.truncate(end_offset)
-                    yield from self.feed(Truncated(end_offset))
+                    yield from self.feed(LogTruncated(end_offset))
                 case _:
                     pass
 
-    def appended(self, entries: list[Entry], records: object) -> Appended:
+    def appended(self, entries: list[Entry], records: object) -> LogAppended:
         before = described = self.raft.quorum
         for record in cast("tuple[Record, ...]", records):
             described = described_by(record, described)
         if described != before:
             entries = [entries[0]._replace(description=described), *entries[1:]]
         descriptions = self.log.append(entries)
-        return Appended(self.log.end_offset, descriptions)
+        return LogAppended(self.log.end_offset, descriptions)
 
     # Effects
 
@@ -224,15 +224,15 @@ class RaftScribe:
                 return f"append at {self.log.end_offset} in epoch {epoch}: {', '.join(map(control_told, records))}"
             case AppendFetched(records, _):
                 return f"append {len(records)} fetched records at {self.log.end_offset}"
-            case Truncate(end_offset):
+            case TruncateLog(end_offset):
                 return f"truncate to {end_offset}"
             case Send(to, request, _):
                 return f"to {to.host}: {request_told(request)}"
-            case Reply(_, response):
+            case Respond(_, response):
                 return f"reply {response_told(response)}"
-            case ReplyRecords(_, response, offset, _):
+            case RespondWithRecords(_, response, offset, _):
                 return f"reply {response_told(response)} with records from {offset} to {self.log.end_offset}"
-            case ReplySnapshot(_, response, snapshot_id, position, _):
+            case RespondWithSnapshot(_, response, snapshot_id, position, _):
                 return f"reply {response_told(response)} with {snapshot_told(snapshot_id)} from {position}"
             case SnapshotPart(snapshot_id, position, data):
                 return f"write {len(data)} bytes of {snapshot_told(snapshot_id)} at {position}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft.raft.control_records import QuorumDescription, described_by
-from kraft.raft.events import QuorumResponse, SentRequest
+from kraft.raft.events import OutgoingRequest, QuorumResponse
 from kraft.snapshot.names import SnapshotId
 from protocol.compiler import decode
 from protocol.control_records import ControlRecordType, control_record_type
@@ -35,7 +35,7 @@ def control_told(record: Record) -> str:
     return f"kraft.version {described.kraft_version}"
 
 
-def request_told(request: SentRequest) -> str:
+def request_told(request: OutgoingRequest) -> str:
     match request:
         case vote.VoteRequest():
             (asked,) = request.topics[0].partitions

@@ -24,7 +24,7 @@ from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from replication.replication_quota import ReplicationQuota
 from storage.log.log import Log
-from storage.log.log_config import INT64_MAX, LogConfig
+from storage.log_config import INT64_MAX, LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(range(16))
@@ -69,6 +69,7 @@ class LeaderSide:
             throttles=self.throttles,
             image=SimpleNamespace(topics=SimpleNamespace(by_id={})),
             live_nodes=lambda _: (),
+            cluster=SimpleNamespace(live_nodes=lambda _: ()),
             loop=self._loop,
             timeouts=Timeouts(cast("Any", self._loop)),
             wakes=Wakes(cast("Any", self._loop)),

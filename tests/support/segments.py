@@ -10,7 +10,7 @@ from protocol.record_builder import Record, build_batch
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, write_offsets
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 EPOCH = 0
 SMALL_SEGMENTS = LogConfig(segment_bytes=20_000, index_interval_bytes=1_000)

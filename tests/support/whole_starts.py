@@ -12,11 +12,13 @@ from broker.config.config import Config
 from broker.metadata.quorum import Quorum
 from broker.replicas.local_logs import LocalLogs
 from broker.runtime.environment import Environment
-from storage.checkpoints.last_life import LAST_LIFE
+from storage.checkpoints.serving_epoch import SERVING_EPOCH
+from storage.directory.damaged_logs import DamagedLogs, Repaired
+from storage.directory.directory_checkpoints import RECREATED
+from storage.directory.log_directory import LogDirectory
+from storage.files.log_paths import LOG_SUFFIX, partition_directory_name
 from storage.log.log import Log
-from storage.log.log_paths import LOG_SUFFIX, partition_directory_name
 from storage.log.recovery import CorruptLog
-from storage.log_directory import NEW, LogDirectory, Repaired
 from tests.support.simulation.disk import SimulatedDisk
 
 CountedOn = Callable[[SimulatedDisk, str, int], bool]
@@ -26,7 +28,7 @@ CountedOn = Callable[[SimulatedDisk, str, int], bool]
 @contextmanager
 def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[None]:
     """What is wrong is a complaint."""
-    opened, load, repair, fail = LocalLogs.__init__, LogDirectory.load, LogDirectory.repair, LogDirectory.fail
+    opened, load, repair, fail = LocalLogs.__init__, LogDirectory.load, DamagedLogs.repair, LogDirectory.fail
     halt = Quorum._halt
     refused: set[tuple[object, str]] = set()
 
@@ -34,7 +36,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         opened(self, config, environment, *args)
         served = {(environment.fs, directory.path) for directory in self.directories}
         epoch = self.previous_broker_epoch
-        may_forget = any(not disk_of(environment).has_refused(f"{path}/{LAST_LIFE}") for _, path in served)
+        may_forget = any(not disk_of(environment).has_refused(f"{path}/{SERVING_EPOCH}") for _, path in served)
         if refused & served and epoch >= 0 and may_forget:
             complaints.append(f"a disk refused something, and its broker says that it lost nothing in {epoch}")
         refused.difference_update(served)
@@ -52,8 +54,8 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         assert isinstance(disk, SimulatedDisk)
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
         names = disk.list_directory(path)
-        is_new = NEW in names or not any(name.endswith(LOG_SUFFIX) for name in names)
-        point = 0 if is_new else self._recovery_points.get((topic, partition), 0)
+        is_new = RECREATED in names or not any(name.endswith(LOG_SUFFIX) for name in names)
+        point = 0 if is_new else self.checkpoints.recovery_points.get((topic, partition), 0)
         try:
             log = load(self, topic, partition, *args)
         except CorruptLog as error:
@@ -64,14 +66,15 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
             complaints.append(f"{path} was durable up to {point}, and ends at {log.end_offset} after a start")
         return log
 
-    def watched_repair(self: LogDirectory, topic: str, partition: int, *args: Any) -> Repaired:
+    def watched_repair(self: DamagedLogs, topic: str, partition: int, *args: Any) -> Repaired:
         assert isinstance(self.fs, SimulatedDisk)
         if is_counted_on(self.fs, topic, partition):
             complaints.append(f"{topic}-{partition} is repaired and counted on")
         return repair(self, topic, partition, *args)
 
     with (
-        patch.multiple(LogDirectory, load=watched_load, repair=watched_repair, fail=watched_fail),
+        patch.multiple(LogDirectory, load=watched_load, fail=watched_fail),
+        patch.object(DamagedLogs, "repair", watched_repair),
         patch.object(LocalLogs, "__init__", watched_open),
         patch.object(Quorum, "_halt", watched_halt),
     ):

@@ -18,7 +18,7 @@ from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from kraft.image.metadata_image import Provenance
 from kraft.raft import events
-from kraft.raft.election import Election, encode_election
+from kraft.raft.election_state import ElectionState, encode_election
 from kraft.raft.raft import Raft
 from kraft.raft.voters.quorum_history import QuorumHistory
 from protocol.primitives import BytesLike
@@ -63,7 +63,7 @@ class MetadataLogWriter:
         self._halt = halt
         self._cannot_lead = cannot_lead
 
-    async def save_election(self, election: Election) -> None:
+    async def save_election(self, election: ElectionState) -> None:
         """Make quorum-state durable. Until then no peer hears of the epoch or of the vote: after a crash this node must
         not vote twice in an epoch (Raft, figure 2)."""
         history = self._history
@@ -116,7 +116,7 @@ class MetadataLogWriter:
         """Drop what this node appended and the leader does not have. Raises OSError."""
         self._log.truncate(end_offset, self._environment.wall_ms())
         self._committed.truncated(end_offset)
-        self._feed(events.Truncated(end_offset))
+        self._feed(events.LogTruncated(end_offset))
 
     def flush(self) -> None:
         """Make the log durable in an executor thread, and tell the machine up to where it is."""
@@ -131,13 +131,13 @@ class MetadataLogWriter:
         self._halt(f"the metadata log {self._log.directory} is damaged: {reason}")
 
     def _appended(self, described: Sequence[Described]) -> None:
-        self._feed(events.Appended(self._log.end_offset, described))
+        self._feed(events.LogAppended(self._log.end_offset, described))
         self.flush()
 
     def _flushed(self) -> None:
-        self._feed(events.Flushed(self._log.log.synced_end_offset))
+        self._feed(events.LogFlushed(self._log.log.synced_end_offset))
 
     def _nothing_appended(self, epoch: int, leader_id: int) -> None:
         """The follower may fetch again, unless it follows another leader by now."""
         if (self._raft.epoch, self._raft.leader_id) == (epoch, leader_id):
-            self._feed(events.Appended(self._log.end_offset))
+            self._feed(events.LogAppended(self._log.end_offset))

@@ -14,7 +14,7 @@ from broker.metadata.committed_metadata import CommittedMetadata
 from broker.metadata.metadata_log import MetadataLog, unlink_all
 from broker.metadata.publisher import MetadataPublisher
 from broker.metadata.raft.log_writer import Feed
-from broker.metadata.snapshot_files import SnapshotFiles
+from broker.metadata.snapshot_files import MetadataSnapshotFiles
 from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
@@ -41,7 +41,7 @@ class MetadataSnapshots:
         environment: Environment,
         tasks: Tasks,
         metadata_log: MetadataLog,
-        files: SnapshotFiles,
+        files: MetadataSnapshotFiles,
         history: QuorumHistory,
         policy: SnapshotPolicy,
         publisher: MetadataPublisher,
@@ -107,11 +107,11 @@ class MetadataSnapshots:
 
     # Sent to a follower
 
-    def reply(self, effect: events.ReplySnapshot) -> None:
+    def reply(self, effect: events.RespondWithSnapshot) -> None:
         """Answer a FetchSnapshot with the bytes that it asks for."""
         self._tasks.spawn(self._reply(effect), "snapshot to a follower")
 
-    async def _reply(self, effect: events.ReplySnapshot) -> None:
+    async def _reply(self, effect: events.RespondWithSnapshot) -> None:
         reply = effect.token
         assert isinstance(reply, Pending)
         read, partition = self._files.read, effect.response.topics[0].partitions[0]

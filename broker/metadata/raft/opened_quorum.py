@@ -11,7 +11,7 @@ from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
 from broker.config.config import Config
 from broker.metadata.committed_metadata import CommittedMetadata
 from broker.metadata.controller_channel import PURPOSE
-from broker.metadata.metadata_log import Loaded, MetadataLog, NoRoom
+from broker.metadata.metadata_log import LoadedMetadata, MetadataLog, NoRoom
 from broker.metadata.publisher import MetadataPublisher
 from broker.metadata.quorum_start import (
     bootstrap_records,
@@ -28,7 +28,7 @@ from broker.metadata.raft.log_writer import MetadataLogWriter
 from broker.metadata.raft.metadata_snapshots import MetadataSnapshots
 from broker.metadata.raft.quorum_peers import QuorumPeers
 from broker.metadata.raft.raft_driver import RaftDriver
-from broker.metadata.snapshot_files import SnapshotFiles
+from broker.metadata.snapshot_files import MetadataSnapshotFiles
 from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.network.peer_channel import PeerChannels
 from broker.runtime.environment import Environment
@@ -68,7 +68,7 @@ class OpenedQuorum:
     """The parts of a quorum whose log is open; each is complete."""
 
     log: MetadataLog
-    files: SnapshotFiles
+    files: MetadataSnapshotFiles
     history: QuorumHistory
     raft: Raft
     writer: MetadataLogWriter
@@ -79,7 +79,7 @@ class OpenedQuorum:
     driver: RaftDriver
 
 
-def opened_quorum(around: QuorumSurroundings, loaded: Loaded) -> OpenedQuorum:
+def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQuorum:
     """Put the parts together, in the order in which they need each other. Raises `UnusableMetadata`.
 
     The parts report to the driver, which is made of them: `feed` ties that one knot.
@@ -97,7 +97,7 @@ def opened_quorum(around: QuorumSurroundings, loaded: Loaded) -> OpenedQuorum:
         else:
             catch_up.failed(full_disk(error))
 
-    files = SnapshotFiles(environment.fs, metadata_log.directory)
+    files = MetadataSnapshotFiles(environment.fs, metadata_log.directory)
     committed = CommittedMetadata(publisher, metadata_log, loaded.replay)
     history = history_of(config, loaded)
     identity = identity_of(config, around.properties)
@@ -136,7 +136,7 @@ def opened_quorum(around: QuorumSurroundings, loaded: Loaded) -> OpenedQuorum:
 def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumSurroundings) -> None:
     """Whatever reads or writes the log, a failure of its disk is found here."""
     disk_log.on_failure = writer.disk_failed
-    disk_log.on_damage = lambda damaged, reason: writer.damaged(reason)
+    disk_log.on_damage = writer.damaged
     disk_log.on_shortage = around.disk_is_full
 
 

@@ -42,9 +42,9 @@ class QuorumPeers:
         if is_gone:
             self._disconnected(send.to.node_id)
         if isinstance(response, NoAnswer):
-            self._feed(events.Answered(send.to, send.request, None, is_refused=is_gone))
+            self._feed(events.ResponseReceived(send.to, send.request, None, is_refused=is_gone))
         else:
-            self._feed(events.Answered(send.to, send.request, response))  # type: ignore[arg-type]
+            self._feed(events.ResponseReceived(send.to, send.request, response))  # type: ignore[arg-type]
 
     def _note_leader(self, response: object) -> None:
         if response is NoAnswer.GONE:

@@ -85,15 +85,15 @@ class RaftDriver:
                 self._writer.append_control(records, epoch)
             case events.AppendFetched(fetched, leader_epoch):
                 self._writer.append_fetched(fetched, leader_epoch)
-            case events.Truncate(end_offset):
+            case events.TruncateLog(end_offset):
                 self._writer.truncate(end_offset)
             case events.Send():
                 self._peers.send(effect)
-            case events.Reply(Pending() as reply, response):
+            case events.Respond(Pending() as reply, response):
                 reply.complete(response)
-            case events.ReplyRecords(Pending() as reply):
+            case events.RespondWithRecords(Pending() as reply):
                 reply.complete(self._with_records(effect))
-            case events.ReplySnapshot():
+            case events.RespondWithSnapshot():
                 self._snapshots.reply(effect)
             case events.SnapshotPart(snapshot_id, position, data):
                 self._snapshots.write_part(snapshot_id, position, data)
@@ -110,7 +110,7 @@ class RaftDriver:
             case _:
                 raise AssertionError(f"the driver does not know the effect {effect}")
 
-    def _with_records(self, effect: events.ReplyRecords) -> object:
+    def _with_records(self, effect: events.RespondWithRecords) -> object:
         effect.response.responses[0].partitions[0].records = self._log.read(effect.fetch_offset, effect.size_max)
         return effect.response
 
@@ -135,4 +135,4 @@ class RaftDriver:
 
     def _tick(self) -> None:
         self._timer = None
-        self.feed(events.Tick())
+        self.feed(events.DeadlineReached())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.requests.authorized_operations import TOPIC_OPERATIONS
-from kraft.image.topics import Partition, Topic
+from kraft.image.topics import PartitionRegistration, Topic
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -92,7 +92,7 @@ def _described(
 
 
 def _partition(
-    services: DescribeTopicPartitionsServices, index: int, partition: Partition
+    services: DescribeTopicPartitionsServices, index: int, partition: PartitionRegistration
 ) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,

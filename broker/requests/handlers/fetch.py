@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from storage.checkpoints.leader_epochs import EpochEnd
     from storage.files.file_slice import FileSlice
     from storage.log.log import Log
-    from storage.log.log_read import LogRead
+    from storage.log.reading import LogRead
 
 log = logging.getLogger("moldau.fetch")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kraft.controller.new_partitions import NEW_PARTITIONS_MAX
-from kraft.image.topics import NO_LEADER, Partition, Topic, TopicsImage
+from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -184,7 +184,7 @@ def _described(question: Question, topic: Topic, reachable: Collection[int]) -> 
 
 
 def _partition(
-    cluster: ClusterImage, reachable: Collection[int], index: int, partition: Partition
+    cluster: ClusterImage, reachable: Collection[int], index: int, partition: PartitionRegistration
 ) -> MetadataResponsePartition:
     """`reachable`: brokers that have an address at the listener that was asked."""
     error, leader = ErrorCode.NONE, partition.leader

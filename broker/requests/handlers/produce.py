@@ -19,7 +19,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
-from protocol.record_validation import Refusal, ValidBatch
+from protocol.record_validation import RejectedBatch, ValidBatch
 from replication.partition import ACKS_ALL
 from storage.log.append_result import AppendResult
 
@@ -212,7 +212,7 @@ def _append_examined(
     acks: int,
     answer: PartitionProduceResponse,
     parked: list[Parked],
-    examined: ValidBatch | Refusal,
+    examined: ValidBatch | RejectedBatch,
 ) -> None:
     """Append what was examined, unless the partition is gone or led by another by now."""
     if partition not in services.replicas:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from kraft.raft.events import Answered, AppendFetched, Destination, SentRequest, Truncate
-from kraft.raft.leader_discovery import Hearsay, heard_in, turn_to_leader
-from kraft.raft.member import Member
+from kraft.raft.events import AppendFetched, Destination, OutgoingRequest, ResponseReceived, TruncateLog
+from kraft.raft.leader_discovery import LeaderReport, report_in, transition_to_leader
+from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import fetch_request
-from kraft.raft.roles.role import Ballot, Role
-from kraft.raft.roles.transitions import GiveUp, Stand, Turn
+from kraft.raft.roles.role import RaftRole, RequestedVote
+from kraft.raft.roles.transitions import BecomeProspective, BecomeUnattached, Transition
 from kraft.raft.snapshot_fetch import SnapshotFetch
 from kraft.raft.voters.voter_description import ChangeOfItself, change_of_itself
 from kraft.raft.voters.voters import Address
@@ -32,7 +32,7 @@ REFUSALS_MAX = 2
 """Connections to the leader refused one after the other, until it counts as gone."""
 
 
-class Follower(Role):
+class FollowerRole(RaftRole):
     __slots__ = (
         "_fetch_deadline_ms",
         "_has_described_itself",
@@ -45,7 +45,7 @@ class Follower(Role):
         "_update_deadline_ms",
     )
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         """Of the leader that the election names."""
         super().__init__(member)
         self._leader = Destination(member.election.leader_id, *leader_address(member, member.leader_endpoints))
@@ -61,18 +61,18 @@ class Follower(Role):
         self._refusals = 0
         self._snapshot: SnapshotFetch | None = None
 
-    def enter(self) -> Turn | None:
+    def enter(self) -> Transition | None:
         return self.tick()
 
     # Time
 
-    def tick(self) -> Turn | None:
+    def tick(self) -> Transition | None:
         member = self.member
         if member.now_ms >= self._fetch_deadline_ms and not self._is_waiting_for_disk():
-            if not member.may_stand:
-                return GiveUp()
+            if not member.may_be_candidate:
+                return BecomeUnattached()
             if not member.is_stopping:
-                return Stand()
+                return BecomeProspective()
         if member.peers.can_send(self._leader.node_id, member.now_ms):
             self._ask()
         return None
@@ -81,19 +81,19 @@ class Follower(Role):
         member = self.member
         if self._is_waiting_for_disk():
             return None
-        deadlines = [] if member.is_stopping and member.may_stand else [self._fetch_deadline_ms]
+        deadlines = [] if member.is_stopping and member.may_be_candidate else [self._fetch_deadline_ms]
         if not member.peers.is_waiting(self._leader.node_id):
             deadlines.append(member.peers.ready_ms(self._leader.node_id))
         return min(deadlines, default=None)
 
-    def patience_ms(self) -> int | None:
+    def leader_deadline_ms(self) -> int | None:
         return self._fetch_deadline_ms
 
     def _is_waiting_for_disk(self) -> bool:
         """It is this node's disk that is slow, then, not the leader."""
         return self._is_writing or self.member.durable_end() is None
 
-    def _disk_done(self) -> Turn | None:
+    def _disk_done(self) -> Transition | None:
         self._heard_from_leader()
         return self.tick()
 
@@ -105,7 +105,7 @@ class Follower(Role):
     def _ask(self) -> None:
         member = self.member
         end = member.durable_end()
-        request: SentRequest
+        request: OutgoingRequest
         if self._is_writing or end is None:
             return
         if self._snapshot is not None:
@@ -126,30 +126,30 @@ class Follower(Role):
 
     # Answers
 
-    def answered(self, event: Answered) -> Turn | None:
+    def response_received(self, event: ResponseReceived) -> Transition | None:
         member = self.member
         self._count_refusals(event)
         if isinstance(event.request, ChangeOfItself):
             if isinstance(event.response, UpdateRaftVoterResponse) and event.response.error_code == ErrorCode.NONE:
                 self._has_described_itself = True
             return self.tick()
-        heard = heard_in(event.response)
-        turn = turn_to_leader(member, heard) if heard is not None else None
-        if turn is not None:
-            return turn
-        if heard is not None and heard.is_success and heard.epoch == member.epoch:
-            self._take(heard)
+        report = report_in(event.response)
+        transition = transition_to_leader(member, report) if report is not None else None
+        if transition is not None:
+            return transition
+        if report is not None and report.is_success and report.epoch == member.epoch:
+            self._take(report)
         else:
-            if heard is not None:
+            if report is not None:
                 self._snapshot = None  # it may have gone; the next fetch names another
             member.peers.back_off(self._leader.node_id, member.now_ms)
         return self.tick()
 
-    def _take(self, heard: Hearsay) -> None:
+    def _take(self, report: LeaderReport) -> None:
         """An answer of the leader that it follows."""
         self._heard_from_leader()
         self._has_fetched = True
-        partition = heard.partition
+        partition = report.partition
         if isinstance(partition, ResponsePartitionSnapshot):
             if self._snapshot is not None and not self._snapshot.take(partition):
                 self._snapshot = None
@@ -181,59 +181,59 @@ class Follower(Role):
         assert end_offset >= self.member.high_watermark, "what is committed stays"
         if end_offset < log.end_offset:
             self._is_writing = True
-            self.member.put(Truncate(end_offset))
+            self.member.put(TruncateLog(end_offset))
 
     def _commit(self) -> None:
         self.member.commit(min(self._heard_high_watermark, self.member.log.end_offset))
 
-    def _count_refusals(self, event: Answered) -> None:
+    def _count_refusals(self, event: ResponseReceived) -> None:
         """DIVERGES: a leader whose connections are refused need not time out. A pre-vote does no harm if it lives."""
         member = self.member
         self._refusals = self._refusals + 1 if event.is_refused else 0
         if self._refusals == REFUSALS_MAX:
-            self._forsake(member.random.randrange(max(1, member.settings.election_timeout_ms // 4)))
+            self._expect_new_leader(member.random.randrange(max(1, member.settings.election_timeout_ms // 4)))
 
-    def _forsake(self, delay_ms: int) -> None:
+    def _expect_new_leader(self, delay_ms: int) -> None:
         """The leader is gone, or wants to go: others may stand, and this node does after the delay."""
         self._has_fetched = False
         self._fetch_deadline_ms = min(self._fetch_deadline_ms, self.member.now_ms + delay_ms)
 
     # The log
 
-    def appended(self) -> Turn | None:
+    def appended(self) -> Transition | None:
         self._is_writing = False
         self._commit()
         if self.member.durable_end() is not None:  # nothing in it was valid
             self.member.peers.back_off(self._leader.node_id, self.member.now_ms)
         return self.tick()
 
-    def flushed(self) -> Turn | None:
+    def flushed(self) -> Transition | None:
         return self._disk_done() if self.member.durable_end() is not None else None
 
-    def truncated(self) -> Turn | None:
+    def truncated(self) -> Transition | None:
         self._is_writing = False
         return self._disk_done()
 
-    def snapshot_ended(self) -> Turn | None:
+    def snapshot_ended(self) -> Transition | None:
         self._snapshot = None
         return self._disk_done()
 
     # Requests
 
-    def grants(self, ballot: Ballot) -> bool:
+    def grants_vote(self, vote: RequestedVote) -> bool:
         """It has no vote in an epoch that has a leader; in advance, while it has not heard of that leader itself."""
         member = self.member
-        is_long = member.is_log_as_long(ballot.last_epoch, ballot.end_offset)
-        return ballot.is_pre_vote and is_long and not self._has_fetched
+        is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
+        return vote.is_pre_vote and is_long and not self._has_fetched
 
     def epoch_ended(self, position: int, count: int) -> None:
         """The first stands at once; each later one waits twice as long as the one before it."""
         if position == 0:
-            self._forsake(0)
+            self._expect_new_leader(0)
         else:
-            self._forsake(self.member.settings.election_backoff_max_ms >> max(0, count - position - 1))
+            self._expect_new_leader(self.member.settings.election_backoff_max_ms >> max(0, count - position - 1))
 
 
-def leader_address(member: Member, endpoints: Mapping[str, Address]) -> Address:
+def leader_address(member: QuorumMember, endpoints: Mapping[str, Address]) -> Address:
     """At the quorum's listener; at any where there is none of its name."""
     return endpoints.get(member.identity.listener) or next(iter(endpoints.values()))

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from kraft.raft.control_records import leader_change, quorum_records
 from kraft.raft.describe import describe_leader
-from kraft.raft.events import Answered, Append, Lead, Received, Reply
+from kraft.raft.events import Append, Lead, RequestReceived, Respond, ResponseReceived
 from kraft.raft.fetch_service import FetchService, place_in_log
-from kraft.raft.leader_discovery import heard_in, turn_to_leader
+from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.log_view import OffsetAndEpoch
-from kraft.raft.member import Member
+from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import begin_request
-from kraft.raft.replica_states import Replicas, replica_id_of
-from kraft.raft.roles.role import Role
-from kraft.raft.roles.transitions import StepDown, Turn
+from kraft.raft.replica_states import ReplicaStates, replica_id_of
+from kraft.raft.roles.role import RaftRole
+from kraft.raft.roles.transitions import BecomeResigned, Transition
 from kraft.raft.voters.version_upgrade import VersionUpgrade
 from kraft.raft.voters.voter_changes import VoterChanges
-from kraft.raft.voters.voters import ReplicaKey, Voter
+from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -30,22 +30,22 @@ from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
-class Leader(Role):
+class LeaderRole(RaftRole):
     __slots__ = ("_changes", "_epoch_start_offset", "_granted", "_heard_ms", "_replicas", "_service", "_upgrade")
 
-    def __init__(self, member: Member, granted: tuple[int, ...]) -> None:
+    def __init__(self, member: QuorumMember, granted: tuple[int, ...]) -> None:
         super().__init__(member)
         self._granted = granted
         self._epoch_start_offset = member.log.end_offset
         """Where its term begins; nothing is committed before a record of the term is."""
-        self._replicas = Replicas(member)
+        self._replicas = ReplicaStates(member)
         self._service = FetchService(member)
         self._upgrade = VersionUpgrade(member)
         self._changes = VoterChanges(member, self._replicas, self._upgrade)
         self._heard_ms: dict[int, int] = {}
         """When each voter fetched, or said that it knows of this term."""
 
-    def enter(self) -> Turn | None:
+    def enter(self) -> Transition | None:
         """The first batch of the term says who leads; it is what earlier terms' records are committed with."""
         member = self.member
         records = [leader_change(member.node_id, member.voters, self._granted, member.wall_ms)]
@@ -58,17 +58,17 @@ class Leader(Role):
 
     def leave(self) -> None:
         """The election is the next role's already."""
-        self._service.turn_away(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._changes.turn_away()
+        self._service.end_term(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._changes.end_term()
 
     # Time
 
-    def tick(self) -> Turn | None:
+    def tick(self) -> Transition | None:
         deadline_ms = self._replicas.majority_deadline_ms()
         if deadline_ms is not None and self.member.now_ms >= deadline_ms:
             return self.resign()
         self._begin_epoch()
-        self._service.look_again()
+        self._service.recheck()
         self._changes.tick()
         return None
 
@@ -89,24 +89,24 @@ class Leader(Role):
             if to is not None and is_silent and member.peers.can_send(voter.id, member.now_ms):
                 member.peers.send(to, begin_request(member, voter))
 
-    def _begin_ms(self, voter: Voter) -> int:
+    def _begin_ms(self, voter: VoterNode) -> int:
         heard_ms = self._heard_ms.get(voter.id)
         return 0 if heard_ms is None else heard_ms + self.member.settings.fetch_timeout_ms // 2
 
-    def _reachable(self) -> list[Voter]:
+    def _reachable(self) -> list[VoterNode]:
         return [voter for voter in self.member.other_voters() if voter.endpoints]
 
     # The log
 
-    def appended(self) -> Turn | None:
+    def appended(self) -> Transition | None:
         self._changes.appended()
-        self._service.look_again()
+        self._service.recheck()
         return None
 
-    def flushed(self) -> Turn | None:
+    def flushed(self) -> Transition | None:
         return self._commit()
 
-    def _commit(self) -> Turn | None:
+    def _commit(self) -> Transition | None:
         """What a majority holds, once it holds a record of this term: an earlier one's could still be overwritten."""
         high_watermark = self._replicas.durable_on_majority()
         if high_watermark <= max(self._service.high_watermark, self._epoch_start_offset):
@@ -115,16 +115,16 @@ class Leader(Role):
         member = self.member
         member.commit(high_watermark)
         self._changes.committed(high_watermark)
-        self._service.look_again()
+        self._service.recheck()
         is_removed = not member.is_voter and member.history.last_offset < high_watermark
         return self.resign() if is_removed else None
 
     # Ends
 
-    def resign(self) -> Turn | None:
-        return StepDown(self._replicas.successors())
+    def resign(self) -> Transition | None:
+        return BecomeResigned(self._replicas.successors())
 
-    def stop(self, timeout_ms: int) -> Turn | None:
+    def stop(self, timeout_ms: int) -> Transition | None:
         return self.resign()
 
     # kraft.version
@@ -137,16 +137,16 @@ class Leader(Role):
 
     # Answers
 
-    def answered(self, event: Answered) -> Turn | None:
+    def response_received(self, event: ResponseReceived) -> Transition | None:
         member = self.member
         if isinstance(event.request, ApiVersionsRequest):
-            self._changes.answered(event)
+            self._changes.response_received(event)
             return None
-        heard = heard_in(event.response)
-        turn = turn_to_leader(member, heard) if heard is not None else None
-        if turn is not None:
-            return turn
-        if heard is not None and heard.is_success:
+        report = report_in(event.response)
+        transition = transition_to_leader(member, report) if report is not None else None
+        if transition is not None:
+            return transition
+        if report is not None and report.is_success:
             self._heard_ms[event.to.node_id] = member.now_ms
         elif event.response is not None:
             member.peers.back_off(event.to.node_id, member.now_ms)
@@ -154,14 +154,14 @@ class Leader(Role):
 
     # Requests
 
-    def asked(self, event: Received) -> Turn | None:
+    def request_received(self, event: RequestReceived) -> Transition | None:
         match event.request:
             case FetchRequest():
                 return self._asked_for_records(event, event.request)
             case FetchSnapshotRequest():
                 self._asked_for_snapshot(event, event.request)
             case DescribeQuorumRequest():
-                self.member.put(Reply(event.token, describe_leader(self.member, self._replicas, self._service)))
+                self.member.put(Respond(event.token, describe_leader(self.member, self._replicas, self._service)))
             case AddRaftVoterRequest():
                 self._changes.add(event, event.request, self._service.high_watermark)
             case RemoveRaftVoterRequest():
@@ -170,26 +170,26 @@ class Leader(Role):
                 self._changes.update(event, event.request, self._service.high_watermark)
         return None
 
-    def _asked_for_records(self, event: Received, request: FetchRequest) -> Turn | None:
+    def _asked_for_records(self, event: RequestReceived, request: FetchRequest) -> Transition | None:
         (partition,) = request.topics[0].partitions
         key = ReplicaKey(replica_id_of(request), partition.replica_directory_id)
         self._heard_from(key)
         place = place_in_log(self.member.log, partition.fetch_offset, partition.last_fetched_epoch)
         if isinstance(place, SnapshotId):
-            self._service.send_to_snapshot(event, place)
+            self._service.respond_snapshot(event, place)
         elif isinstance(place, OffsetAndEpoch):
-            self._service.refuse_diverging(event, place)
+            self._service.respond_diverging(event, place)
         else:
             if key.id >= 0:
                 self._replicas.fetched(key, partition.fetch_offset)
-            turn = self._commit()
-            if turn is not None:
-                self.member.put(self._service.nothing_for(event))
-                return turn
+            transition = self._commit()
+            if transition is not None:
+                self.member.put(self._service.empty_response(event))
+                return transition
             self._service.fetch(event, key, partition)
         return None
 
-    def _asked_for_snapshot(self, event: Received, request: FetchSnapshotRequest) -> None:
+    def _asked_for_snapshot(self, event: RequestReceived, request: FetchSnapshotRequest) -> None:
         (partition,) = request.topics[0].partitions
         self._heard_from(ReplicaKey(request.replica_id, partition.replica_directory_id))
         self._service.fetch_snapshot(event, partition)

@@ -5,58 +5,58 @@ Whoever still hears from a leader says no. So a node that was cut off, and comes
 
 from __future__ import annotations
 
-from kraft.raft.events import Answered
-from kraft.raft.leader_discovery import heard_in, turn_to_leader
-from kraft.raft.member import Member
-from kraft.raft.roles.role import Ballot, Role
-from kraft.raft.roles.transitions import FollowLeader, GiveUp, Run, Turn
+from kraft.raft.events import ResponseReceived
+from kraft.raft.leader_discovery import report_in, transition_to_leader
+from kraft.raft.member import QuorumMember
+from kraft.raft.roles.role import RaftRole, RequestedVote
+from kraft.raft.roles.transitions import BecomeCandidate, BecomeFollower, BecomeUnattached, Transition
 from kraft.raft.roles.unattached import may_vote
-from kraft.raft.roles.vote_collection import Canvass
+from kraft.raft.roles.vote_collection import VoteCollection
 
 
-class Prospective(Role):
+class ProspectiveRole(RaftRole):
     """It has the epoch, the leader and the vote of the role before it; nothing is saved."""
 
-    __slots__ = ("_canvass", "_election_deadline_ms")
+    __slots__ = ("_election_deadline_ms", "_votes")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         super().__init__(member)
-        self._canvass = Canvass(member, is_pre_vote=True)
-        self._canvass.grant(member.node_id)
+        self._votes = VoteCollection(member, is_pre_vote=True)
+        self._votes.grant(member.node_id)
         self._election_deadline_ms = member.election_deadline_ms()
 
-    def enter(self) -> Turn | None:
+    def enter(self) -> Transition | None:
         return self.tick()
 
-    def tick(self) -> Turn | None:
-        if self._canvass.is_won:
-            return Run()
-        if self.member.is_stopping or self._canvass.is_lost or self.member.now_ms >= self._election_deadline_ms:
+    def tick(self) -> Transition | None:
+        if self._votes.is_won:
+            return BecomeCandidate()
+        if self.member.is_stopping or self._votes.is_lost or self.member.now_ms >= self._election_deadline_ms:
             return self._lost()
-        self._canvass.ask()
+        self._votes.ask()
         return None
 
     def deadline_ms(self) -> int | None:
-        retry_ms = self._canvass.retry_ms()
+        retry_ms = self._votes.retry_ms()
         return self._election_deadline_ms if retry_ms is None else min(self._election_deadline_ms, retry_ms)
 
-    def patience_ms(self) -> int | None:
+    def leader_deadline_ms(self) -> int | None:
         return self._election_deadline_ms
 
-    def answered(self, event: Answered) -> Turn | None:
-        heard = heard_in(event.response)
-        turn = turn_to_leader(self.member, heard) if heard is not None else None
-        if turn is not None:
-            return turn
-        self._canvass.count(event, heard)
+    def response_received(self, event: ResponseReceived) -> Transition | None:
+        report = report_in(event.response)
+        transition = transition_to_leader(self.member, report) if report is not None else None
+        if transition is not None:
+            return transition
+        self._votes.count(event, report)
         return self.tick()
 
-    def grants(self, ballot: Ballot) -> bool:
-        return may_vote(self.member, ballot)
+    def grants_vote(self, vote: RequestedVote) -> bool:
+        return may_vote(self.member, vote)
 
-    def _lost(self) -> Turn:
+    def _lost(self) -> Transition:
         """Back to the leader that it had: others seem to hear it."""
         member = self.member
         if member.has_leader and member.leader_endpoints and member.election.leader_id != member.node_id:
-            return FollowLeader(member.epoch, member.election.leader_id, member.leader_endpoints)
-        return GiveUp()
+            return BecomeFollower(member.epoch, member.election.leader_id, member.leader_endpoints)
+        return BecomeUnattached()

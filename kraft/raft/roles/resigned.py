@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from kraft.raft.events import Answered, Stopped
-from kraft.raft.leader_discovery import heard_in, turn_to_leader
-from kraft.raft.member import Member
+from kraft.raft.events import ResponseReceived, Stopped
+from kraft.raft.leader_discovery import report_in, transition_to_leader
+from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import end_request
-from kraft.raft.roles.role import Ballot, Role
-from kraft.raft.roles.transitions import EnterEpoch, Turn
-from kraft.raft.voters.voters import ReplicaKey, Voter
+from kraft.raft.roles.role import RaftRole, RequestedVote
+from kraft.raft.roles.transitions import EnterEpoch, Transition
+from kraft.raft.voters.voters import ReplicaKey, VoterNode
 
 
-class Resigned(Role):
+class ResignedRole(RaftRole):
     """It cannot lead its epoch again: after an election timeout it goes on to the next one."""
 
     __slots__ = ("_acknowledged", "_election_deadline_ms", "_is_stopped", "_preferred", "_stop_deadline_ms")
 
-    def __init__(self, member: Member, preferred: tuple[ReplicaKey, ...], stop_timeout_ms: int | None) -> None:
+    def __init__(self, member: QuorumMember, preferred: tuple[ReplicaKey, ...], stop_timeout_ms: int | None) -> None:
         """`stop_timeout_ms`: where this node stops, for how long it tries to tell the others."""
         super().__init__(member)
         self._preferred = preferred
@@ -25,14 +25,14 @@ class Resigned(Role):
         self._stop_deadline_ms = None if stop_timeout_ms is None else member.now_ms + stop_timeout_ms
         self._is_stopped = False
 
-    def enter(self) -> Turn | None:
+    def enter(self) -> Transition | None:
         return self.tick()
 
-    def stop(self, timeout_ms: int) -> Turn | None:
+    def stop(self, timeout_ms: int) -> Transition | None:
         self._stop_deadline_ms = self.member.now_ms + timeout_ms
         return self.tick()
 
-    def tick(self) -> Turn | None:
+    def tick(self) -> Transition | None:
         member = self.member
         if self._stop_deadline_ms is not None:
             self._end_stop()
@@ -52,27 +52,27 @@ class Resigned(Role):
         retries = [peers.ready_ms(voter.id) for voter in self._uninformed() if not peers.is_waiting(voter.id)]
         return min([deadline_ms, *retries])
 
-    def patience_ms(self) -> int | None:
+    def leader_deadline_ms(self) -> int | None:
         return self._election_deadline_ms
 
-    def answered(self, event: Answered) -> Turn | None:
-        heard = heard_in(event.response)
-        turn = turn_to_leader(self.member, heard) if heard is not None else None
-        if turn is not None:
-            return turn
+    def response_received(self, event: ResponseReceived) -> Transition | None:
+        report = report_in(event.response)
+        transition = transition_to_leader(self.member, report) if report is not None else None
+        if transition is not None:
+            return transition
         # Where this node stops, one that takes no connection is gone, and need not be told.
         is_gone = event.is_refused and self._stop_deadline_ms is not None
-        if is_gone or (heard is not None and heard.is_success):
+        if is_gone or (report is not None and report.is_success):
             self._acknowledged.add(event.to.node_id)
         elif event.response is not None:
             self.member.peers.back_off(event.to.node_id, self.member.now_ms)
         return self.tick()
 
-    def grants(self, ballot: Ballot) -> bool:
+    def grants_vote(self, vote: RequestedVote) -> bool:
         """It voted for itself; but whoever wants to lead next is welcome."""
-        return ballot.is_pre_vote and self.member.is_log_as_long(ballot.last_epoch, ballot.end_offset)
+        return vote.is_pre_vote and self.member.is_log_as_long(vote.last_epoch, vote.end_offset)
 
-    def _uninformed(self) -> list[Voter]:
+    def _uninformed(self) -> list[VoterNode]:
         """None any more once it has stopped."""
         voters = self.member.other_voters()
         return [

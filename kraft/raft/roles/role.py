@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.raft.events import Answered, Received
-from kraft.raft.member import Member
-from kraft.raft.roles.transitions import Turn
+from kraft.raft.events import RequestReceived, ResponseReceived
+from kraft.raft.member import QuorumMember
+from kraft.raft.roles.transitions import Transition
 from kraft.raft.voters.voters import ReplicaKey
 
 
-class Ballot(NamedTuple):
+class RequestedVote(NamedTuple):
     """What a candidate asks: its epoch is the voter's."""
 
     candidate: ReplicaKey
@@ -19,7 +19,7 @@ class Ballot(NamedTuple):
     is_pre_vote: bool
 
 
-class Role:
+class RaftRole:
     """Reactions return the turn to another role, or None to stay.
 
     `raft.EVENTS` says which events a role can meet at all.
@@ -27,10 +27,10 @@ class Role:
 
     __slots__ = ("member",)
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         self.member = member
 
-    def enter(self) -> Turn | None:
+    def enter(self) -> Transition | None:
         """Once, after the election that goes with the role was set."""
         return None
 
@@ -41,35 +41,35 @@ class Role:
         """When a tick has something to do."""
         return None
 
-    def patience_ms(self) -> int | None:
+    def leader_deadline_ms(self) -> int | None:
         """Until when it waits for a leader; a new epoch is no reason to begin anew. None where it does not wait."""
         return None
 
-    def tick(self) -> Turn | None:
+    def tick(self) -> Transition | None:
         return None
 
-    def saved(self) -> Turn | None:
+    def saved(self) -> Transition | None:
         """What was to be durable is."""
         return None
 
-    def appended(self) -> Turn | None:
+    def appended(self) -> Transition | None:
         return None
 
-    def truncated(self) -> Turn | None:
+    def truncated(self) -> Transition | None:
         return None
 
-    def flushed(self) -> Turn | None:
+    def flushed(self) -> Transition | None:
         return None
 
-    def snapshot_ended(self) -> Turn | None:
+    def snapshot_ended(self) -> Transition | None:
         """The fetched snapshot was loaded or refused."""
         return None
 
-    def answered(self, event: Answered) -> Turn | None:
+    def response_received(self, event: ResponseReceived) -> Transition | None:
         """An answer to a request of this role."""
         return None
 
-    def resign(self) -> Turn | None:
+    def resign(self) -> Transition | None:
         """By the wish of this node's controller."""
         return None
 
@@ -80,18 +80,18 @@ class Role:
     def raise_version(self, version: int) -> None:
         """By the wish of this node's controller, which has asked whether it can be."""
 
-    def stop(self, timeout_ms: int) -> Turn | None:
+    def stop(self, timeout_ms: int) -> Transition | None:
         """A clean stop begins."""
         return None
 
     # Requests of others, in this node's epoch
 
-    def grants(self, ballot: Ballot) -> bool:
+    def grants_vote(self, vote: RequestedVote) -> bool:
         return False
 
     def epoch_ended(self, position: int, count: int) -> None:
         """The leader that it follows has resigned; this node is at this position of those that should stand."""
 
-    def asked(self, event: Received) -> Turn | None:
+    def request_received(self, event: RequestReceived) -> Transition | None:
         """A valid request to the leader of this epoch."""
         raise AssertionError("only a leader is asked")

@@ -14,31 +14,31 @@ class EnterEpoch(NamedTuple):
     epoch: int
 
 
-class CastVote(NamedTuple):
+class GrantVote(NamedTuple):
     """Unattached, having voted in the epoch that it is in."""
 
     candidate: ReplicaKey
 
 
-class GiveUp(NamedTuple):
+class BecomeUnattached(NamedTuple):
     """Unattached in the epoch that it is in, whoever leads it: the one who did is out of reach."""
 
 
-class Stand(NamedTuple):
+class BecomeProspective(NamedTuple):
     """Prospective: ask who would vote for this node."""
 
 
-class Run(NamedTuple):
+class BecomeCandidate(NamedTuple):
     """Candidate in the next epoch."""
 
 
-class Win(NamedTuple):
+class BecomeLeader(NamedTuple):
     """Leader: these have voted for this node."""
 
     granted: tuple[int, ...]
 
 
-class FollowLeader(NamedTuple):
+class BecomeFollower(NamedTuple):
     """Follower in this epoch, or in a later one."""
 
     epoch: int
@@ -46,11 +46,20 @@ class FollowLeader(NamedTuple):
     endpoints: Mapping[str, Address]
 
 
-class StepDown(NamedTuple):
+class BecomeResigned(NamedTuple):
     """Resigned in the epoch that it led."""
 
     preferred: tuple[ReplicaKey, ...]
     """Who should stand in its place, the best first."""
 
 
-Turn: TypeAlias = EnterEpoch | CastVote | GiveUp | Stand | Run | Win | FollowLeader | StepDown
+Transition: TypeAlias = (
+    EnterEpoch
+    | GrantVote
+    | BecomeUnattached
+    | BecomeProspective
+    | BecomeCandidate
+    | BecomeLeader
+    | BecomeFollower
+    | BecomeResigned
+)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.raft.election import NOBODY
-from kraft.raft.events import Answered, Destination
-from kraft.raft.leader_discovery import heard_in, turn_to_leader
-from kraft.raft.member import Member
+from kraft.raft.election_state import NO_NODE
+from kraft.raft.events import Destination, ResponseReceived
+from kraft.raft.leader_discovery import report_in, transition_to_leader
+from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import fetch_request
-from kraft.raft.roles.role import Ballot, Role
-from kraft.raft.roles.transitions import Stand, Turn
+from kraft.raft.roles.role import RaftRole, RequestedVote
+from kraft.raft.roles.transitions import BecomeProspective, Transition
 
 ASK_PAUSE_MS: Final = 50
 """After an answer that named no leader, or none."""
 
 
-class Unattached(Role):
+class UnattachedRole(RaftRole):
     """The only voter need not ask whether anybody leads: it stands at once."""
 
     __slots__ = ("_ask_ms", "_election_deadline_ms")
 
-    def __init__(self, member: Member, election_deadline_ms: int | None = None) -> None:
+    def __init__(self, member: QuorumMember, election_deadline_ms: int | None = None) -> None:
         """The deadline of the role before it, where that was waiting too."""
         super().__init__(member)
         self._ask_ms = member.now_ms
@@ -30,57 +30,59 @@ class Unattached(Role):
             member.election_deadline_ms() if election_deadline_ms is None else election_deadline_ms
         )
 
-    def enter(self) -> Turn | None:
+    def enter(self) -> Transition | None:
         return self.tick()
 
-    def tick(self) -> Turn | None:
+    def tick(self) -> Transition | None:
         member = self.member
-        if self._may_stand() and (member.voters.is_only(member.node_id) or member.now_ms >= self._election_deadline_ms):
-            return Stand()
+        if self._may_be_candidate() and (
+            member.voters.is_only(member.node_id) or member.now_ms >= self._election_deadline_ms
+        ):
+            return BecomeProspective()
         self._ask()
         return None
 
     def deadline_ms(self) -> int | None:
         member = self.member
-        deadlines = [self._election_deadline_ms] if self._may_stand() else []
-        if self._askable() and member.durable_end() is not None:
+        deadlines = [self._election_deadline_ms] if self._may_be_candidate() else []
+        if self._servers_to_ask() and member.durable_end() is not None:
             deadlines.append(self._ask_ms)
         return min(deadlines, default=None)
 
-    def patience_ms(self) -> int | None:
+    def leader_deadline_ms(self) -> int | None:
         return self._election_deadline_ms
 
-    def answered(self, event: Answered) -> Turn | None:
+    def response_received(self, event: ResponseReceived) -> Transition | None:
         """Of any member that was asked for the leader: follow the one it names."""
         member = self.member
-        heard = heard_in(event.response)
-        turn = turn_to_leader(member, heard) if heard is not None else None
-        if turn is None:
+        report = report_in(event.response)
+        transition = transition_to_leader(member, report) if report is not None else None
+        if transition is None:
             self._ask_ms = member.now_ms + ASK_PAUSE_MS
-        return turn
+        return transition
 
-    def grants(self, ballot: Ballot) -> bool:
+    def grants_vote(self, vote: RequestedVote) -> bool:
         """One vote in an epoch, and only to a log that is at least as long."""
-        return may_vote(self.member, ballot)
+        return may_vote(self.member, vote)
 
-    def flushed(self) -> Turn | None:
+    def flushed(self) -> Transition | None:
         return self.tick()
 
-    def snapshot_ended(self) -> Turn | None:
+    def snapshot_ended(self) -> Transition | None:
         return self.tick()
 
-    def _may_stand(self) -> bool:
-        return self.member.may_stand and not self.member.is_stopping and not self.member.is_loading
+    def _may_be_candidate(self) -> bool:
+        return self.member.may_be_candidate and not self.member.is_stopping and not self.member.is_loading
 
     def _ask(self) -> None:
         """One server at a time, any of them."""
         member = self.member
         end = member.durable_end()
-        servers = self._askable()
+        servers = self._servers_to_ask()
         if servers and end is not None and member.now_ms >= self._ask_ms:
             member.peers.send(servers[member.random.randrange(len(servers))], fetch_request(member, end))
 
-    def _askable(self) -> list[Destination]:
+    def _servers_to_ask(self) -> list[Destination]:
         """None while one of them has not answered yet."""
         servers = self._servers()
         return [] if any(self.member.peers.is_waiting(each.node_id) for each in servers) else servers
@@ -98,12 +100,12 @@ class Unattached(Role):
         ]
 
 
-def may_vote(member: Member, ballot: Ballot) -> bool:
+def may_vote(member: QuorumMember, vote: RequestedVote) -> bool:
     """Of a node that follows nobody in its epoch: one vote, and only to a log that is at least as long."""
-    is_long = member.is_log_as_long(ballot.last_epoch, ballot.end_offset)
-    if ballot.is_pre_vote:
+    is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
+    if vote.is_pre_vote:
         return is_long
     election = member.election
     if election.voted_id >= 0:
-        return (election.voted_id, election.voted_directory_id) == member.voted_key(ballot.candidate)
-    return is_long and election.leader_id == NOBODY
+        return (election.voted_id, election.voted_directory_id) == member.voted_key(vote.candidate)
+    return is_long and election.leader_id == NO_NODE

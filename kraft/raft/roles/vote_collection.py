@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.raft.events import Answered
-from kraft.raft.leader_discovery import Hearsay
-from kraft.raft.member import Member
+from kraft.raft.events import ResponseReceived
+from kraft.raft.leader_discovery import LeaderReport
+from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import vote_request
-from kraft.raft.voters.voters import Voter
+from kraft.raft.voters.voters import VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages.vote import ResponsePartitionData, VoteResponse
 
 PRE_VOTE_PAUSE_MS: Final = 150
 
 
-class Canvass:
+class VoteCollection:
     """Majorities are of the voters at the time of counting: they may change while it goes on."""
 
-    def __init__(self, member: Member, *, is_pre_vote: bool) -> None:
+    def __init__(self, member: QuorumMember, *, is_pre_vote: bool) -> None:
         self._member = member
         self._is_pre_vote = is_pre_vote
         self._granted: list[int] = []
@@ -46,15 +46,15 @@ class Canvass:
         voters = self._member.voters
         return len(voters.ids) - sum(voter_id in voters.by_id for voter_id in self._refused) < voters.majority
 
-    def count(self, event: Answered, heard: Hearsay | None) -> None:
+    def count(self, event: ResponseReceived, report: LeaderReport | None) -> None:
         """The answer of a voter; where it was none, the voter is asked again."""
         voter_id = event.to.node_id
         if (
-            heard is not None
-            and heard.epoch == self._member.epoch
-            and isinstance(heard.partition, ResponsePartitionData)
+            report is not None
+            and report.epoch == self._member.epoch
+            and isinstance(report.partition, ResponsePartitionData)
         ):
-            if heard.is_success and heard.partition.vote_granted:
+            if report.is_success and report.partition.vote_granted:
                 self._refused.discard(voter_id)
                 self.grant(voter_id)
             else:
@@ -79,11 +79,11 @@ class Canvass:
         times = [peers.ready_ms(voter.id) for voter in self._open() if not peers.is_waiting(voter.id)]
         return min([*times, self._ask_again_ms] if self._may_ask_again_later() else times, default=None)
 
-    def _open(self) -> list[Voter]:
+    def _open(self) -> list[VoterNode]:
         member = self._member
-        answered = {*self._granted, *(self._refused if not self._may_ask_again() else ())}
+        response_received = {*self._granted, *(self._refused if not self._may_ask_again() else ())}
         voters = member.other_voters()
-        return [each for each in voters if each.id not in answered and member.destination(each) is not None]
+        return [each for each in voters if each.id not in response_received and member.destination(each) is not None]
 
     def _may_ask_again(self) -> bool:
         """A pre-vote binds nobody: who has heard from the leader a moment ago may not hear from it now.
@@ -96,5 +96,5 @@ class Canvass:
         return self._is_pre_vote and bool(self._refused) and not self._may_ask_again()
 
 
-def _knows_no_pre_vote(event: Answered) -> bool:
+def _knows_no_pre_vote(event: ResponseReceived) -> bool:
     return isinstance(event.response, VoteResponse) and event.response.error_code == ErrorCode.UNSUPPORTED_VERSION

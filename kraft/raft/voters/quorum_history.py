@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import Voters
+from kraft.raft.voters.voters import VoterSet
 
 BEFORE_THE_LOG: Final = -1
 """The offset of what the bootstrap checkpoint says: no other node has read it."""
@@ -19,7 +19,7 @@ class QuorumHistory:
     With kraft.version 0 the log names no voters: those of the configuration hold.
     """
 
-    def __init__(self, static_voters: Voters, entries: Iterable[tuple[int, QuorumDescription]] = ()) -> None:
+    def __init__(self, static_voters: VoterSet, entries: Iterable[tuple[int, QuorumDescription]] = ()) -> None:
         self._static_voters = static_voters
         self._entries = list(entries)
 
@@ -28,7 +28,7 @@ class QuorumHistory:
         return self._entries[-1][1].kraft_version if self._entries else 0
 
     @property
-    def voters(self) -> Voters:
+    def voters(self) -> VoterSet:
         return self._voters(self._entries[-1][1]) if self._entries else self._static_voters
 
     @property
@@ -41,7 +41,7 @@ class QuorumHistory:
         return self._entries[-1][0] if self._entries else BEFORE_THE_LOG
 
     @property
-    def voters_before(self) -> Voters:
+    def voters_before(self) -> VoterSet:
         """Those before the newest description: they hold again where that is never committed."""
         return self._voters(self._entries[-2][1]) if len(self._entries) > 1 else self.voters
 
@@ -78,6 +78,6 @@ class QuorumHistory:
     def _index(self, end_offset: int) -> int:
         return bisect_left(self._entries, end_offset, key=lambda entry: entry[0])
 
-    def _voters(self, description: QuorumDescription) -> Voters:
+    def _voters(self, description: QuorumDescription) -> VoterSet:
         voters = description.voters
         return self._static_voters if description.kraft_version == 0 or voters is None else voters

@@ -9,20 +9,20 @@ from __future__ import annotations
 from kraft.features import KRAFT_VERSION
 from kraft.raft.control_records import quorum_records
 from kraft.raft.events import Append
-from kraft.raft.member import Member
+from kraft.raft.member import QuorumMember
 from kraft.raft.voters.voter_description import own_description
-from kraft.raft.voters.voters import Voter, Voters
+from kraft.raft.voters.voters import VoterNode, VoterSet
 
 
 class VersionUpgrade:
     """Of one leader's term."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: QuorumMember) -> None:
         self._member = member
         own = own_description(member)
-        self._described: dict[int, Voter] = {own.id: own}
+        self._described: dict[int, VoterNode] = {own.id: own}
 
-    def describe(self, voter: Voter) -> None:
+    def describe(self, voter: VoterNode) -> None:
         """What a static voter says of itself."""
         self._described[voter.id] = voter
 
@@ -31,11 +31,12 @@ class VersionUpgrade:
         before = self._member.history.kraft_version
         if version < before:
             return (
-                f"Invalid upgrade of {KRAFT_VERSION} from version {told(before)} to {told(version)}"
+                f"Invalid upgrade of {KRAFT_VERSION} from version {version_text(before)} to {version_text(version)}"
                 " because the new version is a downgrade"
             )
         if version > before and not all(self._supports(voter_id, version) for voter_id in self._member.voters.ids):
-            return f"Invalid upgrade of {KRAFT_VERSION} to {told(version)} because not all of the voters support it"
+            wanted = version_text(version)
+            return f"Invalid upgrade of {KRAFT_VERSION} to {wanted} because not all of the voters support it"
         return None
 
     def write(self, version: int) -> None:
@@ -43,7 +44,7 @@ class VersionUpgrade:
         member = self._member
         assert self.refusal(version) is None, "an upgrade that was refused"
         if version > member.history.kraft_version:
-            voters = Voters.of(self._described[voter_id] for voter_id in member.voters.ids)
+            voters = VoterSet.of(self._described[voter_id] for voter_id in member.voters.ids)
             member.put(Append(member.epoch, quorum_records(version, voters, member.wall_ms)))
 
     def _supports(self, voter_id: int, version: int) -> bool:
@@ -52,6 +53,6 @@ class VersionUpgrade:
         return voter is not None and voter.kraft_versions.first <= version <= voter.kraft_versions.last
 
 
-def told(version: int) -> str:
+def version_text(version: int) -> str:
     """As Apache Kafka names it."""
     return f"KRAFT_VERSION_{version}"

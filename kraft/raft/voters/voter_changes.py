@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraft.features import KRAFT_VERSION, SupportedRange
-from kraft.raft.answers import update_voter_response
 from kraft.raft.control_records import voters_record
-from kraft.raft.events import Answered, Append, Destination, QuorumResponse, Received, Reply
-from kraft.raft.member import Member
-from kraft.raft.replica_states import Replicas
+from kraft.raft.events import Append, Destination, QuorumResponse, RequestReceived, Respond, ResponseReceived
+from kraft.raft.member import QuorumMember
+from kraft.raft.replica_states import ReplicaStates
+from kraft.raft.responses import update_voter_response
 from kraft.raft.voters.version_upgrade import VersionUpgrade
-from kraft.raft.voters.voters import ReplicaKey, Voter, Voters
+from kraft.raft.voters.voters import ReplicaKey, VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -33,77 +33,78 @@ IN_HAND: Final = "Request timed out waiting for leader to handle previous voter 
 NO_COMMIT: Final = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
 
 
-class Refusal(NamedTuple):
+class VoterChangeResult(NamedTuple):
     error: ErrorCode
     message: str | None = None
 
 
-class Change(NamedTuple):
+class VoterChange(NamedTuple):
     """`event` is None once it was answered; `offset` until the record was written."""
 
-    event: Received | None
-    voter: Voter
-    voters: Voters
+    event: RequestReceived | None
+    voter: VoterNode
+    voters: VoterSet
     """As it leaves them."""
     deadline_ms: int
     offset: int | None = None
 
 
 class VoterChanges:
-    def __init__(self, member: Member, replicas: Replicas, upgrade: VersionUpgrade) -> None:
+    def __init__(self, member: QuorumMember, replicas: ReplicaStates, upgrade: VersionUpgrade) -> None:
         self._member = member
         self._replicas = replicas
         self._upgrade = upgrade
-        self._change: Change | None = None
+        self._change: VoterChange | None = None
 
     # Requests
 
-    def add(self, event: Received, request: AddRaftVoterRequest, high_watermark: int) -> None:
+    def add(self, event: RequestReceived, request: AddRaftVoterRequest, high_watermark: int) -> None:
         member = self._member
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = tuple((each.name, (each.host, each.port)) for each in request.listeners)
         address = dict(endpoints).get(member.identity.listener)
         refusal = self._refusal_now(high_watermark, "adding")
         if key.id < 0 or key.directory_id == ZERO_UUID:
-            refusal = Refusal(ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter")
+            refusal = VoterChangeResult(ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter")
         elif address is None:
-            refusal = Refusal(
+            refusal = VoterChangeResult(
                 ErrorCode.INVALID_REQUEST,
-                f"Add voter request didn't include the endpoint ({told_endpoints(endpoints)}) for the default "
+                f"Add voter request didn't include the endpoint ({text_of_endpoints(endpoints)}) for the default "
                 f"listener ListenerName({member.identity.listener})",
             )
         elif refusal is None and key.id in member.voters.by_id:
-            refusal = Refusal(
+            refusal = VoterChangeResult(
                 ErrorCode.DUPLICATE_VOTER,
-                f"The voter id for {told(key)} is already part of the set of voters {told_voters(member.voters)}.",
+                f"The voter id for {text_of(key)} is already part of the set of voters"
+                f" {text_of_voters(member.voters)}.",
             )
         if refusal is not None or address is None:
-            self._answer(event, refusal or Refusal(ErrorCode.INVALID_REQUEST))
+            self._answer(event, refusal or VoterChangeResult(ErrorCode.INVALID_REQUEST))
             return
-        voter = Voter(key.id, key.directory_id, endpoints)
+        voter = VoterNode(key.id, key.directory_id, endpoints)
         deadline_ms = member.now_ms + max(0, request.timeout_ms)
-        self._change = Change(event, voter, member.voters.with_voter(voter), deadline_ms)
+        self._change = VoterChange(event, voter, member.voters.with_voter(voter), deadline_ms)
         member.peers.send(
             Destination(key.id, *address),
             ApiVersionsRequest(client_software_name="moldau-raft", client_software_version="1"),
         )
 
-    def remove(self, event: Received, request: RemoveRaftVoterRequest, high_watermark: int) -> None:
+    def remove(self, event: RequestReceived, request: RemoveRaftVoterRequest, high_watermark: int) -> None:
         member = self._member
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         refusal = self._refusal_now(high_watermark, "removing")
         voter = member.voters.by_id.get(key.id)
         if key.id < 0 or key.directory_id == ZERO_UUID:
-            refusal = Refusal(ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter")
+            refusal = VoterChangeResult(ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter")
         elif refusal is None and (voter is None or voter.key != key or member.voters.is_only(key.id)):
             refusal = _not_found(key, member.voters)
         if refusal is not None or voter is None:
-            self._answer(event, refusal or Refusal(ErrorCode.VOTER_NOT_FOUND))
+            self._answer(event, refusal or VoterChangeResult(ErrorCode.VOTER_NOT_FOUND))
             return
         deadline_ms = member.now_ms + member.settings.request_timeout_ms
-        self._write(Change(event, voter, member.voters.without(key.id), deadline_ms))
+        self._write(VoterChange(event, voter, member.voters.without(key.id), deadline_ms))
 
-    def update(self, event: Received, request: UpdateRaftVoterRequest, high_watermark: int) -> None:
+    def update(self, event: RequestReceived, request: UpdateRaftVoterRequest, high_watermark: int) -> None:
         member = self._member
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = tuple((each.name, (each.host, each.port)) for each in request.listeners)
@@ -114,26 +115,26 @@ class VoterChanges:
         refusal = self._refusal_now(high_watermark, None)
         is_incomplete = member.identity.listener not in dict(endpoints) or key.id < 0 or key.directory_id == ZERO_UUID
         if is_incomplete or not versions.first <= member.history.kraft_version <= versions.last:
-            refusal = Refusal(ErrorCode.INVALID_REQUEST)
+            refusal = VoterChangeResult(ErrorCode.INVALID_REQUEST)
         elif refusal is None and is_static:
             # A static voter is known by its id; what else it says counts once kraft.version is raised.
-            refusal = Refusal(ErrorCode.VOTER_NOT_FOUND if voter is None else ErrorCode.NONE)
+            refusal = VoterChangeResult(ErrorCode.VOTER_NOT_FOUND if voter is None else ErrorCode.NONE)
         elif refusal is None and (voter is None or voter.key != key):
-            refusal = Refusal(ErrorCode.VOTER_NOT_FOUND)
-        new = Voter(key.id, key.directory_id, endpoints, versions)
+            refusal = VoterChangeResult(ErrorCode.VOTER_NOT_FOUND)
+        new = VoterNode(key.id, key.directory_id, endpoints, versions)
         if is_static and refusal is not None and refusal.error is ErrorCode.NONE:
             self._upgrade.describe(new)
         if refusal is None and voter is not None and voter.is_described_as(new):
-            refusal = Refusal(ErrorCode.NONE)
+            refusal = VoterChangeResult(ErrorCode.NONE)
         if refusal is not None:
             self._answer(event, refusal)
             return
         deadline_ms = member.now_ms + member.settings.request_timeout_ms
-        self._write(Change(event, new, member.voters.with_voter(new), deadline_ms))
+        self._write(VoterChange(event, new, member.voters.with_voter(new), deadline_ms))
 
     # What happens then
 
-    def answered(self, event: Answered) -> None:
+    def response_received(self, event: ResponseReceived) -> None:
         """The new voter has said what it speaks, or has not."""
         change = self._change
         if change is None or change.event is None or change.offset is not None:
@@ -148,7 +149,7 @@ class VoterChanges:
         change = change._replace(voter=voter, voters=change.voters.with_voter(voter))
         request = change.event.request if change.event is not None else None
         if isinstance(request, AddRaftVoterRequest) and not request.ack_when_committed and change.event is not None:
-            self._answer(change.event, Refusal(ErrorCode.NONE))
+            self._answer(change.event, VoterChangeResult(ErrorCode.NONE))
             change = change._replace(event=None)
         self._write(change)
 
@@ -160,77 +161,77 @@ class VoterChanges:
     def committed(self, high_watermark: int) -> None:
         change = self._change
         if change is not None and change.offset is not None and change.offset < high_watermark:
-            self._end(Refusal(ErrorCode.NONE))
+            self._end(VoterChangeResult(ErrorCode.NONE))
 
     def tick(self) -> None:
         if self._change is not None and self._member.now_ms >= self._change.deadline_ms:
-            self._end(Refusal(ErrorCode.REQUEST_TIMED_OUT))
+            self._end(VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT))
 
-    def turn_away(self) -> None:
+    def end_term(self) -> None:
         """This node does not lead any more: whether the change stays is up to the next leader."""
         if self._change is not None:
-            self._end(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            self._end(VoterChangeResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def deadline_ms(self) -> int | None:
         return None if self._change is None else self._change.deadline_ms
 
     # Rules
 
-    def _refusal_now(self, high_watermark: int, doing: str | None) -> Refusal | None:
+    def _refusal_now(self, high_watermark: int, doing: str | None) -> VoterChangeResult | None:
         """Why no change may begin at the moment. `doing`: what only a quorum with dynamic voters can do."""
         history = self._member.history
         if self._change is not None:
-            return Refusal(ErrorCode.REQUEST_TIMED_OUT, IN_HAND)
+            return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, IN_HAND)
         if high_watermark < 0:
-            return Refusal(ErrorCode.REQUEST_TIMED_OUT, NO_COMMIT)
+            return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, NO_COMMIT)
         if history.kraft_version == 0 and doing is not None:
             text = f"Cluster doesn't support {doing} voter because the {KRAFT_VERSION} feature is 0"
-            return Refusal(ErrorCode.UNSUPPORTED_VERSION, text)
+            return VoterChangeResult(ErrorCode.UNSUPPORTED_VERSION, text)
         if history.last_offset >= high_watermark:
-            return Refusal(
+            return VoterChangeResult(
                 ErrorCode.REQUEST_TIMED_OUT,
                 "Request timed out waiting for voters to commit the latest voter change at "
-                f"{history.last_offset} with {told_voters(history.voters)}",
+                f"{history.last_offset} with {text_of_voters(history.voters)}",
             )
         return None
 
-    def _refusal_of_new_voter(self, voter: Voter, response: object) -> Refusal | None:
-        begin = f"Aborted add voter operation for {told(voter.key)} since"
+    def _refusal_of_new_voter(self, voter: VoterNode, response: object) -> VoterChangeResult | None:
+        begin = f"Aborted add voter operation for {text_of(voter.key)} since"
         error = ErrorCode.BROKER_NOT_AVAILABLE
         if isinstance(response, ApiVersionsResponse):
             error = ErrorCode(response.error_code)
         if not isinstance(response, ApiVersionsResponse) or error is not ErrorCode.NONE:
             text = f"Aborted add voter operation for since API_VERSIONS returned an error {error.name}"
-            return Refusal(ErrorCode.REQUEST_TIMED_OUT, text)
+            return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, text)
         versions, version = kraft_versions_of(response), self._member.history.kraft_version
         if not versions.first <= version <= versions.last:
             text = (
                 f"{begin} the {KRAFT_VERSION} range {tuple(versions)} doesn't support the finalized version {version}"
             )
-            return Refusal(ErrorCode.INVALID_REQUEST, text)
+            return VoterChangeResult(ErrorCode.INVALID_REQUEST, text)
         progress = self._replicas.of(voter.key)
         if (
             progress is None
             or progress.caught_up_ms < self._member.now_ms - CAUGHT_UP_MS_MAX
             or progress.caught_up_ms < 0
         ):
-            return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{begin} it is lagging behind")
+            return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, f"{begin} it is lagging behind")
         return None
 
     # Ends
 
-    def _write(self, change: Change) -> None:
+    def _write(self, change: VoterChange) -> None:
         self._change = change
         self._member.put(Append(self._member.epoch, [voters_record(change.voters, self._member.wall_ms)]))
 
-    def _end(self, outcome: Refusal) -> None:
+    def _end(self, outcome: VoterChangeResult) -> None:
         change = self._change
         assert change is not None
         self._change = None
         if change.event is not None:
             self._answer(change.event, outcome)
 
-    def _answer(self, event: Received, outcome: Refusal) -> None:
+    def _answer(self, event: RequestReceived, outcome: VoterChangeResult) -> None:
         error, text = outcome
         response: QuorumResponse
         match event.request:
@@ -240,7 +241,7 @@ class VoterChanges:
                 response = RemoveRaftVoterResponse(error_code=error, error_message=text)
             case _:
                 response = update_voter_response(self._member, event.listener, error)
-        self._member.put(Reply(event.token, response))
+        self._member.put(Respond(event.token, response))
 
 
 def kraft_versions_of(response: ApiVersionsResponse) -> SupportedRange:
@@ -251,20 +252,20 @@ def kraft_versions_of(response: ApiVersionsResponse) -> SupportedRange:
     return SupportedRange(0, 0)
 
 
-def told(key: ReplicaKey) -> str:
+def text_of(key: ReplicaKey) -> str:
     return f"ReplicaKey(id={key.id}, directoryId={uuid_text(key.directory_id)})"
 
 
-def told_voters(voters: Voters) -> str:
-    return f"[{', '.join(told(voter.key) for voter in voters.by_id.values())}]"
+def text_of_voters(voters: VoterSet) -> str:
+    return f"[{', '.join(text_of(voter.key) for voter in voters.by_id.values())}]"
 
 
-def told_endpoints(endpoints: tuple[tuple[str, tuple[str, int]], ...]) -> str:
+def text_of_endpoints(endpoints: tuple[tuple[str, tuple[str, int]], ...]) -> str:
     """As Java writes a map of addresses that were not looked up."""
-    told = (f"ListenerName({name})={host}/<unresolved>:{port}" for name, (host, port) in endpoints)
-    return f"Endpoints(endpoints={{{', '.join(told)}}})"
+    texts = (f"ListenerName({name})={host}/<unresolved>:{port}" for name, (host, port) in endpoints)
+    return f"Endpoints(endpoints={{{', '.join(texts)}}})"
 
 
-def _not_found(key: ReplicaKey, voters: Voters) -> Refusal:
-    text = f"Cannot remove voter {told(key)} from the set of voters {told_voters(voters)}"
-    return Refusal(ErrorCode.VOTER_NOT_FOUND, text)
+def _not_found(key: ReplicaKey, voters: VoterSet) -> VoterChangeResult:
+    text = f"Cannot remove voter {text_of(key)} from the set of voters {text_of_voters(voters)}"
+    return VoterChangeResult(ErrorCode.VOTER_NOT_FOUND, text)

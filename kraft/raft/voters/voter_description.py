@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kraft.raft.member import Member
+from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import add_voter_request, remove_voter_request, update_voter_request
-from kraft.raft.voters.voters import Voter
+from kraft.raft.voters.voters import VoterNode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
@@ -12,17 +12,17 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 ChangeOfItself = UpdateRaftVoterRequest | AddRaftVoterRequest | RemoveRaftVoterRequest
 
 
-def own_description(member: Member) -> Voter:
+def own_description(member: QuorumMember) -> VoterNode:
     identity = member.identity
-    return Voter(identity.node_id, identity.directory_id, tuple(identity.endpoints.items()))
+    return VoterNode(identity.node_id, identity.directory_id, tuple(identity.endpoints.items()))
 
 
-def describes_voter(member: Member) -> bool:
+def describes_voter(member: QuorumMember) -> bool:
     voter = member.voters.by_id.get(member.node_id)
     return voter is not None and voter.is_described_as(own_description(member))
 
 
-def change_of_itself(member: Member) -> ChangeOfItself | None:
+def change_of_itself(member: QuorumMember) -> ChangeOfItself | None:
     """None where the voters are as they should be. A controller that joins by itself first takes away the voter that it
     was with a disk that is gone."""
     if member.history.kraft_version == 0:

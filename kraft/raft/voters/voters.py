@@ -19,7 +19,7 @@ class ReplicaKey(NamedTuple):
     directory_id: bytes = ZERO_UUID
 
 
-class Voter(NamedTuple):
+class VoterNode(NamedTuple):
     """The directory id is zero with kraft.version 0, which does not know it."""
 
     id: int
@@ -36,7 +36,7 @@ class Voter(NamedTuple):
         """A voter without a directory id is any replica of its node."""
         return self.id == key.id and self.directory_id in (ZERO_UUID, key.directory_id)
 
-    def is_described_as(self, other: Voter) -> bool:
+    def is_described_as(self, other: VoterNode) -> bool:
         """Whatever the order of the endpoints."""
         return self._replace(endpoints=()) == other._replace(endpoints=()) and dict(self.endpoints) == dict(
             other.endpoints
@@ -48,17 +48,17 @@ class Voter(NamedTuple):
         return by_name.get(listener) or next(iter(by_name.values()), None)
 
 
-class Voters(NamedTuple):
-    by_id: Mapping[int, Voter]
+class VoterSet(NamedTuple):
+    by_id: Mapping[int, VoterNode]
 
     @classmethod
-    def of(cls, voters: Iterable[Voter]) -> Voters:
+    def of(cls, voters: Iterable[VoterNode]) -> VoterSet:
         return cls({voter.id: voter for voter in sorted(voters)})
 
     @classmethod
-    def of_record(cls, record: VotersRecord) -> Voters:
+    def of_record(cls, record: VotersRecord) -> VoterSet:
         return cls.of(
-            Voter(
+            VoterNode(
                 voter.voter_id,
                 voter.voter_directory_id,
                 tuple((point.name, (point.host, point.port)) for point in voter.endpoints),
@@ -86,15 +86,15 @@ class Voters(NamedTuple):
         voter = self.by_id.get(key.id)
         return voter is not None and voter.is_replica(key)
 
-    def others(self, node_id: int) -> list[Voter]:
+    def others(self, node_id: int) -> list[VoterNode]:
         return [voter for voter in self.by_id.values() if voter.id != node_id]
 
-    def with_voter(self, voter: Voter) -> Voters:
+    def with_voter(self, voter: VoterNode) -> VoterSet:
         """Added, or in the place of the one of this id."""
-        return Voters.of([*self.others(voter.id), voter])
+        return VoterSet.of([*self.others(voter.id), voter])
 
-    def without(self, voter_id: int) -> Voters:
-        return Voters.of(self.others(voter_id))
+    def without(self, voter_id: int) -> VoterSet:
+        return VoterSet.of(self.others(voter_id))
 
     def record(self) -> VotersRecord:
         return VotersRecord(

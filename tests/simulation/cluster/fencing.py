@@ -9,7 +9,7 @@ from typing import Any, Final
 from broker.node.node import Node
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
 from kraft.image.topics import NO_LEADER
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from kraft.raft.events import Resign
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -25,7 +25,7 @@ from protocol.messages.incremental_alter_configs import (
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.simulation.invariants.equal_images import summary
 from tests.simulation.raft.host import Host
-from tests.simulation.raft.swarm import ballot
+from tests.simulation.raft.swarm import vote_request
 from tests.simulation.raft.world import World
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import CONTROLLER_PORT, Client
@@ -347,7 +347,7 @@ def who_led_votes_for_nobody_in_its_epoch(seed: int) -> None:
 def late_ballots(world: World, voter: Host) -> None:
     for host in world.hosts.values():
         if host is not voter:
-            world.network.stray(host, voter, ballot(host, voter))
+            world.network.stray(host, voter, vote_request(host, voter))
 
 
 ALL: Final[tuple[Callable[[int], None], ...]] = (

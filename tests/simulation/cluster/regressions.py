@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition
 from protocol.record_builder import Record, build_batch

@@ -21,7 +21,7 @@ from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
 from kraft.image.topics import NO_LEADER
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.errors import ErrorCode
 from protocol.messages import alter_partition as altering
 from protocol.messages import alter_partition_reassignments as moving

@@ -47,7 +47,7 @@ def test_a_move_that_does_not_say_whom_it_adds_is_found(monkeypatch: pytest.Monk
 
     def forgetful(*args: object, **options: object) -> object:
         wanted = begun(*args, **options)  # type: ignore[arg-type]
-        return wanted._replace(adding=None) if isinstance(wanted, partition_change.Wanted) else wanted
+        return wanted._replace(adding=None) if isinstance(wanted, partition_change.RequestedChange) else wanted
 
     monkeypatch.setattr(reassignment, "begun", forgetful)
     with pytest.raises(Violation):

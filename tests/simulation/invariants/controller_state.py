@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import NO_LEADER
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 
 

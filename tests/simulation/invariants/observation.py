@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from broker.node.node import Node as Broker
 from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.primitives import BytesLike
 from protocol.record_batch import crc_is_valid, parse_header
 from replication.partition import Partition

@@ -6,7 +6,7 @@ from kraft.controller.view import MIN_IN_SYNC
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import Partition as Assigned
+from kraft.image.topics import PartitionRegistration as Assigned
 from kraft.image.topics import Topic
 from tests.simulation.invariants.observation import Observation, Violation
 

@@ -10,7 +10,7 @@ import pytest
 from broker.runtime.stage import Stage
 from kraft.image.configs import ConfigResource, ResourceType
 from kraft.image.metadata_image import EMPTY_IMAGE
-from kraft.raft.election import QUORUM_STATE
+from kraft.raft.election_state import QUORUM_STATE
 from kraft.snapshot.names import SnapshotId
 from protocol.primitives import MalformedMessage
 from protocol.records.metadata import NoOpRecord

@@ -7,21 +7,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from kraft.raft.control_records import QuorumDescription, described_by
-from kraft.raft.election import Election
+from kraft.raft.election_state import ElectionState
 from kraft.raft.events import (
     Append,
-    Appended,
     AppendFetched,
     Commit,
+    DeadlineReached,
     Effect,
     ElectionSaved,
     Event,
-    Flushed,
     Follow,
     Lead,
-    Reply,
-    ReplyRecords,
-    ReplySnapshot,
+    LogAppended,
+    LogFlushed,
+    LogTruncated,
+    Respond,
+    RespondWithRecords,
+    RespondWithSnapshot,
     SaveElection,
     Send,
     SnapshotFetched,
@@ -29,14 +31,12 @@ from kraft.raft.events import (
     SnapshotPart,
     Started,
     Stopped,
-    Tick,
-    Truncate,
-    Truncated,
+    TruncateLog,
 )
 from kraft.raft.raft import Raft
-from kraft.raft.settings import Identity, RaftSettings
+from kraft.raft.settings import QuorumIdentity, RaftSettings
 from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Voter, Voters
+from kraft.raft.voters.voters import VoterNode, VoterSet
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from protocol.record_builder import Record
@@ -54,21 +54,21 @@ def directory_of(node_id: int) -> bytes:
     return node_id.to_bytes(16, "big")
 
 
-def voter_of(node_id: int) -> Voter:
-    return Voter(node_id, directory_of(node_id), ((LISTENER, (str(node_id), 9093)),))
+def voter_of(node_id: int) -> VoterNode:
+    return VoterNode(node_id, directory_of(node_id), ((LISTENER, (str(node_id), 9093)),))
 
 
 class Host:
     """`incarnation` counts its starts: what an earlier one began is not heard of any more."""
 
-    def __init__(self, world: World, node_id: int, static_voters: Voters, initial: QuorumDescription | None) -> None:
+    def __init__(self, world: World, node_id: int, static_voters: VoterSet, initial: QuorumDescription | None) -> None:
         self.world = world
         self.node_id = node_id
         self.directory_id = directory_of(node_id)
         """Of the disk that it has now."""
         self.former_disks: dict[bytes, ReplicatedLog] = {}
         self.log = ReplicatedLog()
-        self.election = Election()
+        self.election = ElectionState()
         """As quorum-state holds it."""
         self.initial = initial
         """What the bootstrap checkpoint says; None with static voters."""
@@ -82,7 +82,7 @@ class Host:
         self.raft: Raft
         self._parts: list[Entry] = []
         self._tick_ms = -1
-        self._saving: Election | None = None
+        self._saving: ElectionState | None = None
 
     # Life
 
@@ -93,7 +93,9 @@ class Host:
         self._tick_ms = -1
         self._saving = None
         history = QuorumHistory(self.static_voters, self._described())
-        identity = Identity(self.node_id, "cluster", self.directory_id, {LISTENER: (str(self.node_id), 9093)}, LISTENER)
+        identity = QuorumIdentity(
+            self.node_id, "cluster", self.directory_id, {LISTENER: (str(self.node_id), 9093)}, LISTENER
+        )
         settings = RaftSettings(bootstrap_servers=tuple((str(each), 9093) for each in self.world.bootstrap))
         seeded = random.Random(self.world.random.getrandbits(64))
         self.raft = Raft(identity, settings, self.log, history, self.election, seeded)
@@ -124,7 +126,7 @@ class Host:
     def lose_disk(self) -> None:
         """What was committed is gone too."""
         assert not self.is_up
-        self.log, self.election = ReplicatedLog(), Election()
+        self.log, self.election = ReplicatedLog(), ElectionState()
 
     def replace_disk(self) -> None:
         """As `lose_disk`, and the new disk says so: what was promised under the name of the old one binds no more, and
@@ -164,7 +166,7 @@ class Host:
         if self._tick_ms == at_ms:
             self._tick_ms = -1
             self.world.count_tick(self)
-            self.feed(Tick())
+            self.feed(DeadlineReached())
 
     def append(self, value: object) -> None:
         """As the controller would."""
@@ -184,19 +186,19 @@ class Host:
                 self._append(self._control(epoch, records))
             case AppendFetched(records, _):
                 self._append(cast("Sequence[Entry]", records))
-            case Truncate(end_offset):
+            case TruncateLog(end_offset):
                 self.log.truncate(end_offset)
-                self.feed(Truncated(end_offset))
+                self.feed(LogTruncated(end_offset))
                 world.invariants.described(self)
             case Send():
                 world.network.send(self, effect)
-            case Reply(token, response):
+            case Respond(token, response):
                 world.network.reply(token, response)
-            case ReplyRecords(token, response, offset, _):
+            case RespondWithRecords(token, response, offset, _):
                 entries = self.log.read(offset, READ_COUNT_MAX)
                 response.responses[0].partitions[0].records = cast("bytes", entries)
                 world.network.reply(token, response)
-            case ReplySnapshot(token, answer, snapshot_id, position, _):
+            case RespondWithSnapshot(token, answer, snapshot_id, position, _):
                 part = self.log.snapshots[snapshot_id].entries[position : position + SNAPSHOT_PART_COUNT]
                 answer.topics[0].partitions[0].unaligned_records = cast("bytes", part)
                 world.network.reply(token, answer)
@@ -221,7 +223,7 @@ class Host:
     def disk_delay(self) -> int:
         return self.world.random.randint(0, self.disk_delay_ms)
 
-    def _saved(self, election: Election) -> None:
+    def _saved(self, election: ElectionState) -> None:
         self.world.invariants.saved(self, election)
         self.election = election
         self._saving = None
@@ -233,13 +235,13 @@ class Host:
         descriptions = self.log.append(entries)
         end_offset, truncations = self.log.end_offset, self.log.truncations
         self.world.after(self.disk_delay(), self, lambda: self._synced(end_offset, truncations))
-        self.feed(Appended(end_offset, descriptions))
+        self.feed(LogAppended(end_offset, descriptions))
 
     def _synced(self, end_offset: int, truncations: int) -> None:
         log = self.log
         if truncations == log.truncations:
             log.durable_end_offset = max(log.durable_end_offset, end_offset)
-        self.feed(Flushed(log.durable_end_offset))
+        self.feed(LogFlushed(log.durable_end_offset))
 
     def _control(self, epoch: int, records: Sequence[Record]) -> list[Entry]:
         """What a batch of control records says of the quorum stands at its first one."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kraft.raft.election import Election
-from kraft.raft.events import SentRequest, SentResponse
-from kraft.raft.voters.voters import ReplicaKey, Voters
+from kraft.raft.election_state import ElectionState
+from kraft.raft.events import IncomingResponse, OutgoingRequest
+from kraft.raft.voters.voters import ReplicaKey, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -43,31 +43,31 @@ class Invariants:
         for offset in range(log.start_offset, len(self.committed_entries)):
             assert log.at(offset) == self.committed_entries[offset], f"leader {host.node_id} differs at {offset}"
 
-    def saved(self, host: Host, election: Election) -> None:
+    def saved(self, host: Host, election: ElectionState) -> None:
         """I1: the epoch on disk never goes back, and a vote in it is never another one."""
         before = host.election
         assert election.epoch >= before.epoch, "the epoch in quorum-state goes back"
         if election.epoch == before.epoch and before.voted_id >= 0:
             assert election.voted_id == before.voted_id, f"node {host.node_id} votes twice in epoch {election.epoch}"
 
-    def asks(self, host: Host, request: SentRequest) -> None:
+    def asks(self, host: Host, request: OutgoingRequest) -> None:
         """I1: it asks in no epoch that a crash could take back; a candidate's own vote is durable too."""
         if isinstance(request, VoteRequest):
-            (ballot,) = request.topics[0].partitions
-            is_own = host.election.voted_id == host.node_id and host.election.epoch == ballot.replica_epoch
+            (vote,) = request.topics[0].partitions
+            is_own = host.election.voted_id == host.node_id and host.election.epoch == vote.replica_epoch
             key = ReplicaKey(host.node_id, host.directory_id)
             assert not self.voters or key in self.voters, f"node {host.node_id} stands, and is no voter: {key}"
-            assert ballot.pre_vote or is_own, f"node {host.node_id} runs on a vote that is not durable"
-            assert ballot.replica_epoch <= host.election.epoch, f"node {host.node_id} asks in an epoch of its own"
+            assert vote.pre_vote or is_own, f"node {host.node_id} runs on a vote that is not durable"
+            assert vote.replica_epoch <= host.election.epoch, f"node {host.node_id} asks in an epoch of its own"
 
-    def answers(self, host: Host, request: SentRequest, response: SentResponse) -> None:
+    def answers(self, host: Host, request: OutgoingRequest, response: IncomingResponse) -> None:
         """I1: it answers in no epoch, and grants no vote, that a crash could take back."""
         if isinstance(response, VoteResponse) and isinstance(request, VoteRequest) and response.topics:
-            (ballot,), (answer,) = request.topics[0].partitions, response.topics[0].partitions
+            (vote,), (answer,) = request.topics[0].partitions, response.topics[0].partitions
             assert answer.leader_epoch <= host.election.epoch, f"node {host.node_id} answers in an epoch of its own"
-            if answer.vote_granted and not ballot.pre_vote and host.election.epoch == ballot.replica_epoch:
+            if answer.vote_granted and not vote.pre_vote and host.election.epoch == vote.replica_epoch:
                 voted_id = host.election.voted_id
-                assert voted_id == ballot.replica_id, f"node {host.node_id} grants a vote that is not durable"
+                assert voted_id == vote.replica_id, f"node {host.node_id} grants a vote that is not durable"
 
         if isinstance(response, FetchResponse) and isinstance(request, FetchRequest) and response.responses:
             (asked,), (data,) = request.topics[0].partitions, response.responses[0].partitions
@@ -159,12 +159,12 @@ class Invariants:
         assert len(holders) >= voters.majority, f"{high_watermark} is committed on {holders} of {voters.ids}"
 
     @staticmethod
-    def _logs_of(host: Host, voters: Voters) -> list[ReplicatedLog]:
+    def _logs_of(host: Host, voters: VoterSet) -> list[ReplicatedLog]:
         """Of the disk that votes: one at the most."""
         disks = {**host.former_disks, host.directory_id: host.log}
         return [log for directory_id, log in disks.items() if voters.has(ReplicaKey(host.node_id, directory_id))][-1:]
 
-    def promised(self, request: object, response: SentResponse) -> None:
+    def promised(self, request: object, response: IncomingResponse) -> None:
         """An administrator is told of a change of the voters once it is committed: no next leader takes it back."""
         if not isinstance(request, AddRaftVoterRequest | RemoveRaftVoterRequest):
             return

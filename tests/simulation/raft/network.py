@@ -6,7 +6,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraft.raft.events import Answered, Destination, Received, Send, SentRequest, SentResponse
+from kraft.raft.events import Destination, IncomingResponse, OutgoingRequest, RequestReceived, ResponseReceived, Send
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.vote import VoteRequest
@@ -27,7 +27,7 @@ class Call(NamedTuple):
     asker: Host
     incarnation: int
     to: Destination
-    request: SentRequest
+    request: OutgoingRequest
     answerer_id: int
 
 
@@ -40,7 +40,7 @@ class Network:
         self.cuts: set[tuple[int, int]] = set()
         """(from, to): nothing passes."""
         self._open: dict[int, Call] = {}
-        self._sent: dict[type[SentRequest], deque[Call]] = {}
+        self._sent: dict[type[OutgoingRequest], deque[Call]] = {}
         self.has_pre_vote = True
 
     def send(self, asker: Host, effect: Send) -> None:
@@ -65,7 +65,7 @@ class Network:
         for sent in seeded.choices(list(self._sent.values()), k=count) if self._sent else ():
             self._world.after(self._delay(), None, partial(self._arrive, seeded.choice(sent)))
 
-    def stray(self, asker: Host, answerer: Host, request: SentRequest) -> None:
+    def stray(self, asker: Host, answerer: Host, request: OutgoingRequest) -> None:
         """A request that nobody waits for the answer of."""
         self._arrive(Call(-1, asker, -1, Destination(answerer.node_id, "", 0), request, answerer.node_id))
 
@@ -76,7 +76,7 @@ class Network:
                 end = partial(self._end, call, None, is_refused=True)
                 self._world.after(self._delay(), call.asker, end)
 
-    def reply(self, token: object, response: SentResponse) -> None:
+    def reply(self, token: object, response: IncomingResponse) -> None:
         call = token
         if not isinstance(call, Call):
             self._world.admin_answered(token, response)
@@ -92,11 +92,11 @@ class Network:
                 self.reply(call, answerer.api_versions())
             return
         version = spec_of(type(call.request)).versions.last
-        answerer.feed(Received(call, call.request, version, "CONTROLLER"))
+        answerer.feed(RequestReceived(call, call.request, version, "CONTROLLER"))
 
-    def _end(self, call: Call, response: SentResponse | None, *, is_refused: bool = False) -> None:
+    def _end(self, call: Call, response: IncomingResponse | None, *, is_refused: bool = False) -> None:
         if self._open.pop(call.number, None) is not None and call.asker.incarnation == call.incarnation:
-            call.asker.feed(Answered(call.to, call.request, response, is_refused))
+            call.asker.feed(ResponseReceived(call.to, call.request, response, is_refused))
 
     def _passes(self, from_id: int, to_id: int) -> bool:
         return (from_id, to_id) not in self.cuts and self._world.random.random() >= self.loss
@@ -105,7 +105,7 @@ class Network:
         return self._world.random.randint(0, self.delay_ms)
 
 
-def told(request: SentRequest) -> str:
+def told(request: OutgoingRequest) -> str:
     """A request as one line of a trace."""
     match request:
         case VoteRequest():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kraft.raft.election import Election
+from kraft.raft.election_state import ElectionState
 from protocol.errors import ErrorCode
 from tests.simulation.raft.host import Host
 from tests.simulation.raft.world import World
@@ -140,7 +140,7 @@ def who_lost_its_quorum_state_is_in_the_epoch_of_its_log(seed: int) -> None:
         leader = world.leader
     follower = next(host for host in world.hosts.values() if host is not leader)
     follower.crash()
-    follower.election = Election()
+    follower.election = ElectionState()
     world.start()
     world.await_progress(5, PROGRESS_MS)
 

@@ -37,7 +37,7 @@ class Swarm:
             self.snapshot,
             self.echo,
             self.replace_disk,
-            self.stray_ballot,
+            self.stray_vote,
         ]
         if world.hosts[1].initial is not None:
             kinds += [self.add_voter, self.remove_voter]
@@ -125,7 +125,7 @@ class Swarm:
     def echo(self) -> None:
         self.world.network.echo(20)
 
-    def stray_ballot(self) -> None:
+    def stray_vote(self) -> None:
         """Others stood in the epoch that a node is in, or led, with logs as long as can be: who voted in it votes for
         nobody else, in no role."""
         seeded, network = self.world.random, self.world.network
@@ -133,7 +133,7 @@ class Swarm:
         for answerer in hosts:
             asker = seeded.choice(list(self.world.hosts.values()))
             if asker is not answerer:
-                network.stray(asker, answerer, ballot(asker, answerer))
+                network.stray(asker, answerer, vote_request(asker, answerer))
 
     def replace_disk(self) -> None:
         """Of one node in a run, where the voters stay the same: the others have what it had, and are still enough."""
@@ -151,7 +151,7 @@ class Swarm:
         self.world.remove_voter(self.world.random.choice(list(self.world.hosts)))
 
 
-def ballot(asker: Host, answerer: Host) -> VoteRequest:
+def vote_request(asker: Host, answerer: Host) -> VoteRequest:
     partition = PartitionData(
         partition_index=0,
         replica_epoch=answerer.raft.epoch,

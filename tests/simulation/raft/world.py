@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from kraft.raft.control_records import QuorumDescription
-from kraft.raft.events import Effect, QuorumRequest, Received, Send, SentResponse
-from kraft.raft.voters.voters import Voters
+from kraft.raft.events import Effect, IncomingResponse, QuorumRequest, RequestReceived, Send
+from kraft.raft.voters.voters import VoterSet
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulation.raft.host import LISTENER, Host, directory_of, voter_of
@@ -31,16 +31,16 @@ class World:
         self._queue: list[tuple[int, int, Host | None, int, Callable[[], None]]] = []
         self._count = 0
         self._ticks: dict[tuple[int, int], int] = {}
-        self._admin: dict[object, SentResponse | None] = {}
+        self._admin: dict[object, IncomingResponse | None] = {}
         self._asked: dict[object, QuorumRequest] = {}
-        named = Voters.of(voter_of(node_id) for node_id in range(1, (voters or nodes) + 1))
+        named = VoterSet.of(voter_of(node_id) for node_id in range(1, (voters or nodes) + 1))
         initial = QuorumDescription(1, named) if kraft_version == 1 else None
         self.invariants.voters = {voter.key for voter in named.by_id.values()} if initial is not None else set()
         self.bootstrap = tuple(named.ids)
-        static = Voters.of([]) if kraft_version == 1 else named
+        static = VoterSet.of([]) if kraft_version == 1 else named
         self.hosts = {node_id: self._host(node_id, static, initial) for node_id in range(1, nodes + 1)}
 
-    def _host(self, node_id: int, static: Voters, initial: QuorumDescription | None) -> Host:
+    def _host(self, node_id: int, static: VoterSet, initial: QuorumDescription | None) -> Host:
         """An observer of a dynamic quorum was formatted without voters."""
         is_voter = initial is not None and initial.voters is not None and node_id in initial.voters.by_id
         return Host(self, node_id, static, initial if is_voter else None)
@@ -112,7 +112,7 @@ class World:
 
     def states(self) -> str:
         return "; ".join(
-            f"{host.node_id} {type(host.raft.role).__name__.lower()} epoch={host.raft.epoch} "
+            f"{host.node_id} {type(host.raft.role).__name__.removesuffix('Role').lower()} epoch={host.raft.epoch} "
             f"leader={host.raft.leader_id} end={host.log.end_offset} hw={host.high_watermark}"
             if host.is_up
             else f"{host.node_id} down"
@@ -142,15 +142,15 @@ class World:
         """As an administrator: the answer is in `answer_to` of what is returned."""
         token = ("admin", self.unique())
         self._admin[token], self._asked[token] = None, request
-        host.feed(Received(token, request, version, LISTENER))
+        host.feed(RequestReceived(token, request, version, LISTENER))
         return token
 
-    def admin_answered(self, token: object, response: SentResponse) -> None:
+    def admin_answered(self, token: object, response: IncomingResponse) -> None:
         assert self._admin[token] is None, "answered twice"
         self.invariants.promised(self._asked[token], response)
         self._admin[token] = response
 
-    def answer_to(self, token: object) -> SentResponse | None:
+    def answer_to(self, token: object) -> IncomingResponse | None:
         return self._admin[token]
 
     def add_voter(self, node_id: int) -> object | None:

@@ -15,9 +15,9 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from storage.directory.log_directory import LogDirectory
 from storage.log.flush_work import FlushWork
-from storage.log.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log_config import LogConfig
 from tests.simulation.replicas.controller import NOBODY, Controller, Metadata
 from tests.support.replica_pair import TOPIC_ID, LeaderSide
 from tests.support.simulation.disk import SimulatedDisk
@@ -62,7 +62,7 @@ class Host(LeaderSide):
         self.partition.min_insync_replicas = config_min_insync(self._config)
         self.replicas.add(self.partition)
         self.epoch = self._controller.registered(self.node_id)
-        self.directory.serve_under(self.epoch)
+        self.directory.note_serving_epoch(self.epoch)
         self.fetchers: dict[int, ReplicaFetcher] = {}
         broker = self._broker
         assigned = SimpleNamespace(directory_of=lambda replica: bytes(16))

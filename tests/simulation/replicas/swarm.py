@@ -20,7 +20,7 @@ from protocol.messages.alter_partition import AlterPartitionResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.record_builder import Record, build_batch
 from replication.replica_fetcher import ReplicaFetcher
-from storage.log.log_config import INT64_MAX, LogConfig
+from storage.log_config import INT64_MAX, LogConfig
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet

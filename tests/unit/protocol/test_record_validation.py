@@ -26,7 +26,7 @@ from protocol.record_reader import records_of
 from protocol.record_validation import (
     RECORD_ERRORS_MAX,
     RecordError,
-    Refusal,
+    RejectedBatch,
     ValidBatch,
     examine_batch,
     validate_header,
@@ -82,16 +82,18 @@ def record_at(offset_delta: int) -> bytes:
     return bytes(out)
 
 
-def validate_batch(batch: BytesLike, rules: Rules, now_ms: int, produce_version: int = 13) -> ValidBatch | Refusal:
+def validate_batch(
+    batch: BytesLike, rules: Rules, now_ms: int, produce_version: int = 13
+) -> ValidBatch | RejectedBatch:
     """As the leader does it on the loop; beside the loop it must come to the same."""
     beside = examine_batch(bytearray(batch), rules, now_ms, produce_version)
     header = validate_header(batch, rules, produce_version=produce_version)
-    result = header if isinstance(header, Refusal) else validate_records(batch, header, rules, now_ms)
+    result = header if isinstance(header, RejectedBatch) else validate_records(batch, header, rules, now_ms)
     if isinstance(result, ValidBatch):
         assert isinstance(beside, ValidBatch), beside
         assert bytes(beside.batch) == bytes(result.batch)
     else:
-        assert isinstance(beside, Refusal) and beside.error is result.error
+        assert isinstance(beside, RejectedBatch) and beside.error is result.error
         assert beside.record_errors == result.record_errors
     return result
 
@@ -105,9 +107,9 @@ def taken(batch: BytesLike, rules: Rules = PLAIN, now_ms: int = NOW) -> ValidBat
     return result
 
 
-def refused(batch: BytesLike, rules: Rules = PLAIN, produce_version: int = 13) -> Refusal:
+def refused(batch: BytesLike, rules: Rules = PLAIN, produce_version: int = 13) -> RejectedBatch:
     result = validate_batch(batch, rules, NOW, produce_version=produce_version)
-    assert isinstance(result, Refusal), result
+    assert isinstance(result, RejectedBatch), result
     assert result.message
     return result
 
@@ -127,7 +129,7 @@ def test_a_good_batch_is_kept_as_it_came(codec: Codec) -> None:
 def test_the_stages_may_be_called_one_by_one(codec: Codec) -> None:
     batch = memoryview(three(codec))
     header = validate_header(batch, PLAIN)
-    assert not isinstance(header, Refusal)
+    assert not isinstance(header, RejectedBatch)
     assert validate_records(batch, header, PLAIN, NOW) == (batch, header)
 
 
@@ -279,7 +281,7 @@ def test_an_unknown_codec_is_refused(number: int) -> None:
 def test_zstd_came_with_produce_version_7(codec: Codec) -> None:
     result = validate_batch(three(codec), PLAIN, NOW, produce_version=6)
     if codec is Codec.ZSTD:
-        assert isinstance(result, Refusal)
+        assert isinstance(result, RejectedBatch)
         assert (result.error, result.is_of_log) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, False)
     else:
         assert isinstance(result, ValidBatch)
@@ -422,7 +424,7 @@ def test_what_is_taken_is_read_whatever_was_sent(
 
 @given(data=st.binary(max_size=200))
 def test_random_bytes_are_refused(data: bytes) -> None:
-    assert isinstance(validate_batch(data, PLAIN, NOW), Refusal)
+    assert isinstance(validate_batch(data, PLAIN, NOW), RejectedBatch)
 
 
 def test_the_leader_needs_nothing_but_the_prefix_after_that() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from protocol.errors import ErrorCode
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.log.log_config import INT64_MAX, LogConfig
+from storage.log_config import INT64_MAX, LogConfig
 from tests.support.node import batch
 from tests.support.simulation.disk import SimulatedDisk
 

@@ -9,8 +9,8 @@ from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from storage.files.port import FileSystem
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_read import LogRead
+from storage.log.reading import LogRead
+from storage.log_config import LogConfig
 
 NOW_MS = 1_000_000
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=150)

@@ -54,7 +54,13 @@ NOT_YET: Final = frozenset(
 )
 """Handlers that are older than this rule; an entry that keeps it must go."""
 
-OWN: Final = {api.module: api for api in APIS if (ROOT / HANDLERS / f"{api.module}.py").exists()}
+
+def module_of(api: Api) -> str:
+    """`ListOffsets` → `list_offsets`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
+
+
+OWN: Final = {module: api for api in APIS if (ROOT / HANDLERS / f"{(module := module_of(api))}.py").exists()}
 
 
 def opening_of(api: Api) -> tuple[str, int, int, int]:

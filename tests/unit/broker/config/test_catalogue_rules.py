@@ -11,7 +11,7 @@ from broker.config.catalogue_rules import CatalogueRules
 from broker.config.describing import describe_resource
 from broker.config.layers import BrokerLayers, ConfigSource, Synonym
 from broker.config.sources import single_node_defaults
-from kraft.controller.decision import Refusal
+from kraft.controller.decision import ApiError
 from kraft.image.configs import ConfigResource, ResourceType
 from protocol.errors import ErrorCode
 
@@ -97,7 +97,7 @@ SUBSCRIPTION = ConfigResource(ResourceType.CLIENT_METRICS, "m")
 def test_a_change_is_taken_or_refused(
     resource: ConfigResource, name: str, text: str, error: ErrorCode | None, message: str
 ) -> None:
-    assert RULES.refusal(resource, {name: text}, {}) == (None if error is None else Refusal(error, message))
+    assert RULES.refusal(resource, {name: text}, {}) == (None if error is None else ApiError(error, message))
 
 
 def test_what_was_there_before_does_not_stand_in_the_way_of_a_change() -> None:

@@ -161,7 +161,7 @@ def test_a_log_takes_the_brokers_settings_and_the_topics_overrides() -> None:
 
 
 def test_a_log_without_overrides_has_apache_kafkas_defaults() -> None:
-    from storage.log.log_config import LogConfig
+    from storage.log_config import LogConfig
 
     plain = {name: text for name, text in STATIC.items() if not name.startswith(("log.ret", "log.roll"))}
     assert log_config(Config.load(plain), {}) == LogConfig()

@@ -12,7 +12,7 @@ from kraft.raft.control_records import QuorumDescription
 from kraft.raft.fetch_service import place_in_log
 from kraft.snapshot.names import SnapshotId, snapshots_in
 from protocol.records.metadata import NoOpRecord
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from broker.metadata.snapshot_files import SnapshotFiles
+from broker.metadata.snapshot_files import MetadataSnapshotFiles
 from kraft.snapshot.names import SnapshotId
 from tests.support.simulation.disk import SimulatedDisk
 
@@ -19,7 +19,7 @@ def test_a_full_disk_is_told_at_the_end_and_leaves_nothing_behind() -> None:
     would have gone on with the next part of a file that lacks one (seeds 23 and 26 of the swarm)."""
     disk = SimulatedDisk()
     disk.make_directories(DIRECTORY)
-    files = SnapshotFiles(disk, DIRECTORY)
+    files = MetadataSnapshotFiles(disk, DIRECTORY)
     files.write_part(SNAPSHOT, 0, b"a" * 100)
     disk.faults.capacity_bytes = disk.used_bytes + 10
     files.write_part(SNAPSHOT, 100, b"b" * 100)
@@ -33,7 +33,7 @@ def test_a_full_disk_is_told_at_the_end_and_leaves_nothing_behind() -> None:
 def test_it_is_written_anew_once_there_is_room() -> None:
     disk = SimulatedDisk()
     disk.make_directories(DIRECTORY)
-    files = SnapshotFiles(disk, DIRECTORY)
+    files = MetadataSnapshotFiles(disk, DIRECTORY)
     disk.faults.capacity_bytes = disk.used_bytes
     files.write_part(SNAPSHOT, 0, b"a")
     disk.faults.capacity_bytes = 1 << 30

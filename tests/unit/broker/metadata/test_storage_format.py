@@ -15,14 +15,14 @@ from kraft.features import METADATA_VERSION_NAMES, SUPPORTED_FEATURES
 from kraft.image.finalized_features import FeaturesImage
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import Voter, Voters
+from kraft.raft.voters.voters import VoterNode, VoterSet
 from kraft.snapshot.batches import read_snapshot
 from protocol.primitives import MalformedMessage
 from protocol.records.metadata import FeatureLevelRecord
 from storage.checkpoints.meta_properties import read_meta_properties
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 FS = LocalFiles()
@@ -87,9 +87,9 @@ def test_the_voter_stands_in_the_first_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "m/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
     properties = read_meta_properties(FS, f"{tmp_path}/m")
     assert properties is not None and properties.directory_id is not None
-    voter = Voter(1, properties.directory_id, (("CONTROLLER", ("h", 9093)),))
+    voter = VoterNode(1, properties.directory_id, (("CONTROLLER", ("h", 9093)),))
     content = read_snapshot(path.read_bytes())
-    assert content.quorum == QuorumDescription(1, Voters.of([voter])) and not content.records
+    assert content.quorum == QuorumDescription(1, VoterSet.of([voter])) and not content.records
 
 
 def test_a_static_quorum_has_no_snapshot(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from kraft.controller.broker_lifecycle import (
     MOVES_MIN,
     NEXT_STATE,
     BrokerState,
-    Wish,
+    RequestedState,
     heartbeat,
     next_state,
     state_of,
@@ -40,22 +40,22 @@ def context_of(view: View, sessions: BrokerSessions) -> DecisionContext:
 
 
 def test_every_wish_has_an_answer_in_every_state() -> None:
-    assert set(NEXT_STATE) == set(product(LIVING, Wish))
+    assert set(NEXT_STATE) == set(product(LIVING, RequestedState))
 
 
 @pytest.mark.parametrize("leads", [False, True])
 @pytest.mark.parametrize("may_go", [False, True])
 @pytest.mark.parametrize("is_caught_up", [False, True])
 @pytest.mark.parametrize(("state", "wish"), list(NEXT_STATE))
-def test_every_pair(state: BrokerState, wish: Wish, is_caught_up: bool, may_go: bool, leads: bool) -> None:
+def test_every_pair(state: BrokerState, wish: RequestedState, is_caught_up: bool, may_go: bool, leads: bool) -> None:
     """The table, but for what holds a step back: not having caught up, still leading, others who do not know yet."""
     image = image_of([broker(1), *(topic("t", 7) if leads else [])])
     expected = NEXT_STATE[state, wish]
-    if (state, wish) == (BrokerState.FENCED, Wish.SERVE) and not is_caught_up:
+    if (state, wish) == (BrokerState.FENCED, RequestedState.SERVE) and not is_caught_up:
         expected = BrokerState.FENCED
-    if (state, wish) == (BrokerState.UNFENCED, Wish.SHUT_DOWN) and not leads:
+    if (state, wish) == (BrokerState.UNFENCED, RequestedState.SHUT_DOWN) and not leads:
         expected = BrokerState.SHUTDOWN_NOW
-    if (state, wish) == (BrokerState.CONTROLLED_SHUTDOWN, Wish.SHUT_DOWN) and (leads or not may_go):
+    if (state, wish) == (BrokerState.CONTROLLED_SHUTDOWN, RequestedState.SHUT_DOWN) and (leads or not may_go):
         expected = BrokerState.CONTROLLED_SHUTDOWN
     standing = broker_in(image, state)
     assert state_of(standing) is state
@@ -109,8 +109,8 @@ def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
     assert image_of(decision.records, image).cluster.brokers[1].fenced
 
 
-@pytest.mark.parametrize("wish", [Wish.SERVE, Wish.FENCE])
-def test_a_heartbeat_that_comes_late_brings_no_broker_back_that_has_shut_down(wish: Wish) -> None:
+@pytest.mark.parametrize("wish", [RequestedState.SERVE, RequestedState.FENCE])
+def test_a_heartbeat_that_comes_late_brings_no_broker_back_that_has_shut_down(wish: RequestedState) -> None:
     """It was sent before the broker began to leave, and was asked again of a later controller."""
     image = image_of([broker(1), *topic("t", 7)])
     gone = image.cluster.brokers[1]._replace(fenced=True, in_controlled_shutdown=True)
@@ -120,7 +120,7 @@ def test_a_heartbeat_that_comes_late_brings_no_broker_back_that_has_shut_down(wi
         broker_id=1,
         broker_epoch=gone.epoch,
         current_metadata_offset=199,
-        want_fence=wish is Wish.FENCE,
+        want_fence=wish is RequestedState.FENCE,
         want_shut_down=False,
     )
     decision = heartbeat(context_of(view, BrokerSessions(image, 9000, now_ms=0)), late)

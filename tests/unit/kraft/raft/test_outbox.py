@@ -2,56 +2,56 @@
 
 from __future__ import annotations
 
-from kraft.raft.election import Election
-from kraft.raft.events import Commit, Reply, SaveElection
+from kraft.raft.election_state import ElectionState
+from kraft.raft.events import Commit, Respond, SaveElection
 from kraft.raft.outbox import Outbox
 from protocol.messages.vote import VoteResponse
 
-REPLY = Reply(1, VoteResponse())
-OTHER = Reply(2, VoteResponse())
+REPLY = Respond(1, VoteResponse())
+OTHER = Respond(2, VoteResponse())
 
 
 def test_what_is_said_waits_for_the_epoch() -> None:
-    outbox = Outbox(Election(4))
-    outbox.save(Election(5))
+    outbox = Outbox(ElectionState(4))
+    outbox.save(ElectionState(5))
     outbox.put(REPLY)
-    assert outbox.take() == [SaveElection(Election(5))]
-    outbox.saved(Election(5))
+    assert outbox.take() == [SaveElection(ElectionState(5))]
+    outbox.saved(ElectionState(5))
     assert outbox.take() == [REPLY]
 
 
 def test_what_concerns_this_node_alone_does_not_wait() -> None:
-    outbox = Outbox(Election(4))
-    outbox.save(Election(5))
+    outbox = Outbox(ElectionState(4))
+    outbox.save(ElectionState(5))
     outbox.put(Commit(7))
-    assert outbox.take() == [SaveElection(Election(5)), Commit(7)]
+    assert outbox.take() == [SaveElection(ElectionState(5)), Commit(7)]
 
 
 def test_who_leads_is_a_hint() -> None:
-    outbox = Outbox(Election(4, voted_id=2))
-    outbox.save(Election(4, leader_id=2, voted_id=2))
+    outbox = Outbox(ElectionState(4, voted_id=2))
+    outbox.save(ElectionState(4, leader_id=2, voted_id=2))
     outbox.put(REPLY)
-    assert outbox.take() == [SaveElection(Election(4, leader_id=2, voted_id=2)), REPLY]
+    assert outbox.take() == [SaveElection(ElectionState(4, leader_id=2, voted_id=2)), REPLY]
 
 
 def test_a_vote_waits_though_its_epoch_is_being_saved() -> None:
     """One election at a time is at the disk; the next one follows, and only then may the vote be told."""
-    outbox = Outbox(Election(4))
-    outbox.save(Election(5))
+    outbox = Outbox(ElectionState(4))
+    outbox.save(ElectionState(5))
     outbox.put(REPLY)
-    assert outbox.take() == [SaveElection(Election(5))]
-    outbox.save(Election(5, voted_id=3))
+    assert outbox.take() == [SaveElection(ElectionState(5))]
+    outbox.save(ElectionState(5, voted_id=3))
     outbox.put(OTHER)
     assert outbox.take() == []
-    outbox.saved(Election(5))
-    assert outbox.take() == [SaveElection(Election(5, voted_id=3)), REPLY]
-    outbox.saved(Election(5, voted_id=3))
+    outbox.saved(ElectionState(5))
+    assert outbox.take() == [SaveElection(ElectionState(5, voted_id=3)), REPLY]
+    outbox.saved(ElectionState(5, voted_id=3))
     assert outbox.take() == [OTHER]
 
 
 def test_of_several_elections_in_one_step_the_last_is_saved() -> None:
-    outbox = Outbox(Election(4))
-    outbox.save(Election(5))
-    outbox.save(Election(5, voted_id=3))
+    outbox = Outbox(ElectionState(4))
+    outbox.save(ElectionState(5))
+    outbox.save(ElectionState(5, voted_id=3))
     outbox.put(REPLY)
-    assert outbox.take() == [SaveElection(Election(5, voted_id=3))]
+    assert outbox.take() == [SaveElection(ElectionState(5, voted_id=3))]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import Voter, Voters
+from kraft.raft.voters.voters import VoterNode, VoterSet
 from kraft.snapshot.batches import BATCH_RECORDS_MAX, read_snapshot, snapshot_batches
 from kraft.snapshot.loading import load_snapshot
 from kraft.snapshot.names import SnapshotId, parse_snapshot_name, snapshots_in
@@ -15,7 +15,7 @@ from protocol.batch_iterator import iterate_batches
 from protocol.primitives import MalformedMessage
 from tests.unit.kraft.image.images import everything, image_of, topic, uuid
 
-VOTERS = Voters.of([Voter(1, uuid(1001), (("CONTROLLER", ("127.0.0.1", 9093)),))])
+VOTERS = VoterSet.of([VoterNode(1, uuid(1001), (("CONTROLLER", ("127.0.0.1", 9093)),))])
 QUORUM = QuorumDescription(1, VOTERS)
 
 # The 0-0 checkpoint that kafka-storage 4.3.1 wrote for this voter, its timestamps (and so its checksums) apart.

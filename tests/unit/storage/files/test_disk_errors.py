@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk, SimulatedFile
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
@@ -157,7 +157,7 @@ def test_a_place_without_a_batch_is_told_and_fences_this_log_alone() -> None:
         append(log, f"value {number}")
     disk.open(f"/d/t-0/{0:020d}.log").pwrite(bytes(500), 100)
     told: list[str] = []
-    log.on_damage = lambda damaged, reason: told.append(reason)
+    log.on_damage = told.append
     log.on_failure = lambda error: told.append("the directory")
     assert log.read(3, 100, end_offset=30, at_least_one=True) is ErrorCode.KAFKA_STORAGE_ERROR
     assert len(told) == 1 and told[0].startswith("no batch at position")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedCrash, SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, append, batch, read_all
 
@@ -105,7 +105,7 @@ def check_recovered(disk: SimulatedDisk, promise: Promise, where: str) -> None:
     send(log, after_crash)
     assert directory.close(NOW_MS, broker_epoch=6), where
     directory, log = open_directory(disk, reports)
-    assert directory.clean_broker_epoch == 6 and log.end_offset == len(after_crash.taken), where
+    assert directory.previous_run.clean_broker_epoch == 6 and log.end_offset == len(after_crash.taken), where
     assert read_all(log) == {**records, log.end_offset - 1: after_crash.taken[-1]}, where
 
 
@@ -163,5 +163,5 @@ def test_a_clean_end_needs_no_recovery() -> None:
     disk.crash()  # everything was durable: the power may go
     reports: list[str] = []
     directory, log = open_directory(disk, reports)
-    assert directory.clean_broker_epoch == 5 and log.end_offset == len(promise.taken) and not reports
+    assert directory.previous_run.clean_broker_epoch == 5 and log.end_offset == len(promise.taken) and not reports
     assert log.topic_id == TOPIC_ID

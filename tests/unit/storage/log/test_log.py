@@ -11,8 +11,8 @@ from protocol.errors import ErrorCode
 from storage.files.local_files import LocalFiles
 from storage.log.append_result import AppendOrigin
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_read import LogRead
+from storage.log.reading import LogRead
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import Operation, SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 

@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_read import LogRead
+from storage.log.reading import LogRead
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, batch, read_all
 

@@ -10,8 +10,8 @@ import pytest
 from protocol.batch_iterator import iterate_batches
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
 from storage.log.recovery import CorruptLog
+from storage.log_config import LogConfig
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
 COUNT = 50
@@ -143,7 +143,9 @@ def test_no_producer_is_remembered_by_a_damaged_batch_below_the_recovery_point(
         log, _ = recover(directory, COUNT, config)
         assert log.producers.entries[7].last_sequence == COUNT - 1, "no repeat is told by the sequence of the first one"
     else:
-        with pytest.raises(CorruptLog, match=f"checksum mismatch at position {position}, in a place that was flushed"):
+        with pytest.raises(
+            CorruptLog, match=f"checksum mismatch at position {position}, in a part of the log that was flushed"
+        ):
             recover(directory, COUNT, config)
 
 

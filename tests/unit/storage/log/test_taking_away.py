@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 

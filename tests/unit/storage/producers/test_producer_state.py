@@ -13,7 +13,7 @@ from protocol.record_batch import SEQUENCE_MAX
 from storage.files.local_files import LocalFiles
 from storage.log.append_result import AppendOrigin, AppendResult
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
+from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
 from storage.segment.transaction_index import AbortedTransaction
 from tests.unit.storage.stories import NOW_MS, append, batch, open_log, read_all

@@ -11,11 +11,11 @@ import pytest
 from protocol.control_records import end_transaction_marker
 from protocol.record_batch import PREFIX
 from storage.files.local_files import LocalFiles
-from storage.log import recovery
+from storage.log import recovery, verified_batch
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
 from storage.log.recovery import CorruptLog
-from storage.producers.producer_state import ProducerEntry
+from storage.log_config import LogConfig
+from storage.producers.producer_state import BATCHES_KEPT, ProducerEntry
 from storage.segment.batch_run import BatchRun
 from tests.unit.storage.stories import NOW_MS, batch
 
@@ -32,9 +32,11 @@ class Outcome(NamedTuple):
     reports: list[str]
 
 
-def takes_nothing(next_offset: int, leader_epoch: int, limit_offset: int, producers_offset: int) -> BatchRun:
+def takes_nothing(
+    next_offset: int, leader_epoch: int, limit_offset: int, producers_offset: int, batches_kept_max: int
+) -> BatchRun:
     """A walk for which no batch is plain: all are past its limit."""
-    return BatchRun(next_offset, leader_epoch, -1, producers_offset)
+    return BatchRun(next_offset, leader_epoch, -1, producers_offset, batches_kept_max)
 
 
 def history(random: Random) -> bytes:
@@ -124,7 +126,7 @@ def known_of(entry: ProducerEntry) -> list[object]:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_walk_and_single_decisions_agree(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
-    monkeypatch.setattr(recovery, "CHUNK_SIZE", random.choice((100, 500, 1 << 20)))
+    monkeypatch.setattr(verified_batch, "CHUNK_SIZE", random.choice((100, 500, 1 << 20)))
     rows = damaged(history(random), random)
     recovery_point = random.choice((0, 0, 5))
     quick = recovered(tmp_path / "quick" / "t-0", rows, recovery_point)
@@ -141,6 +143,6 @@ def test_the_walk_stops_where_a_batch_needs_thought() -> None:
         batch("c", base_offset=9, leader_epoch=0),
         batch("c", base_offset=2, leader_epoch=0)[:-1],
     ):
-        run = BatchRun(0, 0, 9, 0)
+        run = BatchRun(0, 0, 9, 0, BATCHES_KEPT)
         assert run.take(plain + bytes(odd), 0, 0) == len(plain)
         assert run.next_offset == 2

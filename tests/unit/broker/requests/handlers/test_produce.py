@@ -12,7 +12,7 @@ from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceResponse
-from storage.segment import segment
+from storage.segment import segment_files
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation
 
@@ -311,7 +311,7 @@ def test_what_was_produced_is_read_back_byte_for_byte_but_for_offset_and_epoch()
 def test_what_was_written_is_brought_to_the_disk_in_steps_and_counts_as_no_flush(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segment, "WRITE_BACK_SIZE", 10_000)
+    monkeypatch.setattr(segment_files, "WRITE_BACK_SIZE", 10_000)
 
     async def story(node: Node) -> None:
         client = await node.connect()

@@ -30,7 +30,7 @@ class PartitionDirectory(NamedTuple):
     suffix: str
     """Empty for a live replica, else `-delete`, `-future` or `-stray`."""
     unique: str
-    """The 32 hex digits before the suffix, empty for a live replica."""
+    """The 32 hex digits before the suffix; empty for a live replica."""
 
 
 DELETE_SUFFIX = "-delete"
@@ -42,6 +42,7 @@ UNIQUE_DIGITS = 32
 
 
 def offset_name(offset: int, suffix: str) -> str:
+    """The name of a file that belongs to a base offset."""
     return f"{offset:020d}{suffix}"
 
 
@@ -58,7 +59,7 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def suffixed_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """`<topic>-<partition>.<32 hex><suffix>`; in a name that is too long the topic loses its end, as in Kafka."""
+    """`<topic>-<partition>.<32 hex><suffix>`; where that is too long the topic is cut short, as in Kafka."""
     assert len(unique) == UNIQUE_DIGITS and suffix in DIRECTORY_SUFFIXES
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: DIRECTORY_NAME_SIZE_MAX - len(tail)] + tail

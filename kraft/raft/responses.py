@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from kraft.raft.events import QuorumRequest, QuorumResponse, Received
+from kraft.raft.events import QuorumRequest, QuorumResponse, RequestReceived
 from kraft.raft.log_view import OffsetAndEpoch
-from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Member
+from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, QuorumMember
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages import add_raft_voter, describe_quorum, fetch, fetch_snapshot, remove_raft_voter, vote
@@ -17,7 +17,9 @@ from protocol.messages import update_raft_voter as update
 Endpoint: TypeAlias = tuple[int, str, int]
 
 
-def vote_response(member: Member, listener: str, error: ErrorCode, *, is_granted: bool = False) -> vote.VoteResponse:
+def vote_response(
+    member: QuorumMember, listener: str, error: ErrorCode, *, is_granted: bool = False
+) -> vote.VoteResponse:
     partition = vote.ResponsePartitionData(
         partition_index=0,
         error_code=error,
@@ -28,31 +30,34 @@ def vote_response(member: Member, listener: str, error: ErrorCode, *, is_granted
     return vote.VoteResponse(
         topics=[vote.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
         node_endpoints=[
-            vote.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in named(member, listener)
+            vote.NodeEndpoint(node_id=node_id, host=host, port=port)
+            for node_id, host, port in leader_endpoint_at(member, listener)
         ],
     )
 
 
-def begin_response(member: Member, listener: str, error: ErrorCode) -> begin.BeginQuorumEpochResponse:
+def begin_response(member: QuorumMember, listener: str, error: ErrorCode) -> begin.BeginQuorumEpochResponse:
     partition = begin.ResponsePartitionData(
         partition_index=0, error_code=error, leader_id=member.leader_id, leader_epoch=member.epoch
     )
     return begin.BeginQuorumEpochResponse(
         topics=[begin.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
         node_endpoints=[
-            begin.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in named(member, listener)
+            begin.NodeEndpoint(node_id=node_id, host=host, port=port)
+            for node_id, host, port in leader_endpoint_at(member, listener)
         ],
     )
 
 
-def end_response(member: Member, listener: str, error: ErrorCode) -> end.EndQuorumEpochResponse:
+def end_response(member: QuorumMember, listener: str, error: ErrorCode) -> end.EndQuorumEpochResponse:
     partition = end.ResponsePartitionData(
         partition_index=0, error_code=error, leader_id=member.leader_id, leader_epoch=member.epoch
     )
     return end.EndQuorumEpochResponse(
         topics=[end.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
         node_endpoints=[
-            end.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in named(member, listener)
+            end.NodeEndpoint(node_id=node_id, host=host, port=port)
+            for node_id, host, port in leader_endpoint_at(member, listener)
         ],
     )
 
@@ -62,7 +67,7 @@ VERSION_WITH_ENDPOINTS: Final = 17
 
 
 def fetch_response(
-    member: Member,
+    member: QuorumMember,
     listener: str,
     version: int,
     error: ErrorCode,
@@ -88,14 +93,14 @@ def fetch_response(
         responses=[topic],
         node_endpoints=[
             fetch.NodeEndpoint(node_id=node_id, host=host, port=port)
-            for node_id, host, port in named(member, listener)
+            for node_id, host, port in leader_endpoint_at(member, listener)
             if version >= VERSION_WITH_ENDPOINTS
         ],
     )
 
 
 def fetch_snapshot_response(
-    member: Member,
+    member: QuorumMember,
     listener: str,
     error: ErrorCode,
     snapshot_id: fetch_snapshot.SnapshotId,
@@ -116,19 +121,19 @@ def fetch_snapshot_response(
         topics=[fetch_snapshot.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
         node_endpoints=[
             fetch_snapshot.NodeEndpoint(node_id=node_id, host=host, port=port)
-            for node_id, host, port in named(member, listener)
+            for node_id, host, port in leader_endpoint_at(member, listener)
         ],
     )
 
 
-def update_voter_response(member: Member, listener: str, error: ErrorCode) -> update.UpdateRaftVoterResponse:
+def update_voter_response(member: QuorumMember, listener: str, error: ErrorCode) -> update.UpdateRaftVoterResponse:
     leader = update.CurrentLeader(leader_id=member.leader_id, leader_epoch=member.epoch)
-    for _, host, port in named(member, listener):
+    for _, host, port in leader_endpoint_at(member, listener):
         leader.host, leader.port = host, port
     return update.UpdateRaftVoterResponse(error_code=error, current_leader=leader)
 
 
-def refusal(member: Member, event: Received, error: ErrorCode) -> QuorumResponse:
+def error_response(member: QuorumMember, event: RequestReceived, error: ErrorCode) -> QuorumResponse:
     """The answer to a request that goes no further, at the place where the error stands in its kind of answer."""
     request, listener = event.request, event.listener
     match request:
@@ -142,10 +147,10 @@ def refusal(member: Member, event: Received, error: ErrorCode) -> QuorumResponse
             return fetch_response(member, listener, event.version, error)
         case fetch_snapshot.FetchSnapshotRequest():
             return fetch_snapshot_response(member, listener, error, request.topics[0].partitions[0].snapshot_id)
-    return whole_refusal(member, request, listener, error)
+    return top_level_error(member, request, listener, error)
 
 
-def whole_refusal(member: Member, request: QuorumRequest, listener: str, error: ErrorCode) -> QuorumResponse:
+def top_level_error(member: QuorumMember, request: QuorumRequest, listener: str, error: ErrorCode) -> QuorumResponse:
     """The answer to a request that is not of this cluster, or not about its one partition."""
     match request:
         case vote.VoteRequest():
@@ -161,22 +166,22 @@ def whole_refusal(member: Member, request: QuorumRequest, listener: str, error: 
         case describe_quorum.DescribeQuorumRequest():
             return describe_quorum.DescribeQuorumResponse(error_code=error)
         case add_raft_voter.AddRaftVoterRequest():
-            text = _told(member, request.cluster_id, error)
+            text = _announced(member, request.cluster_id, error)
             return add_raft_voter.AddRaftVoterResponse(error_code=error, error_message=text)
         case remove_raft_voter.RemoveRaftVoterRequest():
-            text = _told(member, request.cluster_id, error)
+            text = _announced(member, request.cluster_id, error)
             return remove_raft_voter.RemoveRaftVoterResponse(error_code=error, error_message=text)
         case update.UpdateRaftVoterRequest():
             return update_voter_response(member, listener, error)
 
 
-def _told(member: Member, cluster_id: str | None, error: ErrorCode) -> str | None:
+def _announced(member: QuorumMember, cluster_id: str | None, error: ErrorCode) -> str | None:
     if error is not ErrorCode.INCONSISTENT_CLUSTER_ID:
         return None
     return f'The given id "{cluster_id}" doesn\'t match the cluster id "{member.identity.cluster_id}"'
 
 
-def named(member: Member, listener: str) -> list[Endpoint]:
+def leader_endpoint_at(member: QuorumMember, listener: str) -> list[Endpoint]:
     """The node endpoints of an answer: the leader's alone, at the listener by which the request came, else at the
     quorum's own."""
     endpoints = member.leader_endpoints

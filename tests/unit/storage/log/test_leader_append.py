@@ -14,8 +14,8 @@ from protocol.record_reader import records_of
 from storage.files.local_files import LocalFiles
 from storage.log.append_result import AppendOrigin
 from storage.log.log import Log
-from storage.log.log_config import LogConfig
-from storage.log.log_read import LogRead
+from storage.log.reading import LogRead
+from storage.log_config import LogConfig
 from tests.unit.storage.stories import NOW_MS, append, batch, open_log
 
 

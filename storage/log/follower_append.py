@@ -1,24 +1,24 @@
-"""Taking batches into a follower's log, as the leader stored them."""
+"""Appending to a follower's log: batches keep the offsets, epochs and timestamps that the leader gave them.
+
+The batches of one fetch response are checked first and then written in as few calls as segments allow. What cannot be
+taken is refused from there on: the batches before it are stored, and the next fetch begins behind them.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import CONTROL_BIT, LOG_OVERHEAD, BatchHeader, crc_is_valid, whole_batch
 from storage.log.append_result import AppendResult
-from storage.log.log_append import NO_TIME, NONE, refuse, refuse_disk, take_note
+from storage.log.leader_append import NO_TIME, NONE, refuse, refuse_disk, take_note
+from storage.log.log_state import LogState
 from storage.producers.producer_state import TransactionMarker
 from storage.producers.transaction_marker import read_transaction_marker
 from storage.segment.segment import Segment
 
-if TYPE_CHECKING:
-    from storage.log.log import Log
-
 
 class CheckedBatch:
-    """A batch of the leader's, found whole and in order."""
+    """A batch of a fetch response that is whole and in order, and where it lies in the response."""
 
     __slots__ = ("header", "marker", "position")
 
@@ -28,12 +28,15 @@ class CheckedBatch:
         self.marker = marker
 
 
-def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
-    """Write batches with their offsets and epochs. A batch cut short at the end is left out, and so is everything from
-    the first batch of a leader later than the one that was asked: the next fetch brings it again.
+def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
+    """Append the batches of a fetch response.
 
-    OFFSET_OUT_OF_RANGE where a batch does not begin at or past the end of the log, CORRUPT_MESSAGE where one is
-    damaged; what came before it stays.
+    Left out are a batch that is cut short at the end of the response, and everything from the first batch of a later
+    leader epoch than `leader_epoch`, the one that was fetched from: the follower must first check that its log agrees
+    with that leader's. The next fetch brings them again.
+
+    OFFSET_OUT_OF_RANGE where a batch begins before the log end offset, CORRUPT_MESSAGE where one is damaged. The
+    batches before it stay in the log.
     """
     if log.failure is not None:
         return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
@@ -53,8 +56,11 @@ def append_as_follower(log: Log, records: BytesLike, leader_epoch: int, now_ms: 
     return AppendResult(NONE, first_offset, log.end_offset - 1, NO_TIME, log.log_start_offset)
 
 
-def check(log: Log, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]) -> tuple[ErrorCode, str] | None:
-    """Collect the batches that may be written; what is wrong with the one after them, if anything."""
+def check(
+    log: LogState, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]
+) -> tuple[ErrorCode, str] | None:
+    """Collect the batches that may be written into `batches`; the error of the one that ended this, None for no
+    error."""
     view = memoryview(records)
     position, end, next_offset = 0, len(view), log.end_offset
     try:
@@ -76,8 +82,8 @@ def check(log: Log, records: BytesLike, leader_epoch: int, batches: list[Checked
     return None
 
 
-def append_run(log: Log, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
-    """Write as many batches as go into one segment in one call; the slot of the first that was not written."""
+def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
+    """Write the batches from slot `first` on that fit into one segment, in one call; the slot of the next one."""
     position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
@@ -97,6 +103,6 @@ def append_run(log: Log, records: BytesLike, batches: list[CheckedBatch], first:
     return end
 
 
-def must_roll(log: Log, segment: Segment, header: BatchHeader, size_before: int, now_ms: int) -> bool:
+def must_roll(log: LogState, segment: Segment, header: BatchHeader, size_before: int, now_ms: int) -> bool:
     size = size_before + header.batch_length + LOG_OVERHEAD
     return segment.must_roll(size, header.last_offset, header.max_timestamp, now_ms, log.config)

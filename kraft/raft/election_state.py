@@ -12,19 +12,19 @@ from protocol.schema import ZERO_UUID
 from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 
 QUORUM_STATE: Final = "quorum-state"
-NOBODY: Final = -1
+NO_NODE: Final = -1
 
 
 class CorruptQuorumState(ValueError):
     """The file does not say which epoch this voter is in; without it, it could vote twice."""
 
 
-class Election(NamedTuple):
+class ElectionState(NamedTuple):
     """Of one epoch: at most one vote, at most one leader."""
 
     epoch: int = 0
-    leader_id: int = NOBODY
-    voted_id: int = NOBODY
+    leader_id: int = NO_NODE
+    voted_id: int = NO_NODE
     voted_directory_id: bytes = ZERO_UUID
 
     @property
@@ -33,10 +33,10 @@ class Election(NamedTuple):
         return self.epoch, self.voted_id, self.voted_directory_id
 
 
-def encode_election(election: Election, kraft_version: int, voter_ids: tuple[int, ...], node_id: int) -> bytes:
+def encode_election(election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...], node_id: int) -> bytes:
     """As node `node_id` writes it: who leads an epoch cannot vote in it any more, and its vote is left out."""
     if election.leader_id == node_id:
-        election = Election(election.epoch, node_id)
+        election = ElectionState(election.epoch, node_id)
     if kraft_version == 0:
         voters = ",".join(f'{{"voterId":{voter_id}}}' for voter_id in voter_ids)
         return (
@@ -49,7 +49,7 @@ def encode_election(election: Election, kraft_version: int, voter_ids: tuple[int
     ).encode()
 
 
-def decode_election(data: bytes) -> Election:
+def decode_election(data: bytes) -> ElectionState:
     """Raises `CorruptQuorumState`."""
     import json
 
@@ -57,7 +57,7 @@ def decode_election(data: bytes) -> Election:
         fields = json.loads(data)
         if fields["data_version"] not in (0, 1):
             raise CorruptQuorumState(f"data_version {fields['data_version']} is of a later release")
-        return Election(
+        return ElectionState(
             epoch=int(fields["leaderEpoch"]),
             leader_id=int(fields["leaderId"]),
             voted_id=int(fields["votedId"]),

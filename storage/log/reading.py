@@ -1,69 +1,51 @@
-"""Reading stored bytes: from an offset to a place in a file."""
+"""Reading: an offset becomes a place in a .log file. The bytes themselves are read, or sent, by the caller.
+
+    offset -> segment (bisect) -> position at or before it (offset index) -> batch that holds it (walk over headers)
+
+A reader at the tail skips the last two steps: `Boundaries` remembers where the batch begins at which it stopped.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from storage.files.file_slice import FileSlice
+from storage.log.log_state import LogState
 from storage.segment.batch_scan import walk_places
 from storage.segment.segment import Segment
 
-if TYPE_CHECKING:
-    from storage.log.log import Log
-
-BOUNDARIES_KEPT = 16
 _base_offset = attrgetter("base_offset")
 
 
 class LogRead:
-    """Stored bytes from the batch that holds an offset on; the last batch may be cut short, as in Kafka."""
+    """A place in a segment, from the batch that holds an offset on. The last batch may be cut short, as in Kafka."""
 
     __slots__ = ("base_offset", "size", "slice")
 
     def __init__(self, place: FileSlice | None, base_offset: int) -> None:
         self.slice = place
-        """None where there is nothing to read before the end that was given."""
+        """None where there is nothing to read before `end_offset`."""
         self.base_offset = base_offset
-        """Of the segment that was read."""
+        """Of the segment that was read; -1 where there is nothing to read."""
         self.size = place.size if place is not None else 0
 
 
 NOTHING = LogRead(None, -1)
 
 
-class Boundaries:
-    """Where batches of the active segment begin that were asked for lately: readers come back where they stopped."""
+def read(
+    log: LogState, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool
+) -> LogRead | ErrorCode:
+    """Up to `size_max` bytes of one segment, from the batch that holds an offset, before `end_offset`.
 
-    __slots__ = ("_positions",)
+    With `at_least_one` the first batch comes whole even where it is larger.
 
-    def __init__(self) -> None:
-        self._positions: dict[int, int] = {}  # base offset -> position
-
-    def get(self, offset: int) -> int | None:
-        return self._positions.get(offset)
-
-    def remember(self, offset: int, position: int) -> None:
-        positions = self._positions
-        if offset not in positions:
-            if len(positions) >= BOUNDARIES_KEPT:
-                del positions[next(iter(positions))]
-            positions[offset] = position
-
-    def clear(self) -> None:
-        self._positions.clear()
-
-
-def read(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool) -> LogRead | ErrorCode:
-    """Up to `size_max` bytes of batches from the one that holds an offset, of one segment, before `end_offset`.
-
-    With `at_least_one` the first batch comes whole even where it is larger. OFFSET_OUT_OF_RANGE outside of the log,
-    KAFKA_STORAGE_ERROR where the disk refuses (the log failed, but for a lack of descriptors) and where no batch is
-    found in its place (the log is damaged). Without `waits` it raises `NotCached` where it would have to read from the
-    disk.
+    OFFSET_OUT_OF_RANGE outside of the log. KAFKA_STORAGE_ERROR where the disk fails (the log has failed then, except
+    for a lack of file descriptors) and where no batch begins where one must (the log is damaged). Without `waits` it
+    raises `NotCached` where the lookup would have to wait for the disk.
     """
     try:
         return find(log, offset, size_max, end_offset, at_least_one, waits)
@@ -75,7 +57,9 @@ def read(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bo
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def find(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool) -> LogRead | ErrorCode:
+def find(
+    log: LogState, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool
+) -> LogRead | ErrorCode:
     if not log.log_start_offset <= offset <= log.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if offset >= end_offset:
@@ -86,6 +70,7 @@ def find(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bo
         if segment.base_offset >= end_offset:
             break
         position, first_size = position_of(log, segment, offset, waits)
+        # All of a segment may be read where the next one begins at or before `end_offset`; that saves a lookup.
         if slot + 1 < len(segments) and segments[slot + 1].base_offset <= end_offset:
             end_position = segment.size
         else:
@@ -98,8 +83,11 @@ def find(log: Log, offset: int, size_max: int, end_offset: int, at_least_one: bo
     return NOTHING
 
 
-def position_of(log: Log, segment: Segment, offset: int, waits: bool) -> tuple[int, int]:
-    """(position, size) of the batch that holds an offset, or of the first after it; size 0 where it is not known."""
+def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tuple[int, int]:
+    """(position, size) of the batch that holds an offset, or of the first one after it; size 0 where it is not known.
+
+    Only the active segment has boundaries remembered: rolled segments are read from one end to the other, once.
+    """
     if segment is not log.active:
         place = segment.find(offset, waits=waits)
         return (place.position, place.size) if place else (segment.size, 0)
@@ -118,6 +106,7 @@ def position_of(log: Log, segment: Segment, offset: int, waits: bool) -> tuple[i
 
 
 def batch_size_at(segment: Segment, position: int, waits: bool) -> int:
+    """The size in bytes of the batch at a position, 0 where no whole batch lies there."""
     for place in walk_places(segment.open_file().reads(waits=waits), position, segment.size):
         return place.size
     return 0

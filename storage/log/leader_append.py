@@ -1,8 +1,15 @@
-"""Taking batches into a leader's log: what is checked, what is assigned, what is remembered."""
+"""Appending to a leader's log: what is checked, what is assigned, and what is derived of a batch.
+
+    validate (protocol/record_validation.py)    only what clients send: sizes, checksum, timestamps, codec
+    append_batch                                producer state decides; base offset and leader epoch are assigned
+    store                                       roll the segment if due, write in one call, note index entries
+    take_note                                   log end offset, leader epochs, producers, aborted transactions
+
+Nothing is noted before the write has succeeded, so a refused or failed append leaves the log as it was. The call path
+is flat and passes values instead of objects because every produce request goes through it; it is compiled.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from protocol.batch_iterator import BatchIterator
 from protocol.errors import ErrorCode
@@ -17,13 +24,11 @@ from protocol.record_batch import (
     TimestampType,
     crc_is_valid,
 )
-from protocol.record_validation import Refusal, ValidBatch, validate_header, validate_records
+from protocol.record_validation import RejectedBatch, ValidBatch, validate_header, validate_records
 from storage.log.append_result import AppendOrigin, AppendResult
+from storage.log.log_state import LogState
 from storage.producers.producer_state import ProducerBatch, TransactionMarker
 from storage.producers.transaction_marker import read_transaction_marker
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
 
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
@@ -32,25 +37,32 @@ NO_TIME = -1
 
 
 def append_from_client(
-    log: Log, records: BytesLike, leader_epoch: int, now_ms: int, produce_version: int
+    log: LogState, records: BytesLike, leader_epoch: int, now_ms: int, produce_version: int
 ) -> AppendResult:
-    """Take the one batch that a client sent for a partition, or refuse it. A writable buffer is patched in place."""
+    """Validate and append the one batch that a client sent for a partition.
+
+    Offsets and epoch are written into a writable buffer in place; that saves a copy of the batch.
+    """
     config = log.config
     header = validate_header(records, config, produce_version=produce_version)
-    if isinstance(header, Refusal):
+    if isinstance(header, RejectedBatch):
         return refuse_invalid(log, header)
     return append_examined(log, validate_records(records, header, config, now_ms), leader_epoch, now_ms)
 
 
-def append_examined(log: Log, examined: ValidBatch | Refusal, leader_epoch: int, now_ms: int) -> AppendResult:
-    """Take a client's batch that was examined."""
-    if isinstance(examined, Refusal):
+def append_examined(
+    log: LogState, examined: ValidBatch | RejectedBatch, leader_epoch: int, now_ms: int
+) -> AppendResult:
+    """Append a client's batch that was validated before, or answer why it was rejected."""
+    if isinstance(examined, RejectedBatch):
         return refuse_invalid(log, examined)
     return append_batch(log, examined.batch, examined.header, leader_epoch, now_ms, CLIENT)
 
 
-def append_internal(log: Log, records: BytesLike, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> AppendResult:
-    """Take the batches that this process made. A refusal leaves those before the refused one in the log."""
+def append_internal(
+    log: LogState, records: BytesLike, leader_epoch: int, now_ms: int, origin: AppendOrigin
+) -> AppendResult:
+    """Append the batches that this broker built. Those before a refused one stay in the log."""
     view = memoryview(records)
     batches = BatchIterator(records, 0, len(records))
     first_offset = log.end_offset
@@ -70,15 +82,16 @@ def append_internal(log: Log, records: BytesLike, leader_epoch: int, now_ms: int
 
 
 def append_batch(
-    log: Log, batch: BytesLike, header: BatchHeader, leader_epoch: int, now_ms: int, origin: AppendOrigin
+    log: LogState, batch: BytesLike, header: BatchHeader, leader_epoch: int, now_ms: int, origin: AppendOrigin
 ) -> AppendResult:
-    """Assign the offsets and the leader epoch to a valid batch, and write it."""
+    """Let the producer state decide about a valid batch, assign its offsets and leader epoch, and write it."""
     if log.failure is not None:
         return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
     if len(batch) > log.config.segment_bytes:
         return refuse(log, ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes do not fit into a segment")
     marker = None
     if header.producer_id != NO_PRODUCER_ID:
+        # Before the write: a duplicate must not be stored, and a marker of a fenced coordinator must not end anything.
         if header.attributes & CONTROL_BIT:
             marker = read_transaction_marker(batch)
             verdict: ErrorCode | ProducerBatch = log.producers.check_marker(header, marker) if marker else NONE
@@ -87,6 +100,8 @@ def append_batch(
         if verdict is not NONE:
             return refuse_producer(log, header, verdict)
     base_offset = log.end_offset
+    # The checksum of a batch begins behind base offset and leader epoch, so that both can be assigned without changing
+    # it.
     if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
         prefix = PREFIX.pack(base_offset, header.batch_length, leader_epoch)
         buffers: list[BytesLike] = [prefix, memoryview(batch)[PREFIX_SIZE:]]
@@ -102,7 +117,7 @@ def append_batch(
 
 
 def store(
-    log: Log,
+    log: LogState,
     header: BatchHeader,
     buffers: list[BytesLike],
     base_offset: int,
@@ -110,7 +125,7 @@ def store(
     now_ms: int,
     marker: TransactionMarker | None,
 ) -> None:
-    """Write one checked batch and take note of it. Raises OSError; `refuse_disk` says what that leaves."""
+    """Write one checked batch and take note of it. Raises OSError; `refuse_disk` decides what that means."""
     size = header.batch_length + LOG_OVERHEAD
     last_offset = base_offset + header.last_offset_delta
     segment = log.active
@@ -121,9 +136,9 @@ def store(
 
 
 def take_note(
-    log: Log, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
+    log: LogState, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
 ) -> None:
-    """Bring what is derived of the batches up to one that was written."""
+    """Account for a batch that was written: the log end offset and the state that is derived of the batches."""
     log.end_offset = end_offset = base_offset + header.last_offset_delta + 1
     if leader_epoch != log.epochs.latest_epoch:
         log.epochs.assign(leader_epoch, base_offset)
@@ -138,14 +153,14 @@ def take_note(
     producers.map_end_offset = end_offset
 
 
-# Refusals
+# RejectedBatchs
 
 
-def refuse(log: Log, error: ErrorCode, message: str) -> AppendResult:
+def refuse(log: LogState, error: ErrorCode, message: str) -> AppendResult:
     return AppendResult(error, -1, -1, NO_TIME, log.log_start_offset, message)
 
 
-def refuse_invalid(log: Log, refusal: Refusal) -> AppendResult:
+def refuse_invalid(log: LogState, refusal: RejectedBatch) -> AppendResult:
     log_start_offset = log.log_start_offset if refusal.is_of_log else -1
     return AppendResult(
         refusal.error,
@@ -159,8 +174,8 @@ def refuse_invalid(log: Log, refusal: Refusal) -> AppendResult:
     )
 
 
-def refuse_producer(log: Log, header: BatchHeader, verdict: ErrorCode | ProducerBatch) -> AppendResult:
-    """A repeated batch is answered with what was answered then."""
+def refuse_producer(log: LogState, header: BatchHeader, verdict: ErrorCode | ProducerBatch) -> AppendResult:
+    """The answer to a batch that the producer state does not accept: for a duplicate, that of the first time."""
     if isinstance(verdict, ProducerBatch):
         return AppendResult(
             NONE, verdict.first_offset, verdict.last_offset, verdict.timestamp, log.log_start_offset, is_duplicate=True
@@ -173,9 +188,11 @@ def refuse_producer(log: Log, header: BatchHeader, verdict: ErrorCode | Producer
     return refuse(log, verdict, message)
 
 
-def refuse_disk(log: Log, error: OSError, end_offset: int) -> AppendResult:
-    """A full disk refuses this batch alone: it was cut back, and there may be room later. So does a lack of
-    descriptors. All else ends the log.
+def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
+    """The answer to a batch that the disk did not take.
+
+    A full disk or a lack of file descriptors refuses this batch alone, provided that the file was cut back to its
+    former end: there may be room for the next one. Any other error, and a file with a torn end, fails the log.
 
     DIVERGES: in Apache Kafka a full disk takes the log directory offline, and with the last one the broker down.
     """

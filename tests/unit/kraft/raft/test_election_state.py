@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.raft.election import CorruptQuorumState, Election, decode_election, encode_election
+from kraft.raft.election_state import CorruptQuorumState, ElectionState, decode_election, encode_election
 from tests.unit.kraft.image.images import uuid
 
 # As Apache Kafka 4.3.1 wrote them.
@@ -16,14 +16,14 @@ VERSION_1 = b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":"AAA
 
 
 def test_the_bytes_are_kafkas() -> None:
-    assert encode_election(Election(2, leader_id=1, voted_id=1), 0, (1,), 1) == VERSION_0
-    assert encode_election(Election(3, leader_id=1, voted_id=1), 1, (1,), 1) == VERSION_1
-    assert decode_election(VERSION_0) == Election(2, leader_id=1)
-    assert decode_election(VERSION_1) == Election(3, leader_id=1)
+    assert encode_election(ElectionState(2, leader_id=1, voted_id=1), 0, (1,), 1) == VERSION_0
+    assert encode_election(ElectionState(3, leader_id=1, voted_id=1), 1, (1,), 1) == VERSION_1
+    assert decode_election(VERSION_0) == ElectionState(2, leader_id=1)
+    assert decode_election(VERSION_1) == ElectionState(3, leader_id=1)
 
 
 def test_a_vote_comes_back() -> None:
-    vote = Election(7, voted_id=2, voted_directory_id=uuid(1234))
+    vote = ElectionState(7, voted_id=2, voted_directory_id=uuid(1234))
     assert decode_election(encode_election(vote, 1, (1, 2, 3), 1)) == vote
     assert decode_election(encode_election(vote, 0, (1, 2, 3), 1)) == vote._replace(voted_directory_id=bytes(16))
 

@@ -1,4 +1,13 @@
-"""Opening a partition's directory: which files are there, which are left over, and what state they amount to."""
+"""Opening a partition's directory: from the files that are there to the state of a log.
+
+    1  remove what an interrupted deletion or compaction left (`unfinished_cleaning`)
+    2  open the segments; read the leader epoch checkpoint and the names of the producer snapshots
+    3  after a clean shutdown trust the files, and make a missing or damaged index again (`trust`);
+       after a crash check every batch from the recovery point on (`recover`)
+    4  bring epochs and snapshots within [log start offset, log end offset)
+
+Each step only removes or adds what a crash in the middle of it lets the next start remove or add again.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +17,7 @@ from protocol.primitives import MalformedMessage
 from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, EpochStart, LeaderEpochs
 from storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-from storage.files.port import FileSystem
-from storage.log.log_config import INT64_MAX, LogConfig
-from storage.log.log_paths import (
+from storage.files.log_paths import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PARTITION_METADATA,
@@ -19,16 +26,18 @@ from storage.log.log_paths import (
     offset_name,
     offset_of_name,
 )
-from storage.log.recovery import CorruptLog, Report, TailRecovery, replay_producers
+from storage.files.port import FileSystem
+from storage.log.producer_replay import load_producers
+from storage.log.recovery import CorruptLog, Report, TailRecovery
 from storage.log.unfinished_cleaning import remove_leftovers
-from storage.producers.producer_snapshot import SnapshotFiles
+from storage.log_config import INT64_MAX, LogConfig
+from storage.producers.producer_snapshot import ProducerSnapshots
 from storage.producers.producer_state import ProducerStates
-from storage.producers.producer_tail import remember_repeats
 from storage.segment.segment import Segment
 
 
 class LogRequest(NamedTuple):
-    """What the owner knows of a log before it is opened."""
+    """What the checkpoints and the configuration say of a log before it is opened."""
 
     fs: FileSystem
     directory: str
@@ -40,24 +49,27 @@ class LogRequest(NamedTuple):
     report: Report
     producer_expiration_ms: int
     cleaned_end_offset: int
-    """As far as Apache Kafka compacted it: what is compacted was flushed, and the recovery point may not say so yet."""
+    """Up to here Apache Kafka has compacted the log. Compacted segments were flushed, although the recovery point may
+    be behind them."""
 
 
 class LoadedLog(NamedTuple):
+    """The state of a log as it was found, or recovered."""
+
     segments: list[Segment]
     log_start_offset: int
     end_offset: int
     recovery_point: int
     epochs: LeaderEpochs
     producers: ProducerStates
-    snapshots: SnapshotFiles
+    snapshots: ProducerSnapshots
     topic_id: bytes | None
     was_clean: bool
-    """Nothing was changed on the way."""
+    """The files were trusted, and none had to be made: no file name waits for a sync of the directory."""
 
 
 def load_log(request: LogRequest) -> LoadedLog:
-    """Raises `CorruptLog` where durable bytes are damaged, OSError where the disk fails."""
+    """Open the log, or make an empty one. Raises `CorruptLog` where flushed bytes are damaged, and OSError."""
     fs, directory = request.fs, request.directory
     fs.make_directories(directory)
     producers = ProducerStates(request.producer_expiration_ms)
@@ -65,18 +77,21 @@ def load_log(request: LogRequest) -> LoadedLog:
         names = remove_leftovers(fs, directory)
         is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
         segments = open_segments(request, names)
-        snapshots = SnapshotFiles(fs, directory, names)
+        snapshots = ProducerSnapshots(fs, directory, names)
         epochs = load_epochs(request, segments)
         if request.clean_shutdown:
-            end_offset = recovery_point = believe(request, segments, snapshots, producers, set(names))
+            end_offset = recovery_point = trust(request, segments, snapshots, producers, set(names))
         else:
             end_offset = recover(request, segments, epochs, snapshots, producers, set(names))
             recovery_point = min(request.recovery_point, end_offset)
     except MalformedMessage as error:
-        raise CorruptLog(f"{directory}: {error}, in a place that was flushed") from error
+        raise CorruptLog(f"{directory}: {error}, in a part of the log that was flushed") from error
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     if end_offset < log_start_offset:
-        request.report(f"{directory}: ends at offset {end_offset}, before its start {log_start_offset}: emptied")
+        request.report(
+            f"{directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"
+            f" emptied, it goes on at its start offset"
+        )
         remove_segments(request, segments)
         segments = [Segment.create(fs, directory, log_start_offset, request.config, request.now_ms)]
         end_offset = recovery_point = log_start_offset
@@ -88,9 +103,9 @@ def load_log(request: LogRequest) -> LoadedLog:
     try:
         complete_epochs(epochs, segments, log_start_offset, end_offset)
     except MalformedMessage as error:
-        raise CorruptLog(f"{directory}: {error}, before what is known of leader epochs") from error
+        raise CorruptLog(f"{directory}: {error}, before the first leader epoch of the checkpoint") from error
     for segment in segments:
-        segment.release()
+        segment.release()  # thousands of logs are opened at a start; most are not used for a while
     topic_id = load_topic_id(request)
     return LoadedLog(
         segments,
@@ -106,7 +121,7 @@ def load_log(request: LogRequest) -> LoadedLog:
 
 
 def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
-    """All segments in order; a new first one in an empty directory."""
+    """All segments in the order of their offsets; a new first one where there is none. Raises OSError."""
     fs, directory, config, now_ms = request.fs, request.directory, request.config, request.now_ms
     offsets = [offset_of_name(name) for name in names if name.endswith(LOG_SUFFIX)]
     segments = [Segment.open(fs, directory, offset, config, now_ms) for offset in offsets]
@@ -114,15 +129,16 @@ def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
 
 
 def replace_missing_indexes(request: LogRequest, segments: list[Segment], names: set[str]) -> None:
+    """Make the indexes of segments that lack one again. Raises OSError and `MalformedMessage`."""
     for segment in segments:
         expected = {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
         if not expected <= names and segment.size:
-            request.report(f"{segment.path(LOG_SUFFIX)}: an index is missing: made again")
+            request.report(f"{segment.path(LOG_SUFFIX)}: an index file is missing and is made again from the batches")
             rebuild_indexes(segment)
 
 
 def rebuild_indexes(segment: Segment) -> None:
-    """Make the indexes again from the headers. Raises `MalformedMessage`."""
+    """Make the indexes again from the batch headers. Raises OSError and `MalformedMessage`."""
     segment.reset_indexes()
     for position, header in segment.headers():
         segment.note_appended(position, header.size, header.last_offset, header.max_timestamp)
@@ -130,11 +146,11 @@ def rebuild_indexes(segment: Segment) -> None:
 
 
 def load_epochs(request: LogRequest, segments: list[Segment]) -> LeaderEpochs:
-    """From the checkpoint, or where that is damaged from the batches that need no recovery."""
+    """From the checkpoint; where that is damaged, from the headers of the batches below the recovery point."""
     try:
         return LeaderEpochs.load(request.fs, request.directory)
     except CorruptCheckpoint as error:
-        request.report(f"{error}: leader epochs are read from the batches")
+        request.report(f"{error}: the file is made again from the leader epochs of the batches")
     trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
     epochs = LeaderEpochs(request.fs, request.directory, epochs_of_batches(segments, 0, trusted_end_offset))
     epochs.note_not_written()
@@ -142,9 +158,10 @@ def load_epochs(request: LogRequest, segments: list[Segment]) -> LeaderEpochs:
 
 
 def complete_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start_offset: int, end_offset: int) -> None:
-    """A crash may take back where the log begins, and not what was noted of its epochs: those before the first that is
-    known are read from the batches. A follower of such an epoch would be told that its log agrees. Raises
-    `MalformedMessage`.
+    """Read the epochs before the first of the checkpoint from the batches. Raises OSError and `MalformedMessage`.
+
+    After a deletion at the start of the log, a crash may restore the old segments and not the old epoch checkpoint. A
+    leader that does not know their epochs would tell a follower of such an epoch that their logs agree.
 
     DIVERGES: Apache Kafka knows the epochs of its checkpoint alone.
     """
@@ -157,7 +174,8 @@ def complete_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start_off
 
 
 def epochs_of_batches(segments: list[Segment], start_offset: int, end_offset: int) -> list[EpochStart]:
-    """Of those that begin before an offset, and end after another. Raises `MalformedMessage`."""
+    """The epochs of the batches in [start_offset, end_offset), from their headers. Raises OSError,
+    `MalformedMessage`."""
     found: list[EpochStart] = []
     for segment in segments:
         if segment.base_offset >= end_offset:
@@ -172,29 +190,37 @@ def epochs_of_batches(segments: list[Segment], start_offset: int, end_offset: in
 
 
 def load_topic_id(request: LogRequest) -> bytes | None:
-    """A crash may have torn the file of a new directory: then the metadata log says again whose it is."""
+    """The topic id of partition.metadata, None where there is none.
+
+    A crash may have torn the file in a new directory. It is removed then, because the metadata log gives the id again.
+    Raises `CorruptPartitionMetadata` where it is damaged after a clean shutdown, and OSError.
+    """
     try:
         return read_topic_id(request.fs, request.directory)
     except CorruptPartitionMetadata as error:
         if request.clean_shutdown:
             raise
-        request.report(f"{error}: removed")
+        request.report(f"{error}: a crash tore the file, which is removed and written again from the metadata log")
         request.fs.unlink(f"{request.directory}/{PARTITION_METADATA}")
         return None
 
 
-def believe(
+def trust(
     request: LogRequest,
     segments: list[Segment],
-    snapshots: SnapshotFiles,
+    snapshots: ProducerSnapshots,
     producers: ProducerStates,
     names: set[str],
 ) -> int:
-    """After a clean shutdown: the end offset. An index of the last segment that cannot be right is made again."""
+    """After a clean shutdown: open the log without reading it; the log end offset.
+
+    Only the last segment is looked at: its indexes are made again where they cannot be right, and its end is found from
+    the last index entry. Raises OSError and `MalformedMessage`.
+    """
     replace_missing_indexes(request, segments[:-1], names)
     active = segments[-1]
     if not active.has_sound_indexes():
-        request.report(f"{active.path(LOG_SUFFIX)}: an index is damaged: made again")
+        request.report(f"{active.path(LOG_SUFFIX)}: an index file is damaged and is made again from the batches")
         rebuild_indexes(active)
     end_offset = active.next_offset()
     snapshot_offset_max = active.base_offset if cleared_transactions(request, active) else end_offset
@@ -205,10 +231,13 @@ def believe(
 
 
 def cleared_transactions(request: LogRequest, segment: Segment) -> bool:
-    """Empty a transaction index that is damaged: the aborts are noted again when the producers of its batches are."""
+    """Empty a transaction index that is damaged; whether it was.
+
+    The caller then replays the producers of the whole segment, which notes its aborted transactions again.
+    """
     if segment.has_sound_transaction_index():
         return False
-    request.report(f"{segment.path(TRANSACTION_INDEX_SUFFIX)}: damaged: made again")
+    request.report(f"{segment.path(TRANSACTION_INDEX_SUFFIX)}: damaged; made again from the transaction markers")
     segment.transaction_index.clear()
     return True
 
@@ -217,11 +246,14 @@ def recover(
     request: LogRequest,
     segments: list[Segment],
     epochs: LeaderEpochs,
-    snapshots: SnapshotFiles,
+    snapshots: ProducerSnapshots,
     producers: ProducerStates,
     names: set[str],
 ) -> int:
-    """After a crash: check from the recovery point on; the end offset. Segments past a cut leave the list."""
+    """After a crash: check the log from the recovery point on; the log end offset.
+
+    Segments behind a cut are removed, from the list too. Raises `CorruptLog`, OSError and `MalformedMessage`.
+    """
     directory = request.directory
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
     replace_missing_indexes(request, segments[:slot], names)
@@ -240,7 +272,8 @@ def recover(
         base_offset if is_cleared else max(base_offset, request.recovery_point),
         earlier=segments[: slot + 1],
     )
-    epochs.truncate_from_end(request.recovery_point)  # past it the checkpoint may be of another time than the batches
+    # Past the recovery point the checkpoint may be older or newer than the batches, which are read in any case.
+    epochs.truncate_from_end(request.recovery_point)
     tail = TailRecovery(
         request.recovery_point,
         producers,
@@ -256,47 +289,20 @@ def recover(
         is_whole = tail.recover(segment, next_base_offset, request.now_ms)
         if next_base_offset is not None:
             if not is_whole or not tail.reaches(next_base_offset, gaps_end_offset):
-                request.report(f"{directory}: removed the segments from offset {next_base_offset} on")
+                reason = "they do not continue the log that was recovered"
+                request.report(f"{directory}: removed the segments from offset {next_base_offset} on: {reason}")
                 remove_segments(request, segments[number:])
                 del segments[number:]
                 break
             snapshots.write(producers)
     if tail.next_offset < request.recovery_point and segments[-1].size:
-        ends = f"ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
-        request.report(f"{directory}: {ends}")
+        ends = f"the log ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
+        request.report(f"{directory}: {ends}; its start offset is {request.log_start_offset}")
     return tail.next_offset
 
 
-def load_producers(
-    segments: list[Segment],
-    snapshots: SnapshotFiles,
-    producers: ProducerStates,
-    log_start_offset: int,
-    end_offset: int,
-    now_ms: int,
-    snapshot_offset_max: int | None = None,
-    *,
-    earlier: list[Segment] | None = None,
-) -> None:
-    """The newest snapshot, then the batches of the segments, which end at an offset, that it does not cover.
-
-    `earlier` are the segments that hold what the snapshot covers, where those are others.
-    """
-    latest = snapshots.load_latest(log_start_offset, end_offset if snapshot_offset_max is None else snapshot_offset_max)
-    if latest is None:
-        producers.clear(log_start_offset)
-    else:
-        producers.restore(latest[1], latest[0], now_ms)
-        remember_repeats(earlier or segments, producers)
-    for segment, next_offset in zip(
-        segments, [*(later.base_offset for later in segments[1:]), end_offset], strict=False
-    ):
-        if producers.map_end_offset < next_offset:
-            replay_producers(segment, producers, segment.size)
-    producers.map_end_offset = max(producers.map_end_offset, end_offset)
-
-
 def remove_segments(request: LogRequest, segments: list[Segment]) -> None:
+    """Unlink the files of segments. Raises OSError."""
     for segment in segments:
         segment.close()
         for suffix in segment.existing_suffixes():

@@ -9,8 +9,8 @@ import pytest
 
 from protocol.batch_iterator import iterate_batches
 from storage.files.local_files import LocalFiles
-from storage.log.log_config import LogConfig
-from storage.segment.segment_files import PositionRange, list_segments, locate, split
+from storage.log_config import LogConfig
+from storage.segment.segment_listing import PositionRange, list_segments, locate, split
 from tests.unit.storage.stories import NOW_MS, append, open_log
 
 FS = LocalFiles()

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints.last_life import LAST_LIFE
+from storage.checkpoints.serving_epoch import SERVING_EPOCH
+from storage.directory.directory_checkpoints import RECREATED, CheckpointWork
+from storage.directory.log_directory import LogDirectory
 from storage.files.local_files import LocalFiles
-from storage.log_directory import NEW, CheckpointWork, LogDirectory
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
@@ -39,7 +40,7 @@ def test_a_directory_comes_back_with_its_partitions_and_offsets(tmp_path: Path) 
     assert directory.close(NOW_MS, 77, {key: log.end_offset for key, log in directory.logs.items()})
 
     again = LogDirectory.open(LocalFiles(), path, ignore)
-    assert again.clean_broker_epoch == 77
+    assert again.previous_run.clean_broker_epoch == 77
     assert again.high_watermarks == {("orders", 0): 0, ("orders", 1): 20, ("orders", 2): 40}
     load_all(again)
     assert {key: (log.log_start_offset, log.end_offset) for key, log in again.logs.items()} == {
@@ -100,23 +101,23 @@ def test_a_stop_is_not_clean_where_a_log_is_damaged(tmp_path: Path) -> None:
 def test_a_killed_process_lost_nothing_unless_the_machine_or_the_disk_failed() -> None:
     disk = SimulatedDisk("a seed")
     first = LogDirectory.open(disk, "/data", ignore, "monday")
-    assert first.kept_epoch is None
-    first.serve_under(7)
+    assert first.previous_broker_epoch is None
+    first.note_serving_epoch(7)
     disk.end_process()
     for boot_id, epoch in ("monday", 7), ("tuesday", None), ("", None):
         next_one = LogDirectory.open(disk, "/data", ignore, boot_id)
-        assert not next_one.was_clean and next_one.kept_epoch == epoch
+        assert not next_one.was_clean and next_one.previous_broker_epoch == epoch
         disk.end_process()
     last = LogDirectory.open(disk, "/data", ignore, "monday")
     last.fail(OSError("the disk refused a sync"))
     disk.end_process()
-    assert LogDirectory.open(disk, "/data", ignore, "monday").kept_epoch is None
+    assert LogDirectory.open(disk, "/data", ignore, "monday").previous_broker_epoch is None
 
 
 def test_after_a_loss_of_power_a_log_is_committed_no_further_than_it_was_synced() -> None:
     disk = SimulatedDisk("a seed")
     first = LogDirectory.open(disk, "/data", ignore, "monday")
-    first.serve_under(7)
+    first.note_serving_epoch(7)
     for index, synced_count in enumerate((2, 0)):
         log = first.create("orders", index, TOPIC_ID, SMALL, NOW_MS)
         for number in range(5):
@@ -170,11 +171,11 @@ def test_a_log_in_the_place_of_another_is_not_taken_for_that_one(is_under_way: b
     assert killed.high_watermarks.get(key, 0) == 0
     log.flush(NOW_MS)
     for high_watermarks in None, {key: 2}:
-        assert NEW in disk.list_directory(log.directory)
+        assert RECREATED in disk.list_directory(log.directory)
         work = killed.checkpoint(high_watermarks)
         work.run()
         killed.checkpointed(work)
-    assert NEW not in disk.list_directory(log.directory)
+    assert RECREATED not in disk.list_directory(log.directory)
     disk.end_process()
 
     last = LogDirectory.open(disk, "/data", ignore, "monday")
@@ -210,10 +211,10 @@ def test_a_loss_of_power_leaves_a_new_log_new() -> None:
 def test_a_life_that_was_not_written_whole_is_none(content: bytes) -> None:
     disk = SimulatedDisk("a seed")
     disk.make_directories("/data")
-    file = disk.open(f"/data/{LAST_LIFE}", create=True)
+    file = disk.open(f"/data/{SERVING_EPOCH}", create=True)
     file.append([content])
     file.close()
-    assert LogDirectory.open(disk, "/data", ignore, "monday").kept_epoch is None
+    assert LogDirectory.open(disk, "/data", ignore, "monday").previous_broker_epoch is None
 
 
 def test_a_deleted_partition_leaves_at_once_and_may_be_made_anew(tmp_path: Path) -> None:

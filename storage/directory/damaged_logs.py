@@ -1,0 +1,133 @@
+"""The damaged logs of a log directory: kept as they are, not served, and repaired when the controller permits it.
+
+A damaged log stays in place with its offsets in the checkpoints, so that a restart finds it as it was. Repairing moves
+everything from the damaged segment on to a stray directory. That removes acknowledged records from this replica, so it
+happens only when the controller does not count on the replica any more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
+from storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from storage.directory.directory_checkpoints import DirectoryCheckpoints
+from storage.files.log_paths import DELETE_SUFFIX, STRAY_SUFFIX, partition_directory_name, suffixed_directory_name
+from storage.files.port import FileSystem, make_durable_directory
+from storage.log.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
+from storage.log.log import Log
+from storage.log.recovery import CorruptLog, Report
+from storage.log_config import LogConfig
+
+
+class CheckpointedOffsets(NamedTuple):
+    """What the checkpoints keep saying of a log that is not served."""
+
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+
+
+class Repaired(NamedTuple):
+    """A log without its damaged part. It may be empty."""
+
+    log: Log
+    damage: Damage | None
+    """What was wrong with it; None where the damage was not found again."""
+    aside: str
+    """The path of the stray directory with the rest."""
+
+
+class DamagedLogs:
+    """By partition, with the offsets that the checkpoints keep."""
+
+    __slots__ = ("_checkpoints", "_offsets", "_path", "fs")
+
+    def __init__(self, fs: FileSystem, path: str, checkpoints: DirectoryCheckpoints) -> None:
+        self.fs = fs
+        self._path = path
+        self._checkpoints = checkpoints
+        self._offsets: dict[TopicPartition, CheckpointedOffsets] = {}
+
+    def __contains__(self, key: TopicPartition) -> bool:
+        return key in self._offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add(self, key: TopicPartition, offsets: CheckpointedOffsets) -> None:
+        """A log that was served until its damage was found."""
+        self._offsets[key] = offsets
+
+    def add_unopened(self, topic: str, partition: int) -> None:
+        """A log whose damage was found when it was opened: the checkpoints keep what they said of it."""
+        key = (topic, partition)
+        known = self._checkpoints
+        self._offsets[key] = CheckpointedOffsets(
+            known.recovery_points.get(key, 0), known.log_starts.get(key, 0), known.high_watermarks.get(key, 0)
+        )
+
+    def repaired(self, key: TopicPartition) -> None:
+        """The log is served again, or was not damaged."""
+        self._offsets.pop(key, None)
+
+    def recovery_points(self) -> Offsets:
+        return {key: offsets.recovery_point for key, offsets in self._offsets.items()}
+
+    def log_starts(self) -> Offsets:
+        return {key: offsets.log_start_offset for key, offsets in self._offsets.items() if offsets.log_start_offset}
+
+    def high_watermarks(self) -> Offsets:
+        return {key: offsets.high_watermark for key, offsets in self._offsets.items()}
+
+    def repair(
+        self, topic: str, partition: int, config: LogConfig, now_ms: int, report: Report, unique: str
+    ) -> Repaired:
+        """Move everything from the segment of the first bad batch on to a stray directory, and open what is left.
+
+        `unique` makes the name of the stray directory. Blocks for as long as it takes to read the whole log; may run in
+        an executor thread. The directory does not serve the log until it is adopted there. Raises OSError.
+        """
+        path = f"{self._path}/{partition_directory_name(topic, partition)}"
+        aside = f"{self._path}/{suffixed_directory_name(topic, partition, unique, STRAY_SUFFIX)}"
+        offsets = self._offsets[topic, partition]
+        damage = find_damage(self.fs, path)
+        recovery_point = offsets.recovery_point
+        if damage is not None:
+            make_durable_directory(self.fs, aside)
+            set_aside_from(self.fs, path, aside, damage.segment_base_offset)
+            recovery_point = min(recovery_point, damage.segment_base_offset)
+        offsets = offsets._replace(recovery_point=recovery_point)
+        try:
+            return Repaired(self._reopened(path, offsets, config, now_ms, report), damage, aside)
+        except (CorruptLog, CorruptPartitionMetadata) as error:
+            # The rest cannot be opened either: the log begins empty, and its leader sends all of it again.
+            make_durable_directory(self.fs, aside)
+            set_all_aside(self.fs, path, aside)
+            empty = self._reopened(path, offsets._replace(recovery_point=0), config, now_ms, report)
+            return Repaired(empty, damage or Damage(0, str(error)), aside)
+
+    def _reopened(self, path: str, offsets: CheckpointedOffsets, config: LogConfig, now_ms: int, report: Report) -> Log:
+        log = Log.open(
+            self.fs,
+            path,
+            config,
+            recovery_point=offsets.recovery_point,
+            log_start_offset=offsets.log_start_offset,
+            now_ms=now_ms,
+            report=report,
+        )
+        if log.unflushed_count >= config.flush_messages:
+            log.flush(now_ms)
+        return log
+
+    def remove(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> str:
+        """Rename the directory of a damaged log whose partition is not on this broker any more; its new path.
+
+        Raises OSError.
+        """
+        del self._offsets[topic, partition]
+        self._checkpoints.log_removed((topic, partition))
+        new = f"{self._path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
+        self.fs.rename(f"{self._path}/{partition_directory_name(topic, partition)}", new)
+        return new

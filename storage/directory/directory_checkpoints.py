@@ -1,0 +1,165 @@
+"""The offset checkpoints of a log directory: as the previous process left them, and as this one writes them.
+
+Each file holds one offset for each partition. A partition may be deleted and created again under the same name, or
+moved away and back, between two checkpoints: then the file still holds the offsets of the former log. They must not be
+applied to the new one, not even after a crash. So the directory of a new log gets a mark, which stays there until every
+file that mentioned the former log has been written again.
+"""
+
+from __future__ import annotations
+
+from storage.checkpoints.offset_checkpoint import (
+    CLEANER_POINTS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Offsets,
+    TopicPartition,
+    encode_offsets,
+    read_offsets,
+)
+from storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from storage.files.log_paths import LOG_SUFFIX, partition_directory_name
+from storage.files.port import FileSystem, write_atomically
+from storage.log.recovery import Report
+
+RECREATED = ".moldau-new"
+"""The mark in the directory of a log that took the place of another one."""
+
+StaleFiles = set[str]
+"""The checkpoint files that may still hold offsets of the former log of a partition."""
+
+
+class CheckpointWork:
+    """Checkpoint files to be written in an executor thread."""
+
+    __slots__ = ("_directory", "_fs", "checked", "files", "stale")
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        files: dict[str, Offsets],
+        checked: set[str],
+        stale: dict[TopicPartition, StaleFiles],
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self.files = files
+        """What each file will hold. Encoded in the thread: with a thousand partitions that takes milliseconds."""
+        self.checked = checked
+        """The files that are right afterwards: those that are written, and those that did not change."""
+        self.stale = stale
+        """The recreated logs at the time of this checkpoint: none of the checked files is stale for them any more."""
+
+    def __bool__(self) -> bool:
+        return bool(self.files)
+
+    def run(self) -> None:
+        """Write the files and sync them. Raises OSError: the directory has failed then."""
+        for name, offsets in self.files.items():
+            write_atomically(self._fs, f"{self._directory}/{name}", encode_offsets(offsets))
+
+
+class DirectoryCheckpoints:
+    """The four checkpoint files. The offsets in the attributes are those that the previous process left."""
+
+    __slots__ = (
+        "_fs",
+        "_mentioned",
+        "_path",
+        "_recreated",
+        "_written",
+        "cleaned_ends",
+        "high_watermarks",
+        "log_starts",
+        "recovery_points",
+    )
+
+    def __init__(self, fs: FileSystem, path: str, report: Report) -> None:
+        """Read the files. Raises OSError."""
+        self._fs = fs
+        self._path = path
+        self._written: dict[str, Offsets] = {}
+        """What this process has written, by file."""
+        self._mentioned: dict[str, set[TopicPartition]] = {}
+        """The partitions that each file may hold: as it was read or last written, and as it is being written."""
+        self._recreated: dict[TopicPartition, StaleFiles] = {}
+        self.recovery_points = self._read(RECOVERY_POINTS, report)
+        self.log_starts = self._read(LOG_STARTS, report)
+        self.cleaned_ends = self._read(CLEANER_POINTS, report)
+        self.high_watermarks = self._read(HIGH_WATERMARKS, report)
+
+    def _read(self, name: str, report: Report) -> Offsets:
+        """A damaged file is taken for a missing one: recovery points of 0 make recovery longer, not wrong."""
+        try:
+            offsets = read_offsets(self._fs, self._path, name)
+        except CorruptCheckpoint as error:
+            report(f"{error}: the file is ignored")
+            offsets = {}
+        self._mentioned[name] = {*offsets}
+        return offsets
+
+    def lower_high_watermarks(self) -> None:
+        """After a loss of power: no log is known to be committed further than it was synced. Raises OSError.
+
+        A truncation that was not synced is undone by a loss of power. The old bytes are back where other records were
+        committed meanwhile, and the high watermark would show them to consumers. Written at once: the next process may
+        start in the same boot, and would trust the file.
+
+        DIVERGES: Apache Kafka serves such records to consumers of this replica until its leader has it truncated.
+        """
+        points = self.recovery_points
+        synced = {key: min(known, points.get(key, 0)) for key, known in self.high_watermarks.items()}
+        if synced != self.high_watermarks:
+            write_atomically(self._fs, f"{self._path}/{HIGH_WATERMARKS}", encode_offsets(synced))
+            self.high_watermarks = synced
+
+    def forget_former_log(self, key: TopicPartition, path: str) -> None:
+        """Before a log is opened or created: drop the offsets of the former log of its partition, if there was one.
+
+        The mark is made before the files of the log, so that whatever a loss of power leaves of them has it. Raises
+        OSError.
+        """
+        names = self._fs.list_directory(path) if self._fs.exists(path) else []
+        if RECREATED not in names:
+            is_mentioned = any(key in mentioned for mentioned in self._mentioned.values())
+            if not is_mentioned or any(name.endswith(LOG_SUFFIX) for name in names):
+                return
+            self._fs.make_directories(path)
+            self._fs.open(f"{path}/{RECREATED}", create=True).close()
+        for offsets in (self.recovery_points, self.log_starts, self.cleaned_ends, self.high_watermarks):
+            offsets.pop(key, None)
+        self._recreated[key] = {name for name, mentioned in self._mentioned.items() if key in mentioned}
+
+    def log_removed(self, key: TopicPartition) -> None:
+        """The log of a partition is not in this directory any more, and its mark with it."""
+        self._recreated.pop(key, None)
+
+    def work(self, starts: Offsets, points: Offsets, high_watermarks: Offsets | None) -> CheckpointWork:
+        """The files that have to be written because an offset in them changed; no file where none did.
+
+        Without high watermarks their file stays as it is.
+        """
+        # Starts first: what lies before a start offset may be missing, although the recovery point says it was flushed.
+        files = {LOG_STARTS: starts, RECOVERY_POINTS: points}
+        if high_watermarks is not None:
+            files[HIGH_WATERMARKS] = high_watermarks
+        if self._mentioned[CLEANER_POINTS]:
+            files[CLEANER_POINTS] = dict(self.cleaned_ends)
+        changed = {name: offsets for name, offsets in files.items() if self._written.get(name) != offsets}
+        for name, offsets in changed.items():
+            self._mentioned[name] |= offsets.keys()
+        return CheckpointWork(self._fs, self._path, changed, {*files}, dict(self._recreated))
+
+    def written(self, work: CheckpointWork) -> None:
+        """The work has run: remember what the files hold, and remove the marks that are not needed. Raises OSError."""
+        self._written |= work.files
+        self._mentioned |= {name: {*offsets} for name, offsets in work.files.items()}
+        for key, stale in work.stale.items():
+            stale -= work.checked
+            if not stale and self._recreated.get(key) is stale:
+                del self._recreated[key]
+                mark = f"{self._path}/{partition_directory_name(*key)}/{RECREATED}"
+                if self._fs.exists(mark):
+                    self._fs.unlink(mark)

@@ -1,0 +1,337 @@
+"""One log.dir: the logs in it, and the steps in which it is opened, served and closed.
+
+A crash at any step leaves a directory that the next start recovers:
+
+    open    lock, read the checkpoints, read and remove .kafka_cleanshutdown
+    load    each partition's log: trusted after a clean shutdown, recovered after a crash
+    serve   create logs, delete them (rename at once, remove later), write checkpoints
+    close   write every log out, write the checkpoints, write .kafka_cleanshutdown, unlock
+
+An error of the disk in one log is believed of the whole directory (`fail`): it is offline until the next start, which
+recovers it. Nothing is written there any more, and no failed sync is tried again.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from functools import partial as bind
+
+from storage.checkpoints.clean_shutdown import write_clean_shutdown
+from storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
+from storage.checkpoints.serving_epoch import ServingEpoch, remove_serving_epoch, write_serving_epoch
+from storage.directory.damaged_logs import CheckpointedOffsets, DamagedLogs
+from storage.directory.directory_checkpoints import CheckpointWork, DirectoryCheckpoints
+from storage.directory.previous_run import PreviousRun
+from storage.files.disk_errors import PASSING
+from storage.files.log_paths import (
+    DELETE_SUFFIX,
+    PartitionDirectory,
+    parse_partition_directory,
+    partition_directory_name,
+    suffixed_directory_name,
+)
+from storage.files.port import FileLock, FileSystem, make_durable_directory
+from storage.log.log import Log
+from storage.log.recovery import Report
+from storage.log_config import LogConfig
+from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
+
+LOCK = ".lock"
+METADATA_TOPIC = "__cluster_metadata"
+"""Its directory lies among those of the partitions and belongs to the quorum."""
+
+
+class LogDirectory:
+    """Runs on the event loop; `load`, `make`, `damaged.repair`, `close` and `CheckpointWork.run` may run in a
+    thread."""
+
+    __slots__ = (
+        "_boot_id",
+        "_lock",
+        "checkpoints",
+        "damaged",
+        "failure",
+        "fs",
+        "logs",
+        "on_damage",
+        "on_failure",
+        "on_shortage",
+        "path",
+        "previous_run",
+    )
+
+    def __init__(self, fs: FileSystem, path: str, lock: FileLock, report: Report, boot_id: str) -> None:
+        self.fs = fs
+        self.path = path
+        self._lock = lock
+        self._boot_id = boot_id
+        self.logs: dict[TopicPartition, Log] = {}
+        """The logs that are served."""
+        self.checkpoints = DirectoryCheckpoints(fs, path, report)
+        self.damaged = DamagedLogs(fs, path, self.checkpoints)
+        """The logs that are here and are not served."""
+        self.failure: OSError | None = None
+        """Why the directory is offline, None while it is served."""
+        self.on_damage: Callable[[Log, str], None] | None = None
+        """Called, in the middle of a read, with a log that is damaged and with what is wrong."""
+        self.on_failure: Callable[[LogDirectory], None] | None = None
+        """Called once, in the middle of the operation that failed: it may only take note, and act later."""
+        self.on_shortage: Callable[[OSError], None] | None = None
+        """Called with each error that may pass: a full disk, a lack of file descriptors."""
+        self.previous_run = PreviousRun(fs, path, boot_id)
+        if self.previous_run.may_have_lost_writes:
+            self.checkpoints.lower_high_watermarks()
+
+    @classmethod
+    def open(cls, fs: FileSystem, path: str, report: Report, boot_id: str = "") -> LogDirectory:
+        """Make the directory where it is missing, lock it, and read its checkpoints.
+
+        `boot_id` differs between the boots of the machine; where it is empty, every crash is taken for a loss of power.
+        Raises OSError; `BlockingIOError` where another process serves the directory.
+        """
+        make_durable_directory(fs, path)
+        lock = fs.lock(f"{path}/{LOCK}")
+        try:
+            return cls(fs, path, lock, report, boot_id)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the previous process shut down cleanly, so that the files are trusted."""
+        return self.previous_run.was_clean
+
+    @property
+    def high_watermarks(self) -> Offsets:
+        """Those of the last checkpoint of the previous process, as far as they can be trusted."""
+        return self.checkpoints.high_watermarks
+
+    @property
+    def previous_broker_epoch(self) -> int | None:
+        """The epoch in which the previous process ended without losing anything, None where it may have (KIP-966).
+
+        DIVERGES: Apache Kafka takes every process that was killed for one that lost what it had not synced.
+        """
+        return None if self.damaged else self.previous_run.broker_epoch
+
+    def note_serving_epoch(self, broker_epoch: int) -> None:
+        """Note the epoch of this process for the next one. Raises OSError: the next one then knows of no epoch."""
+        write_serving_epoch(self.fs, self.path, ServingEpoch(self._boot_id, broker_epoch))
+
+    def forget_serving_epoch(self) -> None:
+        """After an error of the disk: the next process must not claim that nothing was lost.
+
+        A disk that refuses this as well, and works again before the machine restarts, keeps the file. The other
+        directories of the node have lost theirs then, and a node claims nothing unless all of its directories agree.
+        """
+        remove_serving_epoch(self.fs, self.path)
+
+    # Loading
+
+    def partitions(self, suffix: str = "") -> list[PartitionDirectory]:
+        """The partition directories with a suffix (none: those to be served), without the metadata log's."""
+        found = []
+        for name in self.fs.list_directory(self.path):
+            parsed = parse_partition_directory(name)
+            if parsed is not None and parsed.suffix == suffix and parsed.topic != METADATA_TOPIC:
+                found.append(parsed)
+        return found
+
+    def directories_to_remove(self) -> list[str]:
+        """The paths of deleted partitions whose files the previous process had not removed yet."""
+        names = self.fs.list_directory(self.path)
+        parsed = [(name, parse_partition_directory(name)) for name in names]
+        return [f"{self.path}/{name}" for name, found in parsed if found and found.suffix == DELETE_SUFFIX]
+
+    def load(
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        now_ms: int,
+        report: Report,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> Log:
+        """Open the log of a partition, existing or new, and serve it. Blocks for as long as recovery takes.
+
+        Raises `CorruptLog`, `CorruptPartitionMetadata` and OSError.
+        """
+        key = (topic, partition)
+        path = f"{self.path}/{partition_directory_name(topic, partition)}"
+        self.checkpoints.forget_former_log(key, path)
+        log = Log.open(
+            self.fs,
+            path,
+            config,
+            recovery_point=self.checkpoints.recovery_points.get(key, 0),
+            log_start_offset=self.checkpoints.log_starts.get(key, 0),
+            clean_shutdown=self.was_clean,
+            now_ms=now_ms,
+            report=report,
+            producer_expiration_ms=producer_expiration_ms,
+            cleaned_end_offset=self.checkpoints.cleaned_ends.get(key, 0),
+        )
+        if log.unflushed_count >= config.flush_messages:
+            # A topic that promises durability: what the crash left in the page cache is synced before it is served.
+            log.flush(now_ms)
+        self.adopt(log)
+        return log
+
+    # Serving
+
+    def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
+        """Make a new, empty log and serve it. Raises OSError, and leaves nothing of the log behind."""
+        try:
+            log = self.make(topic, partition, topic_id, config, now_ms)
+        except OSError as error:
+            self.refused(error)
+            raise
+        self.adopt(log)
+        return log
+
+    def make(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
+        """The part of `create` that may run in an executor thread: the log is not served until it is adopted.
+
+        Raises OSError, which the caller reports by `refused` on the event loop.
+        """
+        path = f"{self.path}/{partition_directory_name(topic, partition)}"
+        log = None
+        try:
+            self.checkpoints.forget_former_log((topic, partition), path)
+            log = Log.open(self.fs, path, config, clean_shutdown=self.was_clean, now_ms=now_ms)
+            if topic_id is not None:
+                log.assign_topic_id(topic_id)
+        except OSError:
+            if log is not None:
+                log.close(0, clean=False)
+            self._undo(path)
+            raise
+        return log
+
+    def _undo(self, path: str) -> None:
+        """Remove a half-made directory.
+
+        The partition may be created in another directory next, and the next start would find it twice. Raises OSError.
+        """
+        try:
+            if self.fs.exists(path):
+                self.fs.remove_tree(path)
+        except OSError as error:
+            raise OSError(errno.EIO, f"{path} is half made and cannot be removed: {error}") from error
+
+    def adopt(self, log: Log) -> None:
+        """Serve a log that was opened in this directory."""
+        self.logs[log.topic, log.partition] = log
+        self.damaged.repaired((log.topic, log.partition))
+        log.on_shortage = self.on_shortage
+        log.on_damage = bind(self.on_damage, log) if self.on_damage is not None else None
+        if self.failure is not None:
+            log.fail(self.failure)  # the directory went offline while the log was made
+        log.on_failure = self.fail
+
+    def refused(self, error: OSError) -> None:
+        """The disk refused an operation: the directory fails, unless the error is one that may pass."""
+        if error.errno not in PASSING:
+            self.fail(error)
+        elif self.on_shortage is not None:
+            self.on_shortage(error)
+
+    def fail(self, error: OSError) -> None:
+        """The disk refused an operation for good: the directory and all its logs are offline from here on."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self.forget_serving_epoch()
+        for log in self.logs.values():
+            log.fail(error)
+        if self.on_failure is not None:
+            self.on_failure(self)
+
+    def fence(self, log: Log, high_watermark: int) -> None:
+        """Stop serving a log that is damaged; its files stay as they are."""
+        key = (log.topic, log.partition)
+        self.damaged.add(key, CheckpointedOffsets(log.recovery_point, log.log_start_offset, high_watermark))
+        del self.logs[key]
+        log.on_failure = log.on_damage = None
+        log.close(0, clean=False)
+
+    def delete(self, topic: str, partition: int, unique: str) -> str:
+        """Stop serving a log and rename its directory; the new path, whose tree the caller removes later.
+
+        Raises OSError.
+        """
+        return self.set_aside(topic, partition, unique, DELETE_SUFFIX)
+
+    def set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> str:
+        """Stop serving a log and rename its directory (`-stray`: it is kept); its new path. Raises OSError."""
+        old, new = self.let_go(topic, partition, unique, suffix)
+        self.fs.rename(old, new)
+        return new
+
+    def let_go(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
+        """Stop serving a log; the path of its directory, and the path to which the caller has to rename it."""
+        log = self.logs.pop((topic, partition))
+        self.checkpoints.log_removed((topic, partition))
+        # A reply may still read from it and find its files gone. That is not the fault of the disk.
+        log.on_failure = log.on_damage = None
+        log.close(0, clean=False)
+        return log.directory, f"{self.path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
+
+    # Checkpoints
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> CheckpointWork:
+        """The checkpoint files in which an offset changed. Run the work in a thread, then call `checkpointed`.
+
+        Without high watermarks their file stays as it is.
+        """
+        points = {key: log.recovery_point for key, log in self.logs.items()} | self.damaged.recovery_points()
+        if high_watermarks is not None:
+            high_watermarks = {**high_watermarks, **self.damaged.high_watermarks()}
+        return self.checkpoints.work(self._hidden_starts(), points, high_watermarks)
+
+    def checkpointed(self, work: CheckpointWork) -> None:
+        """The work has run without an error. Raises OSError."""
+        self.checkpoints.written(work)
+
+    def _hidden_starts(self) -> Offsets:
+        """The log start offsets that are not the base offset of the first segment: only those have to be stored."""
+        hidden = {
+            key: log.log_start_offset
+            for key, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        return hidden | self.damaged.log_starts()
+
+    # Closing
+
+    def abandon(self) -> None:
+        """After a failure: close all files, so that the operator can unmount the disk."""
+        for log in self.logs.values():
+            log.close(0, clean=False)
+        self._lock.release()
+
+    def close(
+        self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> bool:
+        """Write everything out and unlock; whether the next start may trust the files. Blocks for the syncs."""
+        self.on_failure = None
+        try:
+            if self.failure is not None:
+                raise self.failure
+            for log in self.logs.values():
+                log.close(now_ms, clean=True, syncs_parent=False)
+            work = self.checkpoint(high_watermarks)
+            work.run()
+            self.checkpointed(work)
+            is_clean = not self.damaged  # a damaged log was not written out, so the next start has to check it
+            if is_clean:
+                write_clean_shutdown(self.fs, self.path, broker_epoch)
+        except OSError:
+            is_clean = False
+            for log in self.logs.values():
+                log.close(now_ms, clean=False)
+        # DIVERGES: Kafka removes the .lock file when it stops; a lock file that goes away can let two processes in.
+        self._lock.release()
+        return is_clean

@@ -1,0 +1,44 @@
+"""How the process ended that served a log directory before this one, and what it may have lost."""
+
+from __future__ import annotations
+
+from storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown
+from storage.checkpoints.serving_epoch import read_serving_epoch
+from storage.files.port import FileSystem
+
+
+class PreviousRun:
+    """Read once, when the directory is opened.
+
+    | the previous process     | its files are trusted    | may have lost writes | its broker epoch is taken from |
+    |--------------------------|--------------------------|----------------------|--------------------------------|
+    | shut down cleanly        | all                      | no                   | .kafka_cleanshutdown           |
+    | was killed, in this boot | up to the recovery point | no                   | .moldau-life                   |
+    | ended with the machine   | up to the recovery point | yes                  | none: the epoch is not known   |
+
+    Reading removes .kafka_cleanshutdown: if this process crashes, the next one must not find it. Raises OSError.
+    """
+
+    __slots__ = ("_serving", "clean_broker_epoch", "may_have_lost_writes")
+
+    def __init__(self, fs: FileSystem, path: str, boot_id: str) -> None:
+        self.clean_broker_epoch = read_clean_shutdown(fs, path)
+        """The broker epoch of a clean shutdown (-1 where it is not known), None after a crash."""
+        remove_clean_shutdown(fs, path)
+        self._serving = read_serving_epoch(fs, path)
+        is_same_boot = self._serving is not None and boot_id != "" and self._serving.boot_id == boot_id
+        self.may_have_lost_writes = not self.was_clean and not is_same_boot
+        """Whether anything that was written and not synced may be gone."""
+
+    @property
+    def was_clean(self) -> bool:
+        return self.clean_broker_epoch is not None
+
+    @property
+    def broker_epoch(self) -> int | None:
+        """The epoch in which it ended without losing anything; None where it may have lost something."""
+        if self.may_have_lost_writes:
+            return None
+        if self.was_clean or self._serving is None:
+            return self.clean_broker_epoch
+        return self._serving.broker_epoch

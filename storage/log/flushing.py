@@ -1,0 +1,131 @@
+"""Making a log durable: what a flush has to sync, and how far the log is durable once it has.
+
+A flush has three steps, because the syncs may take seconds and the log is appended to meanwhile:
+
+    pending_flush     event loop         collects the files to sync and the end offset that they cover
+    FlushWork.run     executor thread    syncs
+    flushed           event loop         moves synced_end_offset and recovery_point on, as far as nothing was truncated
+
+Only one flush of a log is under way at a time. After a failed sync the log has failed: the kernel has dropped the pages
+that it could not write, so that a second sync would succeed without having written them.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from operator import attrgetter
+
+from storage.log.flush_work import FlushWork
+from storage.log.log_state import NO_FLUSH, LogState
+
+_base_offset = attrgetter("base_offset")
+
+
+def flush_is_due(log: LogState, now_ms: int) -> bool:
+    """Whether flush.messages or flush.ms asks for a flush."""
+    unflushed_count = log.end_offset - log.synced_end_offset
+    return unflushed_count > 0 and (
+        unflushed_count >= log.config.flush_messages or now_ms - log.last_flush_ms >= log.config.flush_ms
+    )
+
+
+def pending_flush(log: LogState, end_offset: int | None) -> FlushWork | None:
+    """The work that makes everything before an offset durable (by default before the log end offset).
+
+    None where nothing is to be done, where a flush is under way already, and in a log that failed.
+    """
+    end_offset = log.end_offset if end_offset is None else min(end_offset, log.end_offset)
+    if log.flush_end_offset != NO_FLUSH or log.failure is not None or not needs_flush(log, end_offset):
+        return None
+    try:
+        return begin_flush(log, end_offset)
+    except OSError as error:
+        log.fail(error)
+        return None
+
+
+def needs_flush(log: LogState, end_offset: int) -> bool:
+    """Whether there are batches past the recovery point, or a truncation that a crash could undo."""
+    return end_offset > log.recovery_point or log.directory_is_dirty
+
+
+def begin_flush(log: LogState, end_offset: int) -> FlushWork:
+    """Collect what is to be synced, and take it off the list of what is not. Raises OSError."""
+    slot = max(0, bisect_right(log.segments, log.recovery_point, key=_base_offset) - 1)
+    reached = [segment for segment in log.segments[slot:] if segment.base_offset <= end_offset]
+    # Truncated segments before the recovery point: they hold nothing new, but without a sync a crash brings the old
+    # bytes behind the cut back.
+    reached += [segment for segment in log.cut_segments if segment in log.segments[:slot]]
+    log.cut_segments.clear()
+    checkpoint = (log.epochs.path, log.epochs.encode()) if log.epochs.is_dirty else None
+    directories = [log.directory] if log.directory_is_dirty else []
+    if log.parent_is_dirty:
+        directories.append(log.directory.rpartition("/")[0])
+    work = FlushWork(log.fs, reached, log.unsynced_paths, checkpoint, directories, end_offset)
+    log.unsynced_paths = []
+    log.directory_is_dirty = log.parent_is_dirty = False
+    log.epochs.note_written()
+    log.flush_end_offset = end_offset
+    log.flush_in_flight = work
+    return work
+
+
+def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
+    """Take over what a finished flush achieved.
+
+    `flush_end_offset` and not the end offset of the work counts: a truncation meanwhile has lowered it. The recovery
+    point moves only if the leader epoch checkpoint was written as well, because recovery does not read the epochs of
+    batches before the recovery point.
+    """
+    if work.is_postponed:
+        return flush_postponed(log, work)
+    log.synced_end_offset = max(log.synced_end_offset, log.flush_end_offset)
+    if work.is_complete:
+        log.recovery_point = max(log.recovery_point, log.flush_end_offset)
+    else:
+        log.epochs.note_not_written()
+    log.flush_in_flight = None
+    log.flush_end_offset = NO_FLUSH
+    log.last_flush_ms = now_ms
+
+
+def flush_postponed(log: LogState, work: FlushWork) -> None:
+    """There were too many open files: everything that the flush had collected is still to be synced."""
+    log.flush_in_flight = None
+    log.flush_end_offset = NO_FLUSH
+    log.unsynced_paths = work.paths + log.unsynced_paths
+    log.directory_is_dirty = log.parent_is_dirty = True
+    log.cut_segments += [segment for segment in work.segments if segment.base_offset < log.recovery_point]
+    for segment in work.segments:
+        segment.note_not_synced()
+    log.epochs.note_not_written()
+
+
+def flush_failed(log: LogState, error: OSError) -> None:
+    """A sync failed: the log has failed with it."""
+    log.flush_end_offset = NO_FLUSH
+    log.flush_in_flight = None
+    log.fail(error)
+
+
+def flush(log: LogState, now_ms: int, end_offset: int | None) -> None:
+    """Flush in the calling thread, blocking, while no other flush is under way.
+
+    Raises OSError: the log has failed, or with EMFILE there were too many open files and the log is as it was.
+    """
+    assert log.flush_end_offset == NO_FLUSH, "two flushes of one log at once"
+    if log.failure is not None:
+        raise log.failure
+    end_offset = log.end_offset if end_offset is None else min(end_offset, log.end_offset)
+    if not needs_flush(log, end_offset):
+        return
+    work = begin_flush(log, end_offset)
+    try:
+        work.run()
+    except OSError as error:
+        flush_failed(log, error)
+        raise
+    flushed(log, work, now_ms)
+    if work.is_postponed:
+        raise OSError(errno.EMFILE, "too many open files to sync", log.directory)

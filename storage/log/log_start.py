@@ -1,0 +1,89 @@
+"""Moving the start of a log: DeleteRecords hides what is before an offset, retention deletes the oldest segments.
+
+Files are first renamed to `.deleted` and removed after file.delete.delay.ms, because readers may still hold a place in
+them. Tiered storage will delete here as well: the local segments whose copy is finished, which moves the local log
+start offset and leaves the log start offset of the partition.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+from storage.files.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX
+from storage.log.log_state import LogState
+from storage.log.retention import deletable_count
+from storage.segment.segment import Segment
+
+
+def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorCode:
+    """Hide everything before an offset; segments that are wholly before it are deleted by the next retention check.
+
+    OFFSET_OUT_OF_RANGE past the high watermark; an offset at or before the start changes nothing.
+    """
+    if offset > high_watermark:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if offset > log.log_start_offset:
+        log.log_start_offset = offset
+        log.epochs.truncate_from_start(offset)
+    return ErrorCode.NONE
+
+
+def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
+    """Take the segments that retention gives up out of the log; the paths of their files, renamed to `.deleted`.
+
+    The caller removes the files after file.delete.delay.ms. The check also closes the descriptors of the segments that
+    stay; the next reader opens them again. Raises OSError: the log has failed, or there were too many open files.
+    """
+    if log.failure is not None:
+        return []
+    try:
+        log.release_files()
+        count = deletable_count(
+            log.segments,
+            log.config,
+            log_start_offset=log.log_start_offset,
+            end_offset=log.end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        if count == len(log.segments) and not has_rolled(log, now_ms):
+            # A full disk has no room for a new segment: the last one stays, and deleting its neighbours makes room.
+            count -= 1
+    except OSError as error:
+        log.fail_unless_passing(error)
+        raise
+    if not count:
+        return []
+    try:
+        deleted = log.segments[:count]
+        del log.segments[:count]
+        advance_log_start(log, log.segments[0].base_offset, high_watermark)
+        log.directory_is_dirty = True
+        for stray in [each for each in log.snapshots.offsets if each < log.segments[0].base_offset]:
+            if all(stray != segment.base_offset for segment in deleted):
+                log.snapshots.remove(stray)  # a clean shutdown wrote it, in the middle of a segment
+        return [path for segment in deleted for path in rename_deleted(log, segment)]
+    except OSError as error:
+        log.fail(error)
+        raise
+
+
+def has_rolled(log: LogState, now_ms: int) -> bool:
+    """Roll, so that all other segments can be deleted; False where the disk has no room for a new segment."""
+    try:
+        log.roll(now_ms)
+    except OSError as error:
+        log.fail_unless_passing(error)
+        return False
+    return True
+
+
+def rename_deleted(log: LogState, segment: Segment) -> list[str]:
+    """Rename the files of a segment and the snapshot at its start, so that no start finds them again; the new paths."""
+    paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
+    if segment.base_offset in log.snapshots.offsets:
+        paths.append(segment.path(SNAPSHOT_SUFFIX))
+        log.snapshots.forget(segment.base_offset)
+    segment.close()
+    for path in paths:
+        log.fs.rename(path, path + DELETED_SUFFIX)
+    return [path + DELETED_SUFFIX for path in paths]

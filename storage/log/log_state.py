@@ -1,0 +1,182 @@
+"""What one partition's log consists of at the moment: its segments, its offsets, and what is derived of its batches.
+
+The operations on a log are modules of functions over this state, one concept each; `storage/log/log.py` is the façade
+through which the rest of the broker calls them:
+
+    leader_append, follower_append    a batch is checked, written, and noted in epochs, producers and indexes
+    reading, timestamp_lookup         an offset or a time becomes a place in a file
+    truncation                        the end of the log goes back, to where the leader's log agrees
+    log_start                         the start of the log moves on, and old segments are deleted
+    flushing                          the recovery point moves on
+
+Where later features go: a log whose oldest segments are in tiered storage has two starts, `log_start_offset` (of the
+partition) and a local log start offset (of the files here), which are the same today; compaction swaps cleaned segments
+into `segments`, under names that `unfinished_cleaning` already finishes or undoes after a crash.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from storage.files.disk_errors import PASSING
+from storage.files.log_paths import parse_partition_directory
+from storage.files.port import FileSystem
+from storage.log.boundaries import Boundaries
+from storage.log.flush_work import FlushWork
+from storage.log.loading import LoadedLog
+from storage.log_config import LogConfig
+from storage.segment.segment import Segment
+
+NO_FLUSH = -1
+
+
+class LogState:
+    """The state that all operations on a log share, and the few changes that keep it consistent.
+
+    `recovery_point` <= `synced_end_offset` <= `end_offset`, which is the log end offset (exclusive); `log_start_offset`
+    <= `end_offset`. The last of `segments` is `active`: batches are only ever appended to that one.
+    """
+
+    __slots__ = (
+        "active",
+        "boundaries",
+        "config",
+        "cut_segments",
+        "directory",
+        "directory_is_dirty",
+        "end_offset",
+        "end_offset_at_release",
+        "epochs",
+        "failure",
+        "flush_end_offset",
+        "flush_in_flight",
+        "fs",
+        "last_flush_ms",
+        "log_start_offset",
+        "on_damage",
+        "on_failure",
+        "on_shortage",
+        "parent_is_dirty",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "synced_end_offset",
+        "topic",
+        "topic_id",
+        "unsynced_paths",
+    )
+
+    def __init__(self, fs: FileSystem, directory: str, config: LogConfig, loaded: LoadedLog, now_ms: int) -> None:
+        name = parse_partition_directory(directory.rpartition("/")[2])
+        self.fs = fs
+        self.directory = directory
+        self.config = config
+        self.topic = name.topic if name else ""
+        self.partition = name.partition if name else -1
+        self.topic_id = loaded.topic_id
+        self.segments = loaded.segments
+        self.active = loaded.segments[-1]
+        self.log_start_offset = loaded.log_start_offset
+        self.end_offset = loaded.end_offset
+        self.recovery_point = loaded.recovery_point
+        """A crash is recovered from here on. Everything before it is durable, and the checkpointed epochs with it."""
+        self.synced_end_offset = loaded.recovery_point
+        """Everything before it is durable. Ahead of the recovery point where a full disk refused the checkpoint."""
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.snapshots = loaded.snapshots
+        self.failure: OSError | None = None
+        """Why nothing is written to this log any more, until the broker restarts."""
+        self.on_failure: Callable[[OSError], None] | None = None
+        """Called with the failure: an error of the disk in one log is believed of its whole log directory."""
+        self.on_damage: Callable[[str], None] | None = None
+        """Called, in the middle of a read, with what is wrong with the stored batches."""
+        self.on_shortage: Callable[[OSError], None] | None = None
+        """Called with each error that may pass: a full disk, a lack of file descriptors."""
+        self.last_flush_ms = now_ms
+        self.boundaries = Boundaries()
+        self.directory_is_dirty = not loaded.was_clean
+        """File names were added or removed since the directory was last synced."""
+        self.parent_is_dirty = not loaded.was_clean
+        """The name of the directory itself may not be durable in the log directory."""
+        self.unsynced_paths: list[str] = []
+        """Files beside the segments that the next flush has to sync."""
+        before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
+        self.cut_segments = [] if loaded.was_clean else before[-1:]
+        """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
+        self.flush_end_offset = NO_FLUSH
+        """Up to here the flush under way makes the log durable. Lowered where the log is truncated meanwhile."""
+        self.flush_in_flight: FlushWork | None = None
+        self.end_offset_at_release = loaded.end_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all .log files."""
+        return sum(segment.size for segment in self.segments)
+
+    def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
+        """Open a new segment at the end of the log, or further on, where the next batch is to begin.
+
+        An empty active segment that begins there already is kept. Raises OSError and leaves the log as it was.
+        """
+        base_offset = max(base_offset, self.end_offset)
+        if not self.active.size and self.active.base_offset == base_offset:
+            return self.active
+        self.active.seal()
+        # A start after a crash restores the producers from here instead of reading the whole log.
+        self.snapshots.write(self.producers)
+        self.directory_is_dirty = True
+        segment = Segment.create(self.fs, self.directory, base_offset, self.config, now_ms)
+        self.segments.append(segment)
+        self.active = segment
+        self.boundaries.clear()
+        return segment
+
+    def forget_after_end(self) -> None:
+        """After a truncation: whatever was noted of the bytes past the new end is not true any more.
+
+        That includes the flush under way: what it synced past the new end was the old tail, not what comes next.
+        """
+        self.boundaries.clear()
+        self.flush_end_offset = min(self.flush_end_offset, self.end_offset)
+        self.recovery_point = min(self.recovery_point, self.end_offset)
+        self.synced_end_offset = min(self.synced_end_offset, self.end_offset)
+        self.directory_is_dirty = True
+
+    def release_files(self) -> None:
+        """Close the descriptors of rolled segments, and of all segments where nothing was appended since the last call.
+
+        The next use opens a file again.
+        """
+        in_use = self.active if self.end_offset != self.end_offset_at_release else None
+        self.end_offset_at_release = self.end_offset
+        for segment in self.segments:
+            if segment is not in_use:
+                segment.release()
+
+    def fail(self, error: OSError) -> None:
+        """The disk refused an operation: what it holds is not known any more, so nothing is written from here on."""
+        if self.failure is None:
+            self.failure = error
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+    def damaged(self, reason: str) -> None:
+        """Stored batches are not what was written: this log is not served any more. Its neighbours are not affected."""
+        if self.failure is None:
+            self.failure = OSError(errno.EBADMSG, reason, self.directory)
+            if self.on_damage is not None:
+                self.on_damage(reason)
+
+    def fail_unless_passing(self, error: OSError) -> None:
+        """As `fail`; but a full disk, or a lack of file descriptors, only fails the operation that met it.
+
+        Such an operation must have left the log as it was.
+        """
+        if error.errno not in PASSING:
+            self.fail(error)
+        elif self.on_shortage is not None:
+            self.on_shortage(error)

@@ -1,0 +1,89 @@
+"""Truncating a log: its end goes back to where the log of a new leader agrees with it.
+
+What is derived of the batches goes back with them: epochs, producers, indexes, and how far the log is durable. The cut
+itself is not durable until the next flush, so that a loss of power may bring the old bytes back. Recovery recognizes
+them because what is appended after a cut goes to a new segment, whose base offset says where the old bytes end.
+"""
+
+from __future__ import annotations
+
+from storage.log.log_state import LogState
+from storage.log.producer_replay import load_producers
+from storage.segment.segment import Segment
+
+
+def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
+    """Make an offset the end of the log; False where the log ends there or before already.
+
+    A batch that spans the offset goes whole, so the log may end before the offset. The owner must have made a recovery
+    point at or below the offset durable *before* this: after a crash, recovery would take new batches below the old
+    recovery point for damage of flushed ones.
+
+    Raises OSError: the log has failed. `MalformedMessage`: the log is damaged.
+    """
+    if offset >= log.end_offset:
+        # No batch goes, but an epoch may have begun at the end of the log without a batch.
+        log.epochs.truncate_from_end(offset)
+        return False
+    if offset <= log.segments[0].base_offset:
+        truncate_fully_and_start_at(log, offset, now_ms)
+        return True
+    try:
+        remove_files(log, drop_segments_from(log, offset))
+        log.active = log.segments[-1]
+        size_before = log.active.size
+        log.end_offset = log.active.truncate_to(offset, now_ms)
+        log.log_start_offset = min(log.log_start_offset, log.end_offset)
+        settle(log, now_ms)
+        if log.active.size < size_before:
+            # The cut is not durable yet. What follows goes to a segment of its own, whose name tells recovery where the
+            # old bytes end, should a crash bring them back.
+            log.cut_segments.append(log.active)
+            log.roll(now_ms)
+    except OSError as error:
+        log.fail(error)
+        raise
+    return True
+
+
+def drop_segments_from(log: LogState, offset: int) -> list[Segment]:
+    """Take the segments that begin at or past an offset off the list, but never the first; those that were taken."""
+    kept_count = max(1, sum(segment.base_offset < offset for segment in log.segments))
+    dropped = log.segments[kept_count:]
+    del log.segments[kept_count:]
+    return dropped
+
+
+def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None:
+    """Remove all batches; the log then begins and ends at an offset. Raises OSError: the log has failed."""
+    try:
+        remove_files(log, log.segments)
+        log.segments[:] = [Segment.create(log.fs, log.directory, offset, log.config, now_ms)]
+        log.active = log.segments[0]
+        log.end_offset = log.log_start_offset = offset
+        log.epochs.clear()
+        # Durable at once: the next start would take the last of the old epochs for that in which this log begins.
+        log.epochs.write()
+        for snapshot_offset in list(log.snapshots.offsets):
+            log.snapshots.remove(snapshot_offset)
+        settle(log, now_ms)
+    except OSError as error:
+        log.fail(error)
+        raise
+
+
+def settle(log: LogState, now_ms: int) -> None:
+    """Bring what is derived of the batches back to the new end of the log. Raises OSError and `MalformedMessage`."""
+    log.forget_after_end()
+    log.epochs.truncate_from_end(log.end_offset)
+    log.snapshots.remove_after(log.end_offset)
+    load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset, now_ms)
+
+
+def remove_files(log: LogState, segments: list[Segment]) -> None:
+    """Unlink the files at once, without the `.deleted` name that retention gives: a truncated tail must not come
+    back."""
+    for segment in segments:
+        segment.close()
+        for suffix in segment.existing_suffixes():
+            log.fs.unlink(segment.path(suffix))

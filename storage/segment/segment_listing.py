@@ -1,0 +1,70 @@
+"""Reading the segments of a directory from outside, whether or not a broker writes them meanwhile.
+
+Nothing is locked and nothing is written. An index may be some entries behind its log (a reader then walks a few batches
+more), the last batch may be half written, and retention may take a segment away: `FileNotFoundError` is for the caller.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, offset_name, offset_of_name
+from storage.files.open_file import OpenFile
+from storage.files.port import FileSystem
+from storage.segment.batch_scan import BatchPlace, find_batch
+from storage.segment.offset_index import OffsetIndex
+
+
+class ListedSegment(NamedTuple):
+    """One .log file as it was when the directory was listed."""
+
+    directory: str
+    base_offset: int
+    size: int
+    next_base_offset: int | None
+    """None of the last segment, to which a broker may be appending."""
+
+    def path(self, suffix: str = LOG_SUFFIX) -> str:
+        return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
+
+
+class PositionRange(NamedTuple):
+    """Whole batches of a .log file: [start, end)."""
+
+    start_position: int
+    end_position: int
+
+
+def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
+    """In the order of their offsets; files that are being deleted, cleaned or swapped are left out."""
+    offsets = [offset_of_name(name) for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX)]
+    sizes = [fs.file_size(f"{directory}/{offset_name(offset, LOG_SUFFIX)}") for offset in offsets]
+    following: list[int | None] = [*offsets[1:], None]
+    return [ListedSegment(directory, *each) for each in zip(offsets, sizes, following, strict=True)]
+
+
+def offset_index_of(fs: FileSystem, segment: ListedSegment) -> OffsetIndex | None:
+    """None where there is no file."""
+    path = segment.path(OFFSET_INDEX_SUFFIX)
+    return OffsetIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
+
+
+def locate(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | None:
+    """The batch that holds an offset, or the first one after it; None where all whole batches end before it."""
+    index = offset_index_of(fs, segment)
+    position = index.position_at_or_before(offset) if index else 0
+    opened = OpenFile(fs.open(segment.path(), read_only=True))
+    return find_batch(opened.file, position, segment.size, offset)
+
+
+def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_size: int) -> list[PositionRange]:
+    """Cut a range of whole batches at index entries into slices of about a size, reading no batch.
+
+    Every slice but the last has at least `slice_size` bytes and at most one index interval or one batch more.
+    """
+    index = offset_index_of(fs, segment)
+    cuts = [ranges.start_position]
+    for _, position in index.entries.all_entries() if index else ():
+        if cuts[-1] + slice_size <= position < ranges.end_position:
+            cuts.append(position)
+    return [PositionRange(start, end) for start, end in zip(cuts, [*cuts[1:], ranges.end_position], strict=True)]
