@@ -14,8 +14,9 @@ from bench.pinger import Pinger
 from bench.processes import cpu_time, memory
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, remove
-from coordinator.group.partition import OFFSETS_TOPIC, partition_of
+from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from coordinator.group.records import CommittedOffset, OffsetChange, record_of
+from coordinator.runtime.partition import partition_of
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.offset_fetch import (
@@ -94,7 +95,7 @@ def _prepared(server: Server, group: str, log: bytes) -> Server:
         client.ask(FindCoordinatorRequest(coordinator_keys=[group]), FindCoordinatorResponse, 4)
         _wait_for(client, group, ErrorCode.NONE)
         running.kill()
-    (Path(server.data) / f"{OFFSETS_TOPIC}-0" / SEGMENT_NAME).write_bytes(log)
+    (Path(server.data) / f"{GROUP_METADATA_TOPIC}-0" / SEGMENT_NAME).write_bytes(log)
     return server
 
 

@@ -45,6 +45,7 @@ HOT_PATH: Final = (
     "broker/network/reply_memory.py",
     "broker/purgatory/timer_wheel.py",
     "broker/purgatory/wakes.py",
+    "coordinator/shard/offset_walk.py",
     "protocol/primitives.py",
     "protocol/record_batch.py",
     "protocol/record_validation.py",
@@ -76,7 +77,7 @@ HOT_PATH: Final = (
     "storage/segment/segment_files.py",
     "storage/segment/sparse_index.py",
 )
-"""From the bytes of a request to the write, or to the socket.
+"""From the bytes of a request to the write, or to the socket; and the loading of committed offsets.
 
 The codecs are compiled by protocol/compiler.py at run time. Files (storage/files/) stay as they are: a
 compiled `__del__` that runs while the interpreter ends crashes.

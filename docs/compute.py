@@ -53,7 +53,7 @@ def divergence_page() -> str:
 
 def protocol_page() -> str:
     from broker.network.listener_role import ListenerRole
-    from broker.requests.apis import APIS
+    from broker.requests.table import APIS
 
     names = {
         ListenerRole.BROKER: "broker",

@@ -1,11 +1,11 @@
-"""The operations that can be allowed or denied, as the wire numbers them."""
+"""The operations that an ACL can allow or deny, with their codes in requests and responses."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """What a principal may do to a resource."""
 
     ANY = 1

@@ -1,4 +1,4 @@
-"""The batches of a buffer, one after the other."""
+"""Iterating over the batches of a buffer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from protocol.record_batch import LOG_OVERHEAD, BatchHeader, whole_batch
 
 
 class BatchIterator:
-    """The complete batches of a buffer, back to back, as (position, header); what is left over is no error.
+    """The whole batches of a buffer, back to back, as (position, header). A batch that is cut short is no error.
 
     Exhausted, `position` is the end of the last complete batch, and `partial_size` the count of bytes after it, which
     are the beginning of a batch whose rest is not here (a fetch answer and a torn log both end so).

@@ -1,8 +1,8 @@
 """`python -m protocol.compile_kernel`: compile the record walk beside its source, where this machine can.
 
-The source stays the one source: Python prefers the extension module of the same name, and without one (no C compiler,
-no mypyc) it runs the `.py` file, more slowly and with the same results. One line says which it will be. The compiled
-files belong to this installation and are never committed or packaged. `--remove` takes them away.
+Python imports the extension module in place of the source of the same name. Without a C compiler or mypyc it runs the
+source, more slowly and with the same results; one printed line says which of the two it will be. The compiled files
+belong to this installation and are never committed. `--remove` removes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXTENSION_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
 def main(arguments: list[str]) -> str:
-    """Compile if that is needed and possible; the sentence to show."""
+    """Compile where that is needed and possible; the sentence to show."""
     if "--remove" in arguments:
         remove_compiled()
         return "the record walk is plain Python"
@@ -54,12 +54,12 @@ def is_current() -> bool:
 
 
 def stale_files() -> list[Path]:
-    """What would be run in the stead of a newer source."""
+    """The extension modules that are older than the source, and would be run instead of it."""
     return [path for path in compiled_files() if path.stat().st_mtime < KERNEL.stat().st_mtime]
 
 
 def remove_compiled() -> None:
-    """What is older than the source would be run in its stead."""
+    """Remove the extension module, so that the source runs."""
     for path in compiled_files():
         path.unlink()
 

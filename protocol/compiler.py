@@ -53,7 +53,7 @@ def decoder_of(cls: type[T], version: int) -> Decoder[T]:
 
 
 def request_decoder_of(cls: type[T], version: int) -> Decoder[T]:
-    """The same for what a client sends: what it turns into is bounded (`protocol/decoded_size.py`)."""
+    """The decoder for requests: it also limits the memory of the decoded message (`protocol/decoded_size.py`)."""
     return cast("Decoder[T]", _compiled(_RequestDecoderSource, cls, version))  # type: ignore[arg-type]
 
 
@@ -178,7 +178,7 @@ class _DecoderSource(_Source):
         """Emit what comes before the first field."""
 
     def charge(self, amount: str, name: str) -> None:
-        """Emit the counting of what the bytes become."""
+        """Emit the code that counts the memory of the decoded objects."""
 
     def flush(self) -> None:
         if not self.run:
@@ -316,7 +316,7 @@ class _DecoderSource(_Source):
 
 
 class _RequestDecoderSource(_DecoderSource):
-    """Decodes what is short, and leaves what could pass the bound to the decoder that counts."""
+    """Decodes a short request; a request that could pass the limit goes to the decoder that counts."""
 
     def begin(self) -> None:
         self.scope["counted"] = partial(_decode_counted, self.cls, self.version)
@@ -324,7 +324,7 @@ class _RequestDecoderSource(_DecoderSource):
 
 
 class _CountedDecoderSource(_DecoderSource):
-    """Counts down what is left of the bound."""
+    """Emits code that counts down what is left of the limit."""
 
     def begin(self) -> None:
         self.scope["too_many_items"] = too_many_items

@@ -1,8 +1,8 @@
-"""The codecs of a record batch, each with a hard bound on what a peer's bytes may expand to.
+"""The codecs of a record batch, each with a limit on the decompressed size.
 
-Nothing is allocated because the bytes claim a size: every decoder is pulled in pieces until the data ends or the bound
-is passed, and a snappy block, which can only be decoded whole, has its claim checked against the bound and against what
-its bytes can hold. The libraries are imported when the first batch needs them.
+No decoder allocates what the data claims to hold: data is decompressed in pieces until it ends or the limit is passed.
+A snappy block can only be decompressed whole, so its claimed size is first compared with the limit and with what its
+bytes can hold at most. The libraries are imported when the first batch needs them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class Codec(IntEnum):
 
 
 class DecompressedSizeExceeded(MalformedMessage):
-    """The data goes on after the number of bytes that it may expand to."""
+    """The decompressed data is larger than the limit."""
 
 
 PIECE_SIZE_MIN = 4 << 10
 PIECE_SIZE_MAX = 1 << 16
-"""Small, so that a thread that expands a large batch seldom keeps the others waiting for half a millisecond."""
-GZIP_WINDOW_BITS = 31  # zlib's way to say: a gzip header and trailer around it
+"""Small, because an executor thread that decompresses a piece may hold the GIL: the event loop then waits for it."""
+GZIP_WINDOW_BITS = 31  # in zlib this number stands for a gzip header and trailer around the data
 
 INT32 = Struct(">i")
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + INT32.pack(1) + INT32.pack(1)
 XERIAL_BLOCK_SIZE = 32 << 10
-SNAPPY_EXPANSION_MAX = 22  # the densest element turns 3 bytes into 64
+SNAPPY_EXPANSION_MAX = 22  # an element of 3 bytes stands for 64 bytes at most
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_FLAGS_MASK = 0xE0
@@ -56,7 +56,7 @@ ZSTD_CHECKSUM_SIZE = 4
 
 
 def compress(codec: Codec, data: BytesLike, level: int | None = None) -> bytes:
-    """Compress as Kafka writes it. `level` is Kafka's `compression.<codec>.level`; None is Kafka's default."""
+    """Compress in Kafka's format. `level` is `compression.<codec>.level`; None is Kafka's default level."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -96,10 +96,10 @@ def compress_lz4(data: BytesLike, level: int | None) -> bytes:
 
 
 def decompress(codec: Codec, data: BytesLike, *, size_max: int) -> BytesLike:
-    """What `data` expands to, at most `size_max` bytes. `Codec.NONE` gives the data itself.
+    """Decompress `data` to at most `size_max` bytes. `Codec.NONE` returns the data itself.
 
-    Raises `DecompressedSizeExceeded` past the bound and `MalformedMessage` for what is corrupt, cut short or followed
-    by something else.
+    Raises `DecompressedSizeExceeded` past the limit, and `MalformedMessage` for data that is corrupt, cut short or
+    followed by other bytes.
     """
     if codec is Codec.NONE:
         if len(data) > size_max:
@@ -110,7 +110,7 @@ def decompress(codec: Codec, data: BytesLike, *, size_max: int) -> BytesLike:
 
 
 def expand(codec: Codec, data: BytesLike, *, size_max: int) -> Iterator[BytesLike]:
-    """The same piece by piece, none much larger than `PIECE_SIZE_MAX` but for what snappy packs into one block."""
+    """Decompress in pieces of at most about `PIECE_SIZE_MAX` bytes; a snappy block is one piece, whatever its size."""
     if codec is Codec.NONE:
         view = memoryview(data)
         return (view[start : start + PIECE_SIZE_MAX] for start in range(0, len(view), PIECE_SIZE_MAX))
@@ -118,7 +118,7 @@ def expand(codec: Codec, data: BytesLike, *, size_max: int) -> Iterator[BytesLik
 
 
 def pull_pieces(pull: Callable[[int], bytes], compressed_size: int, size_max: int) -> Iterator[bytes]:
-    """What `pull(size)` gives until it gives nothing, refusing the first byte past `size_max`."""
+    """The pieces that `pull(size)` returns until it returns none. Raises `DecompressedSizeExceeded` past `size_max`."""
     piece_size = min(max(4 * compressed_size, PIECE_SIZE_MIN), PIECE_SIZE_MAX)
     total = 0
     while piece := pull(min(piece_size, size_max - total + 1)):
@@ -151,7 +151,7 @@ def expand_gzip(data: BytesLike, size_max: int) -> Iterator[bytes]:
 
 
 def expand_snappy(data: BytesLike, size_max: int) -> Iterator[bytes]:
-    """Xerial's blocks, or the single raw block that many C and Go clients send."""
+    """Blocks in xerial's framing, as Java clients send, or the single raw block that many C and Go clients send."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         yield decompress_snappy_block(view, size_max)
@@ -174,7 +174,7 @@ def expand_snappy(data: BytesLike, size_max: int) -> Iterator[bytes]:
 
 
 def decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
-    """A raw block, whose decoder allocates what the block claims: so the claim is checked first."""
+    """Decompress a raw block. Its decoder allocates the size that the block claims, so the claim is checked first."""
     import snappy
 
     try:
@@ -237,7 +237,10 @@ def expand_zstd(data: BytesLike, size_max: int) -> Iterator[bytes]:
 
 
 def walk_zstd_frames(data: BytesLike) -> None:
-    """Check by the sizes of its blocks that `data` is complete frames: the library's stream ends silently at a cut."""
+    """Check by the sizes of the blocks that `data` consists of whole frames: the library does not report a cut.
+
+    Raises `MalformedMessage`.
+    """
     import zstandard
 
     view = memoryview(data)

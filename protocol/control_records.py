@@ -1,4 +1,4 @@
-"""Control records: what brokers write for one another, never given to applications."""
+"""Control records: transaction markers and Raft records, which consumers do not show to applications."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def control_key(kind: ControlRecordType) -> bytes:
 
 
 def control_record_type(key: BytesLike | None) -> ControlRecordType | None:
-    """What a control record is; None for the types of later releases, which are to be ignored.
+    """The type of a control record; None for the types of later releases, which readers ignore.
 
     Raises `MalformedMessage` where the key is missing or too short. A longer key is one of a later version.
     """

@@ -1,9 +1,9 @@
-"""How much memory the bytes of a request may turn into, told from its declaration.
+"""The limit on the memory that a decoded request takes, computed from the declaration of the message.
 
-Every array's count is held against the bytes that its items take at least. That alone lets a byte of a large request
-become sixty bytes of objects; so a request may decode into so many bytes of them, and not more. The sizes are what the
-objects take at most in CPython, a little above what is measured. A request that is so short that it cannot reach the
-bound, whatever it says, is decoded without any counting: nearly all are.
+The count of every array is compared with the bytes that remain: its items need at least so many. That check alone would
+let one byte of a large request become sixty bytes of Python objects, so the total is limited as well. The sizes below
+are upper bounds for CPython, a little above measured ones. A request that is too short to reach the limit, whatever it
+holds, is decoded without counting; nearly all requests are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from protocol.primitives import MalformedMessage
 from protocol.schema import NEVER, Field, Wire, fields_in, spec_of
 
 DECODED_SIZE_MAX: Final = 56 << 20
-"""Bytes of objects: a fetch of a hundred thousand partitions, each in a topic of its own, takes 50 MB of them."""
+"""Limit on the bytes of objects: a fetch of 100,000 partitions, each in a topic of its own, takes 50 MB."""
 TAG_CHARGE: Final = 1024
-"""What a tag that is skipped counts: it takes no memory, but as long as an object does."""
+"""Bytes charged for a skipped tag: it takes no memory, but as much time as an object."""
 CONTENT_CHARGE: Final = 4
-"""What a byte of text counts: one character outside the basic plane makes all of a text four bytes wide."""
+"""Bytes charged for a byte of text: CPython stores a text with one character outside the basic plane in 4 bytes
+each."""
 
 OBJECT_SIZE: Final = 48
 SLOT_SIZE: Final = 8
@@ -33,7 +34,7 @@ VALUE_SIZES: Final = {
     Wire.BYTES: 40,
     Wire.RECORDS: 184,
 }
-"""Beside an integer's; numbers of one byte are shared."""
+"""Bytes of the object of a value; other types take `INTEGER_SIZE`. CPython shares the objects of one-byte numbers."""
 INTEGER_SIZE: Final = 32
 
 
@@ -55,7 +56,8 @@ def least_size(field: Field, version: int, is_flexible: bool) -> int:
 
 
 def decoded_size(field: Field, version: int) -> int:
-    """The bytes of objects that one value of a field, or one item of an array, becomes; arrays in it count as empty."""
+    """Bytes of the objects that one value of a field, or one item of an array, decodes into; arrays inside count as
+    empty."""
     if isinstance(field.kind, Wire):
         return SLOT_SIZE + VALUE_SIZES.get(field.kind, INTEGER_SIZE)
     plain, tagged, absent = fields_in(field.kind, version)
@@ -66,14 +68,14 @@ def decoded_size(field: Field, version: int) -> int:
 
 
 def uncounted_size(cls: type[object], version: int) -> int:
-    """Up to this many bytes a message cannot decode into more than the bound, whatever it says."""
+    """A message of at most this many bytes cannot decode into more than the limit."""
     is_flexible = version in spec_of(cls).flexible
     most = max(CONTENT_CHARGE, TAG_CHARGE // 2 if is_flexible else 1, *_ratios(cls, version, is_flexible), 1)
     return DECODED_SIZE_MAX // most
 
 
 def _ratios(cls: type[object], version: int, is_flexible: bool) -> list[int]:
-    """Bytes of objects for one byte of the wire, rounded up, for each array in a struct and below it."""
+    """For each array in a struct, and below it: bytes of objects for one byte on the wire, rounded up."""
     found = []
     plain, tagged, _ = fields_in(cls, version)
     for field in plain + tagged:
@@ -86,5 +88,5 @@ def _ratios(cls: type[object], version: int, is_flexible: bool) -> list[int]:
 
 
 def too_many_items(name: str) -> MalformedMessage:
-    """Past the bound."""
+    """The error for a request past the limit, found at the field `name`."""
     return MalformedMessage(f"the request decodes into more than {DECODED_SIZE_MAX} bytes, at {name}")

@@ -1,15 +1,15 @@
-"""Variable-length integers, the one part of the wire that `struct` cannot read."""
+"""Variable-length integers, the one wire type that `struct` cannot read, and the types of buffers."""
 
 from __future__ import annotations
 
 from typing import Protocol, TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""Anything whose bytes can be read in place. Indexing yields integers."""
+"""A buffer whose bytes can be read in place. Indexing yields integers."""
 
 
 class FileRegion(Protocol):
-    """A run of bytes in a file, sent by the connection without passing through Python."""
+    """Bytes of a file that the connection sends with sendfile(2), without reading them."""
 
     def __len__(self) -> int:
         """Size in bytes."""
@@ -20,12 +20,12 @@ Chunk: TypeAlias = BytesLike | FileRegion
 
 UVARINT_SIZE_MAX = 5
 TEXT_SIZE_MAX = 0x7FFF
-"""Bytes of a string: what fits where its length is an int16, and no more where it is a varint."""
+"""Limit on the bytes of a string: that of the int16 length, applied to varint lengths as well."""
 VARLONG_SIZE_MAX = 10
 
 
 class MalformedMessage(ValueError):
-    """A peer's bytes do not follow the schema. The connection that sent them is closed."""
+    """Bytes do not follow the schema: the broker closes the connection that sent them."""
 
 
 def wrong_length(name: str, length: int) -> MalformedMessage:

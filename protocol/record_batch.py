@@ -53,7 +53,7 @@ CODECS: Final = tuple(Codec)
 
 
 class TimestampType(IntEnum):
-    """Bit 3 of the attributes: who said when a record happened."""
+    """Bit 3 of the attributes: whether the producer (create time) or the broker (append time) set the timestamps."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -78,7 +78,7 @@ FIELDS: Final = (
 
 
 class BatchHeader:
-    """The 13 fields of a batch header. Assigned field by field, the fastest way; treat it as a value all the same."""
+    """The 13 fields of a batch header. Mutable only because assigning the fields is the fastest way to build it."""
 
     __slots__ = FIELDS
 
@@ -111,7 +111,7 @@ class BatchHeader:
 
     @property
     def codec(self) -> Codec:
-        """Raises `MalformedMessage` for the codec numbers that nobody has defined."""
+        """Raises `MalformedMessage` for a codec number that is not defined."""
         number = self.attributes & CODEC_MASK
         if number >= len(CODECS):
             raise MalformedMessage(f"unknown compression type id {number}")
@@ -162,7 +162,7 @@ def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     """Read the header of the batch that starts at `position`; the rest of the batch need not be in the buffer.
 
     Raises `MalformedMessage` when fewer than 61 bytes are there, the length cannot hold a header or the magic is not 2.
-    Nothing is allocated for what the length claims: whether the batch is there is the caller's question.
+    Nothing is allocated for the claimed length; the caller checks whether the whole batch is there.
     """
     header = BatchHeader()
     try:
@@ -191,7 +191,7 @@ def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
 
 
 def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at `position` is whole and its bytes are what its checksum says."""
+    """Whether the batch at `position` is whole and its checksum matches its bytes."""
     end = position + header.batch_length + LOG_OVERHEAD
     if end > len(buffer):
         return False
@@ -213,7 +213,7 @@ def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | Non
 
 
 def refuse_nonsense(buffer: BytesLike, position: int, size: int) -> None:
-    """So that garbage is not taken for the beginning of a batch."""
+    """Raises `MalformedMessage` where fewer bytes than a header cannot be the beginning of a batch."""
     if size >= LOG_OVERHEAD:
         (length,) = INT32.unpack_from(buffer, position + INT64.size)
         if length < LENGTH_MIN:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from protocol.compression import Codec, expand
 from protocol.primitives import BytesLike, MalformedMessage, read_varint, read_varlong
@@ -24,16 +24,26 @@ def records_of(
     """
     if header is None:
         header = parse_header(buffer, position)
+    runs = runs_of(buffer, position, header, size_max=size_max)
+    return (record for run, count in runs for record in decode_run(run, count, header))
+
+
+def runs_of(
+    buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int = RECORDS_SIZE_MAX
+) -> Iterable[tuple[bytes, int]]:
+    """The records of a batch as they are encoded, in runs of whole records with their count (`record_runs`).
+
+    A batch that is not compressed is one run. Raises `MalformedMessage` as `records_of`.
+    """
     end = position + header.size
     if end > len(buffer):
         raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a batch of {header.size}")
-    stored = memoryview(buffer)[position + HEADER_SIZE : end]
-    if header.codec is Codec.NONE:
-        return decode_records(bytes(stored), header)
     if header.records_count < 0:
         raise MalformedMessage(f"a batch of {header.records_count} records")
-    runs = record_runs(expand(header.codec, stored, size_max=size_max), header.records_count, size_max)
-    return (record for run, count in runs for record in decode_run(run, count, header))
+    stored = memoryview(buffer)[position + HEADER_SIZE : end]
+    if header.codec is Codec.NONE:
+        return ((bytes(stored), header.records_count),)
+    return record_runs(expand(header.codec, stored, size_max=size_max), header.records_count, size_max)
 
 
 def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:

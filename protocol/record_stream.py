@@ -1,7 +1,7 @@
-"""The records of a batch in runs of whole records, each as large as a piece of what the batch expands to.
+"""The records of a compressed batch in runs of whole records, decompressed piece by piece.
 
-However far a batch expands, no more than a piece and the record that goes past its end are held. For batches that are
-too large to be held, or walked in one go, by somebody who has other things to do.
+However large a batch is when decompressed, at most one piece and the record that spans its end are in memory. An
+executor thread reads batches this way that are too large to be decompressed whole, or in one go on the event loop.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from protocol.record_batch import HEADER_SIZE, BatchHeader
 from protocol.record_walk import OFFSETS_DIFFER, walk_records, whole_records
 
 RECORD_SIZE_MAX = 16 << 20
-"""A compressed record may expand to this much, or to what a whole batch of its topic may have."""
+"""Limit on the size of a decompressed record, where the limit on batches of its topic is not larger."""
 
 
 def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -> Iterator[tuple[bytes, int]]:
     """Runs of whole records, each with their count, `count` in all.
 
-    What does not end with a whole record, or is no record, comes as the last run with the count that is missing: it is
-    for the reader to refuse. Raises `DecompressedSizeExceeded` for a record past `record_size_max`.
+    Bytes that are not whole records come as the last run, with the count of records that is missing: the reader of the
+    run refuses it. Raises `DecompressedSizeExceeded` for a record of more than `record_size_max` bytes.
     """
     held = bytearray()
     wanted = 0
@@ -44,7 +44,7 @@ def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -
 
 
 def walk_batch(batch: BytesLike, header: BatchHeader, *, size_max: int, record_size_max: int) -> tuple[int, int, int]:
-    """What `walk_records` says of all the records of a batch, or of those up to the first offset that is wrong."""
+    """The result of `walk_records` for a whole batch, or for the runs up to the first with a wrong offset delta."""
     stored = memoryview(batch)[HEADER_SIZE : header.size]
     flags = 0
     low, high = (1 << 63) - 1, -(1 << 63)
@@ -60,5 +60,5 @@ def walk_batch(batch: BytesLike, header: BatchHeader, *, size_max: int, record_s
         high = max(high, run_high)
         first += count
         if flags & OFFSETS_DIFFER:
-            break  # nobody takes such a batch
+            break  # such a batch is refused in any case
     return flags, low, high

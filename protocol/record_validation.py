@@ -1,14 +1,15 @@
-"""What is checked of a client's batch before a leader appends it.
+"""Validating a client's batch before a leader appends it.
 
-Two stages, in Kafka's order: the header with the checksum, then the records. Both are needed: a batch whose header and
-checksum are right can still hold records that no reader gets past. The choice and its figures are in
+There are two stages, in Kafka's order: the header with the checksum, then the records. A batch with a valid header and
+checksum can still hold records that stop every consumer, so both stages are needed. The choice and its figures are in
 docs/decisions/0003-what-is-checked-before-append.md.
 
-A refusal is a value. Kafka says nothing beyond the code where the batch as a whole is at fault; here the message says
-what is wrong with it. DIVERGES: some batches make Kafka answer UNKNOWN_SERVER_ERROR (an unknown codec, compressed data
-that does not expand, compressed records out of order), some it takes though readers trip over them (record sizes that
-lie in a compressed batch, offsets out of order in a plain one, sizes below -1, bytes after the batch or after its
-compressed data). They are all refused by name.
+A refusal is a value (`RejectedBatch`). Where the batch as a whole is wrong, Kafka answers with an error code alone;
+here the answer has a message as well. DIVERGES: to some invalid batches Kafka answers UNKNOWN_SERVER_ERROR (an unknown
+codec, compressed data that cannot be decompressed, compressed records out of order); some it appends although consumers
+fail on them (wrong record sizes in a compressed batch, offsets out of order in a plain one, sizes below -1, bytes after
+the batch or after its compressed data). Here each of them is refused with the error and the message that name its
+fault.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ from protocol.record_stream import RECORD_SIZE_MAX, walk_batch
 from protocol.record_walk import KEY_IS_NULL, OFFSETS_DIFFER, walk_records
 
 LOOP_EXPANDED_SIZE_MAX = 4 << 20
-"""What a batch may expand to, and `LOOP_RECORDS_MAX` how many records it may have, to be examined while others wait."""
+"""Up to this decompressed size, and up to `LOOP_RECORDS_MAX` records, a batch is validated on the event loop. A larger
+one goes to an executor thread, so that other connections do not wait for it."""
 LOOP_RECORDS_MAX = 50_000
 RECORD_ERRORS_MAX = 1000
-"""Refused records that are listed. DIVERGES: Kafka lists them all, however many millions a compressed batch holds."""
+"""Limit on the invalid records that an answer lists. DIVERGES: Kafka lists all of them, even if there are millions."""
 LEGACY_LENGTH_MIN = 14
 """The smallest length of a message of magic 0, below which Kafka does not look at the magic."""
 PRODUCE_VERSION_OF_ZSTD = 7
@@ -63,13 +65,13 @@ ZSTD = int(Codec.ZSTD)
 
 
 class AppendRules(Protocol):
-    """The settings of a topic that decide about a batch, under the names of the log's configuration."""
+    """The topic settings that validation needs, under the names of `LogConfig`."""
 
     @property
     def max_message_bytes(self) -> int: ...
     @property
     def compression_type(self) -> Codec | None:
-        """None is `producer`: what comes is kept."""
+        """None is `producer`: the batch keeps its codec."""
 
     @property
     def compression_level(self) -> int | None: ...
@@ -83,30 +85,31 @@ class AppendRules(Protocol):
     def is_compacted(self) -> bool: ...
     @property
     def expanded_bytes_max(self) -> int:
-        """What the records of a compressed batch may expand to."""
+        """Limit on the decompressed size of the records."""
 
 
 class RecordError(NamedTuple):
-    """Why one record refuses its batch: its index in the batch, and a sentence."""
+    """Why a record makes its batch invalid: the index of the record in the batch, and a sentence."""
 
     batch_index: int
     message: str
 
 
 class RejectedBatch(NamedTuple):
-    """The answer to a batch that is not appended."""
+    """Why a batch is not appended."""
 
     error: ErrorCode
     message: str
     record_errors: tuple[RecordError, ...] = ()
     is_of_log: bool = True
-    """Whether the answer carries the log's start offset; where Kafka stops before it asks the log, it says -1."""
+    """Whether the response carries the log start offset. Kafka answers -1 for faults that it finds before it reads
+    it."""
     is_postponed: bool = False
-    """Nothing is wrong yet: so large a batch is to be examined beside the loop (`examine_batch`)."""
+    """Not invalid so far: the batch is so large that an executor thread has to validate it (`examine_batch`)."""
 
 
 class ValidBatch(NamedTuple):
-    """A batch to append: the bytes as they came, or rewritten ones, and the header that says what they are."""
+    """A batch to append: the bytes of the client, or rewritten ones, and their header."""
 
     batch: BytesLike
     header: BatchHeader
@@ -115,7 +118,8 @@ class ValidBatch(NamedTuple):
 def examine_batch(
     batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int
 ) -> ValidBatch | RejectedBatch:
-    """Both stages, however long they take, in bounded memory. Changes a writable buffer, as `validate_records` does."""
+    """Both stages in one call, in bounded memory: for an executor thread. May change `batch`, as `validate_records`
+    does."""
     header = validate_header(batch, rules, produce_version=produce_version)
     if isinstance(header, RejectedBatch):
         return header
@@ -125,7 +129,8 @@ def examine_batch(
 def validate_header(
     batch: BytesLike, rules: AppendRules, *, produce_version: int = PRODUCE_VERSION_OF_ZSTD
 ) -> BatchHeader | RejectedBatch:
-    """The header of the one batch that fills the buffer, once everything about the batch as a whole is right."""
+    """The first stage: the header of the one batch that fills the buffer, after its lengths, checksum and codec are
+    checked."""
     try:
         header = parse_header(batch)
     except MalformedMessage:
@@ -232,7 +237,7 @@ def validate_records(
 
 
 def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
-    """Write the attributes and the max timestamp, and the checksum that covers them."""
+    """Set the attributes and the max timestamp, and the checksum, which covers them."""
     view = memoryview(batch)
     if view.readonly:
         view = memoryview(bytearray(view))
@@ -244,7 +249,7 @@ def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
 
 
 def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | RejectedBatch:
-    """The same records under the topic's codec. The batch is held against its largest size once more."""
+    """The same records, compressed with the topic's codec. Refused where the new batch is above max.message.bytes."""
     batch = assemble(
         compress(codec, body, rules.compression_level),
         header.base_offset,
@@ -263,10 +268,10 @@ def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: Append
     return ValidBatch(batch, parse_header(batch))
 
 
-# Refusals
+# Rejections
 
 POSTPONED = RejectedBatch(
-    ErrorCode.MESSAGE_TOO_LARGE, "the batch expands too far to be examined now", is_postponed=True
+    ErrorCode.MESSAGE_TOO_LARGE, "the batch is too large when decompressed to be validated now", is_postponed=True
 )
 
 
@@ -284,7 +289,8 @@ def too_large(size: int, rules: AppendRules) -> RejectedBatch:
 
 
 def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
-    """What Kafka answers where there is no batch of magic 2: it looks at length, magic and end, in this order."""
+    """The error for bytes that are no batch of magic 2. As in Kafka, length, magic and end are checked in this
+    order."""
     size = len(batch)
     length = INT32.unpack_from(batch, LOG_OVERHEAD - INT32.size)[0] if size >= LOG_OVERHEAD else None
     magic = batch[MAGIC_POSITION] if size > MAGIC_POSITION else None

@@ -1,8 +1,8 @@
 """The walk over the records of a batch: their framing, offsets, timestamps and keys, without building a value.
 
-This is the inner loop of the produce path. It is ordinary typed Python that mypyc can compile
-(`python -m protocol.compile_kernel`); the two forms give the same results. Compiled code is fast on `bytes` alone, so
-what lies in a receive buffer is copied through a small window, which jumps over large values.
+This is the inner loop of the produce path: ordinary typed Python that mypyc can compile
+(`python -m protocol.compile_kernel`), with the same results in both forms. Compiled code is fast only on `bytes`, so
+the receive buffer is copied through a small window, which skips large values.
 
 A record: varint size of what follows; int8 attributes; varlong timestamp delta; varint offset delta; varint key size,
 key; varint value size, value; varint count of headers; for each varint key size, key, varint value size, value. Size -1
@@ -161,7 +161,7 @@ def skip_headers(window: bytes, at: i64) -> i64:
 
 
 def read_raw_varint(window: bytes, at: i64) -> tuple[i64, i64]:
-    """The varint at `at` before zig-zag is undone, below 2^32, and the position after it."""
+    """The varint at `at` before zig-zag decoding, below 2^32, and the position after it."""
     value: i64 = 0
     shift: i64 = 0
     while shift < 35:
@@ -177,7 +177,7 @@ def read_raw_varint(window: bytes, at: i64) -> tuple[i64, i64]:
 
 
 def read_raw_varlong(window: bytes, at: i64) -> tuple[i64, i64]:
-    """The varlong at `at` before zig-zag is undone, and the position after it. Compiled, 64 bits wrap to a negative."""
+    """The varlong at `at` before zig-zag decoding, and the position after it. Compiled, the 64th bit is the sign."""
     value: i64 = 0
     shift: i64 = 0
     while shift < 70:
@@ -193,7 +193,8 @@ def read_raw_varlong(window: bytes, at: i64) -> tuple[i64, i64]:
 
 
 def window_of_record(buffer: BytesLike, position: i64, size: i64, end: i64) -> tuple[bytes, i64]:
-    """A window that holds the whole record at `position`, and where it begins; without the contents if it is large."""
+    """A window with the whole record at `position`, and where the window begins; a large record without its
+    contents."""
     if position + size > end:
         raise MalformedMessage(f"a record of {size} bytes goes past the end of its batch")
     if size > WINDOW_SIZE:
@@ -203,7 +204,7 @@ def window_of_record(buffer: BytesLike, position: i64, size: i64, end: i64) -> t
 
 
 def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
-    """A large record with an empty key and value in the place of what it has: its framing alone, for one window."""
+    """A large record with its key and value replaced by empty ones, so that its framing fits into one window."""
     head = bytes(buffer[position : min(position + RECORD_HEAD_SIZE_MAX, end)])
     at: i64 = 1
     size: i64
@@ -222,7 +223,7 @@ def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
 
 
 def append_emptied(framing: bytearray, raw_size: i64) -> i64:
-    """Append the size of a key or a value as null or empty; the bytes to skip."""
+    """Append the size of a null or an empty field; how many bytes of contents to skip."""
     if raw_size & 1 == 0:
         framing.append(0)
         return raw_size >> 1

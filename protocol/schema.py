@@ -73,7 +73,7 @@ Int64: TypeAlias = Annotated[int, Wire.INT64]
 Float64: TypeAlias = Annotated[float, Wire.FLOAT64]
 Uuid: TypeAlias = Annotated[bytes, Wire.UUID]
 Bytes: TypeAlias = Annotated[bytes, Wire.BYTES]
-"""Copied out of the receive buffer: may be kept."""
+"""Copied out of the receive buffer: the handler may keep it."""
 Records: TypeAlias = Annotated[BytesLike, Wire.RECORDS]
 """Record batches, a view into the receive buffer: valid until the handler returns."""
 FetchedRecords: TypeAlias = Annotated[BytesLike | FileRegion, Wire.RECORDS]
@@ -106,7 +106,7 @@ NEVER: Final = Range(0, -1)
 
 
 class Mark(NamedTuple):
-    """What an annotation says of a field beyond its type; what it does not say is None."""
+    """The part of an annotation beyond the type of the field; None where it is not given."""
 
     first_version: int | None = None
     last_version: int | None = None
@@ -173,7 +173,7 @@ class Field(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What `@message` says of a class."""
+    """The arguments of `@message`."""
 
     key: int | None
     versions: Range

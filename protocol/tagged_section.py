@@ -1,4 +1,4 @@
-"""The tagged section that ends every struct of a flexible version: read an entry, skip all, append those present."""
+"""The tagged section at the end of every struct of a flexible version: reading an entry, skipping, appending."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint
 
 TAGS_MAX = 1 << 10
-"""Tags of one section that are skipped. They take no memory, but time."""
+"""Limit on the skipped tags of one section: they take no memory, but time."""
 
 
 def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:

@@ -62,14 +62,14 @@ class MoldauDataSource(DataSource):
 
 
 class SegmentReader(DataSourceReader):
-    """Plans on the driver, decodes in the tasks."""
+    """Plans the read on the driver and decodes records in the tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each task. Raises `Refused`."""
+        """The partitions of the read, one for each task. Raises `Refused`."""
         from spark_jobs.planning import plan
         from storage.files.local_files import LocalFiles
 
@@ -81,7 +81,7 @@ class SegmentReader(DataSourceReader):
         return self.batches(task, self._columns)
 
     def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The records of a task with these columns, slice by slice."""
+        """The records of a task with these columns, slice after slice."""
         from spark_jobs.record_columns import record_batches
         from storage.files.local_files import LocalFiles
 
@@ -97,11 +97,11 @@ class SegmentReader(DataSourceReader):
 
 
 def columns_of(schema: StructType) -> list[str]:
-    """The columns that a schema names. Raises `Refused` for what the source does not have."""
+    """The columns that a schema names. Raises `Refused` for a column or a type that the source does not have."""
     known = {field.name: field for field in [*COLUMNS.fields, HEADERS]}
     for field in schema.fields:
         if field.name not in known:
-            raise Refused(f"schema: there is no column {field.name}; there are {', '.join(known)}")
+            raise Refused(f"schema: there is no column {field.name}; the columns are {', '.join(known)}")
         if field != known[field.name]:
             expected = known[field.name].simpleString()
             raise Refused(f"schema: {field.simpleString()} is not {expected}, which may be null")

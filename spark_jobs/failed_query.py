@@ -1,4 +1,4 @@
-"""Why a query failed, without the two stack traces that Spark wraps around it."""
+"""The reason of a failed query, without the two stack traces that Spark wraps around it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OURS: Final = re.compile(r"^(?:[\w.]+\.)?(?:MalformedMessage|Refused|DataLost|C
 
 
 def reason_of(failure: PySparkException) -> str:
-    """What the data source said, else the first line of what Spark says."""
+    """The message of the data source; where there is none, the first line of Spark's."""
     text = str(failure)
     ours = _OURS.search(text)
     return ours[1].strip() if ours else text.strip().partition("\n")[0]

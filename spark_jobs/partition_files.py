@@ -1,4 +1,4 @@
-"""The partitions that lie under some log directories, each with the offsets between which it may be read.
+"""The partitions in log directories, each with the range of offsets that may be read.
 
 The high watermark is what a broker last wrote down (every few seconds and when it stops): what lies above it in the
 files may be taken back by a later leader, so it is nobody's to read.
@@ -15,19 +15,19 @@ from storage.files.port import FileSystem
 from storage.segment.segment_listing import ListedSegment, list_segments
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-"""Read when they are named, never by a pattern."""
+"""Internal topics: read when they are named, and never matched by a pattern."""
 
 
 LISTINGS_MAX = 10
-"""Retention may take a file away between its listing and the look at its size: then the directory is listed again."""
+"""How often a directory is listed again: retention may delete a file between listing it and asking for its size."""
 
 
 class Refused(ValueError):
-    """What was asked for cannot be read so: the message says what and why."""
+    """The query cannot be run with these options; the message names the option and the reason."""
 
 
 class PartitionFiles(NamedTuple):
-    """A partition as its files and the checkpoints beside them showed it at one moment."""
+    """A partition, as its files and the checkpoints were when they were read."""
 
     topic: str
     partition: int
@@ -65,9 +65,9 @@ def find_partitions(fs: FileSystem, directories: Sequence[str]) -> dict[TopicPar
 
 
 def open_partitions(fs: FileSystem, places: dict[TopicPartition, str]) -> list[PartitionFiles]:
-    """Look at the partitions in these directories, in the order given. Raises `CorruptCheckpoint`.
+    """Find the offset ranges of the partitions in these directories, in the order given. Raises `CorruptCheckpoint`.
 
-    The checkpoints are read before the files are listed: what was committed then is in the files now.
+    The checkpoints are read before the files are listed, so that everything below the high watermark is in the files.
     """
     log_directories = dict.fromkeys(place.rpartition("/")[0] for place in places.values())
     high_watermarks = {path: read_offsets(fs, path, HIGH_WATERMARKS) for path in log_directories}

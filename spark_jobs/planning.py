@@ -1,4 +1,4 @@
-"""What is to be read becomes tasks: slices of .log files, found with the indexes and packed by their bytes."""
+"""Planning a read: slices of .log files, found with the offset indexes, are packed into tasks by their size."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from spark_jobs.options import EARLIEST, LATEST, OffsetChoice, ReadOptions, Subscription
+from spark_jobs.options import EARLIEST, LATEST, OffsetChoice, ReadOptions, TopicSelection
 from spark_jobs.partition_files import INTERNAL_TOPICS, PartitionFiles, Refused, find_partitions, open_partitions
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.files.port import FileSystem
 from storage.segment.segment_listing import ListedSegment, PositionRange, locate, split
 
 TASK_SIZE = 32 << 20
-"""Bytes in the files for one task. A task costs Spark about 40 ms, which these take to decode several times over."""
+"""Bytes of .log files for one task. Starting a task takes Spark about 40 ms; decoding so many bytes takes several times
+as long."""
 
 
 class Slice(NamedTuple):
-    """Whole batches of one .log file, of whose records those in [start_offset, end_offset) are wanted."""
+    """Whole batches of one .log file, and the offsets [start_offset, end_offset) of the records to take from them."""
 
     path: str
     topic: str
@@ -38,7 +39,7 @@ Task: TypeAlias = tuple[Slice, ...]
 
 
 class OffsetRange(NamedTuple):
-    """Records of one partition: [start, end)."""
+    """The offsets to read of one partition: [start, end)."""
 
     files: PartitionFiles
     start_offset: int
@@ -46,16 +47,16 @@ class OffsetRange(NamedTuple):
 
 
 class DataLost(Refused):
-    """Records that were asked for are not there any more."""
+    """Records of the requested offsets have been deleted."""
 
 
 def plan(fs: FileSystem, options: ReadOptions) -> list[Task]:
-    """The tasks of a read. Raises `Refused`, and `CorruptCheckpoint` and OSError from the files."""
+    """The tasks of a read. Raises `Refused`; `CorruptCheckpoint` and OSError of the files."""
     return tasks_of(fs, ranges_of(fs, options), options)
 
 
 def ranges_of(fs: FileSystem, options: ReadOptions) -> list[OffsetRange]:
-    """The offsets to be read of each partition that was asked for. Raises as `plan`."""
+    """The range of offsets to read of each selected partition. Raises as `plan`."""
     places = selected(find_partitions(fs, options.directories), options.subscription)
     partitions = open_partitions(fs, places)
     for name, choice in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
@@ -74,8 +75,8 @@ def tasks_of(fs: FileSystem, ranges: Sequence[OffsetRange], options: ReadOptions
     return tasks
 
 
-def selected(found: Mapping[TopicPartition, str], subscription: Subscription) -> dict[TopicPartition, str]:
-    """The partitions that were asked for, in order, with their directories."""
+def selected(found: Mapping[TopicPartition, str], subscription: TopicSelection) -> dict[TopicPartition, str]:
+    """The selected partitions, in order, with their directories."""
     if subscription.partitions:
         for topic, partition in subscription.partitions:
             if (topic, partition) not in found:
@@ -96,7 +97,8 @@ def selected(found: Mapping[TopicPartition, str], subscription: Subscription) ->
 
 
 def warn_of_gaps(chosen: Mapping[TopicPartition, str]) -> None:
-    """How many partitions a topic has is not written here: but where 2 is there, 0 and 1 exist."""
+    """Refuse a gap in partition numbers: if there is a partition 2, then 0 and 1 exist, in a directory that was not
+    named."""
     highest: dict[str, int] = {}
     for topic, partition in chosen:
         highest[topic] = max(partition, highest.get(topic, 0))
@@ -117,7 +119,7 @@ def check_names_all(name: str, choice: OffsetChoice, wanted: Mapping[TopicPartit
 
 
 def range_of(files: PartitionFiles, options: ReadOptions) -> OffsetRange:
-    """The offsets to be read of a partition, never past its high watermark."""
+    """The range of offsets to read of a partition, never past its high watermark."""
     if not files.is_checkpointed and files.segments:
         warn(
             f"{files}: the broker has not written down its high watermark yet (it does so every few seconds and when "
@@ -139,14 +141,14 @@ def range_of(files: PartitionFiles, options: ReadOptions) -> OffsetRange:
 
 
 def lost(options: ReadOptions, message: str) -> None:
-    """Refuse, or with failOnDataLoss=false warn and go on with what is there."""
+    """Raise `DataLost`; with failOnDataLoss=false warn, and read the records that are there."""
     if options.fails_on_data_loss:
         raise DataLost(f"{message}; failOnDataLoss=false reads what is there")
     warn(message)
 
 
 def pieces_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterator[list[OffsetRange]]:
-    """Groups of ranges none of which shares a task with another group's: one group where no count is given."""
+    """Split ranges into groups for minPartitions; a task never has slices of two groups. One group without a count."""
     if records_max is None:
         yield list(ranges)
         return
@@ -156,7 +158,7 @@ def pieces_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterato
 
 
 def slices_of(fs: FileSystem, piece: OffsetRange, slice_size: int) -> Iterator[Slice]:
-    """The slices that hold the records of a range."""
+    """The slices with the records of a range."""
     files, start_offset, end_offset = piece
     for segment in files.segments:
         following = segment.next_base_offset
@@ -167,14 +169,14 @@ def slices_of(fs: FileSystem, piece: OffsetRange, slice_size: int) -> Iterator[S
             cuts = (
                 split(fs, segment, positions, slice_size) if positions.start_position < positions.end_position else []
             )
-        except FileNotFoundError:  # retention takes it away at this moment: whether it is lost is seen when it is read
+        except FileNotFoundError:  # retention is deleting the segment: the task reports the loss when it reads
             cuts = [PositionRange(0, segment.size)]
         for cut in cuts:
             yield Slice(segment.path(), files.topic, files.partition, *cut, start_offset, end_offset)
 
 
 def positions_of(fs: FileSystem, segment: ListedSegment, start_offset: int, end_offset: int) -> PositionRange:
-    """Where the batches that hold some of [start, end) lie in a segment."""
+    """The position range of the batches with offsets in [start, end) in a segment."""
     start = end = None
     if start_offset > segment.base_offset:
         start = locate(fs, segment, start_offset)
@@ -205,5 +207,5 @@ def packed(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:
 
 
 def warn(message: str) -> None:
-    """Shown on the driver's standard error, once for each message."""
+    """Warn on the standard error of the driver, once for each message."""
     warnings.warn(f"moldau: {message}", UserWarning, stacklevel=2)

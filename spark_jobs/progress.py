@@ -1,4 +1,4 @@
-"""How far a Spark job has come, said in a line now and then."""
+"""The progress of a Spark job: a line every few seconds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ INTERVAL_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Where the lines go, and how much there is to read."""
+class JobProgress:
+    """How progress is shown: `say` takes a line; `size` is the bytes to read."""
 
     say: Callable[[str], None]
     size: int
@@ -25,7 +25,7 @@ class Progress:
     interval_seconds: float = INTERVAL_SECONDS
 
     def line(self, stages: list[tuple[int, int]], seconds: float) -> str:
-        """(tasks done, tasks) of the stages that are at work; the first stage is the one that reads."""
+        """The line for the active stages, each (tasks done, tasks); the first stage is the one that reads."""
         if not stages:
             return f"{seconds:.0f} s: between two stages"
         done, count = stages[0]
@@ -40,8 +40,8 @@ def megabytes(size: int) -> str:
 
 
 @contextmanager
-def watched(session: SparkSession, progress: Progress) -> Iterator[None]:
-    """Say a line every interval until the job inside is done."""
+def watched(session: SparkSession, progress: JobProgress) -> Iterator[None]:
+    """Show a line every interval while the job inside runs."""
     finished = threading.Event()
     tracker = session.sparkContext.statusTracker()
     started = time.monotonic()

@@ -28,7 +28,7 @@ COLUMN_TYPES: dict[str, pa.DataType] = {
     "headers": pa.list_(pa.field("element", HEADER_TYPE)),
 }
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
-"""What microseconds in 64 bits can say."""
+"""The range of milliseconds that fits into 64 bits as microseconds."""
 
 
 def record_batches(fs: FileSystem, wanted: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -48,7 +48,7 @@ def record_batches(fs: FileSystem, wanted: Slice, columns: Sequence[str]) -> Ite
 
 
 class DecodedChunk:
-    """The wanted records of a chunk; each column is made when it is asked for."""
+    """The selected records of a chunk; a column is computed when it is first used."""
 
     def __init__(self, chunk: Chunk, wanted: Slice) -> None:
         self._wanted = wanted
@@ -93,7 +93,7 @@ class DecodedChunk:
         return self._record_headers(fields)
 
     def _rows_wanted(self) -> Integers | None:
-        """None where all are."""
+        """The mask of the selected records, None where all are selected."""
         first, last = self._headers[0].base_offset, self._headers[-1].last_offset
         if first >= self._wanted.start_offset and last < self._wanted.end_offset:
             return None
@@ -101,7 +101,7 @@ class DecodedChunk:
         return np.flatnonzero((offsets >= self._wanted.start_offset) & (offsets < self._wanted.end_offset))
 
     def _of_batch(self, values: Sequence[int]) -> Integers:
-        """For each record what its batch says."""
+        """A value of each batch, repeated for its records."""
         spread: Integers = np.array(values, np.int64)[self._batch]
         return spread
 
@@ -112,7 +112,7 @@ class DecodedChunk:
         return binary_column(self._data, self._chosen(position), self._chosen(size))
 
     def _timestamps(self) -> pa.Array:
-        """Milliseconds of the record, or of its batch where the broker wrote down when it appended it."""
+        """The timestamps in ms: of the record, or of its batch where that has log append time."""
         created = self._of_batch([each.base_timestamp for each in self._headers]) + self._fields.timestamp_delta
         append_time = TimestampType.LOG_APPEND_TIME
         if any(each.timestamp_type is append_time for each in self._headers):
@@ -121,11 +121,11 @@ class DecodedChunk:
             created = np.where(is_append_time, appended, created)
         chosen = self._chosen(created)
         if chosen.size and not -TIMESTAMP_MS_MAX <= int(chosen.min()) <= int(chosen.max()) <= TIMESTAMP_MS_MAX:
-            raise MalformedMessage("a timestamp of more milliseconds than Spark's microseconds can say")
+            raise MalformedMessage("a timestamp is out of range for Spark, which counts microseconds in 64 bits")
         return pa.array(chosen * 1000).view(COLUMN_TYPES["timestamp"])
 
     def _record_headers(self, fields: RecordFields) -> pa.Array:
-        """Null where a record has none, as the connector shows it."""
+        """The headers column; null for a record without headers, as in the connector."""
         has_headers = fields.has_headers if self._rows is None else fields.has_headers[self._rows]
         if not bool(has_headers.any()):
             return pa.nulls(self.count, COLUMN_TYPES["headers"])

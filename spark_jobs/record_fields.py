@@ -1,4 +1,4 @@
-"""Where the fields of many records lie, found for all of them at once.
+"""Finding the positions of the fields of many records at once.
 
 Only the boundaries of records depend on one another: one loop finds these, and everything behind a boundary is read by
 numpy for all records of a chunk together, whatever the sizes of their batches.
@@ -33,7 +33,7 @@ class RecordFields:
     value_position: Integers
     value_size: Integers
     headers_position: Integers
-    """Of the count of headers."""
+    """The position of the count of headers."""
     has_headers: NDArray[np.bool_]
 
 
@@ -71,7 +71,7 @@ def record_positions(buffer: bytes, position: int, end: int, count: int, positio
 def read_fields(buffer: Bytes, positions: Integers, end: int) -> RecordFields:
     """The fields of the records that begin at these positions, back to back up to `end`.
 
-    Raises `MalformedMessage` where a record is not as long as it says; what lies in the headers is not looked at.
+    Raises `MalformedMessage` where the size of a record is wrong. The contents of headers are not checked.
     """
     try:
         return _read_fields(buffer, positions, end)

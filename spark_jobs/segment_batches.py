@@ -1,4 +1,4 @@
-"""The expanded batches of a slice of a .log file, gathered into chunks worth handing on."""
+"""The decompressed batches of a slice of a .log file, gathered into chunks that are worth a call to numpy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from storage.files.log_paths import DELETED_SUFFIX
 from storage.files.port import File, FileSystem
 
 READ_SIZE = 8 << 20
-"""Bytes of the file read at once; a batch above it is read whole."""
+"""Bytes read at once; a larger batch is read as a whole."""
 CHUNK_SIZE = 16 << 20
-"""Expanded bytes that make a chunk; one batch more may lie above it."""
+"""Decompressed bytes of a chunk, which may exceed it by one batch."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ def chunks_of(fs: FileSystem, wanted: Slice) -> Iterator[Chunk]:
             body = expand(header, batch)
         except MalformedMessage as malformed:
             raise MalformedMessage(f"{wanted.path}, position {position}: {malformed}") from None
-        if not body and not header.records_count:  # compaction has left the batch for its offsets alone
+        if not body and not header.records_count:  # an empty batch: compaction has removed all of its records
             continue
         chunk.headers.append(header)
         chunk.bodies.append(body)
@@ -57,7 +57,7 @@ def chunks_of(fs: FileSystem, wanted: Slice) -> Iterator[Chunk]:
 
 
 def expand(header: BatchHeader, batch: memoryview) -> BytesLike:
-    """The records of a batch whose checksum holds."""
+    """The decompressed records of a batch. Raises `MalformedMessage`, also where the checksum does not match."""
     if not crc_is_valid(batch, 0, header):
         raise MalformedMessage("the checksum of the batch does not match")
     return decompress(header.codec, batch[HEADER_SIZE:], size_max=RECORDS_SIZE_MAX)
@@ -83,7 +83,8 @@ def batches_of(fs: FileSystem, wanted: Slice) -> Iterator[tuple[int, BatchHeader
 
 
 def open_segment(fs: FileSystem, path: str) -> File:
-    """A segment that was there when the read was planned: under its name, or in the minute after its deletion."""
+    """Open a segment that was there when the read was planned: under its name, or as `.deleted` in the minute after
+    retention deleted it."""
     try:
         return fs.open(path, read_only=True)
     except FileNotFoundError as gone:
@@ -94,7 +95,7 @@ def open_segment(fs: FileSystem, path: str) -> File:
 
 
 def read_piece(file: File, position: int, wanted: Slice) -> bytes:
-    """Bytes from the beginning of a batch on, that one at least."""
+    """Read from the beginning of a batch on, at least that whole batch."""
     piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
     if len(piece) < HEADER_SIZE:
         return piece

@@ -1,4 +1,4 @@
-"""A Spark session on this machine, with the settings that reading segments wants."""
+"""A Spark session on this machine, with the settings for reading segments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS: Final = {
 def local_session(
     name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session for the time of a job; the Python of its workers is this one. Raises `NoJava`."""
+    """A session for the duration of a job; its workers run this Python. Raises `NoJava`."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(name)

@@ -26,12 +26,12 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     is_always_flushed: bool = False
-    """Whoever writes it waits for its syncs whatever the settings say: the metadata log."""
+    """The owner syncs before it acknowledges, whatever the settings say: the metadata log."""
     max_message_bytes: int = 1_048_588
     expanded_bytes_max: int = 100 << 20
-    """What the records of a compressed batch may expand to."""
+    """Limit on what the records of a compressed batch expand to."""
     compression_type: Codec | None = None
-    """None is `producer`: batches stay as they came."""
+    """None is `producer`: batches keep the codec that the client chose."""
     compression_level: int | None = None
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = INT64_MAX
@@ -48,7 +48,8 @@ class LogConfig:
 
     @property
     def promises_disk(self) -> bool:
-        """Whether what was acknowledged is on the disk."""
+        """Whether acknowledged batches are expected on the disk after a crash, so that recovery reads past the page
+        cache."""
         return self.is_always_flushed or self.flush_messages != INT64_MAX
 
     @property

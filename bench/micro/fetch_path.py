@@ -31,7 +31,7 @@ from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.wakes import Wakes
 from broker.replicas.replicas import Replicas
-from broker.requests.apis import routes
+from broker.requests.table import routes
 from broker.runtime.environment import LocalEnvironment
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition

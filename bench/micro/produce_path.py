@@ -30,7 +30,7 @@ from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.wakes import Wakes
 from broker.replicas.replicas import Replicas
-from broker.requests.apis import routes
+from broker.requests.table import routes
 from broker.runtime.environment import LocalEnvironment
 from protocol.primitives import BytesLike
 from replication.partition import Partition

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from spark_jobs.failed_query import reason_of
     from spark_jobs.java_runtime import NoJava
     from spark_jobs.latest import run_latest
-    from spark_jobs.progress import Progress, megabytes
+    from spark_jobs.progress import JobProgress, megabytes
     from spark_jobs.session import local_session
 
     plan = _plan(arguments)
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     )
     try:
         with local_session(f"moldau spark latest {arguments.topic}", master=arguments.master) as session:
-            count = run_latest(session, plan, Progress(say, plan.size, plan.tasks_count))
+            count = run_latest(session, plan, JobProgress(say, plan.size, plan.tasks_count))
     except NoJava as problem:
         raise CommandError(str(problem)) from None
     except PySparkException as problem:

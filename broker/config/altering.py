@@ -32,7 +32,7 @@ _ONLY_PER_LISTENER = frozenset(
 def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_default_level: bool) -> str | None:
     """Why a broker's dynamic settings may not become `changed` (INVALID_REQUEST); None where they may.
 
-    `layers` are those in force; `changed` is all of one level, as it would be. Names that nobody knows are taken, as
+    `layers` are those in force; `changed` is all of one level, as it would be. Unknown names are taken, as
     Apache Kafka takes them.
     """
     previous = layers.dynamic_default if at_default_level else layers.dynamic_broker

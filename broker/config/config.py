@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.config.catalogue import base_name, broker_catalogue, unit_synonyms
-from broker.config.listeners import Listener
+from broker.config.listeners import ListenerAddress
 from broker.config.setting import Value
 from broker.config.values import default_value
 
@@ -23,7 +23,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-class Settings:
+class ConfigValues:
     """Values by name: what was set, else the default. A name outside the catalogue is a bug."""
 
     __slots__ = ("_defaults", "_values")
@@ -33,7 +33,7 @@ class Settings:
         self._defaults: dict[str, Value] = {}
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody has set it."""
+        """Whether the configuration sets it."""
         return name in self._values
 
     def value(self, name: str) -> Value:
@@ -51,7 +51,7 @@ class Settings:
         return value
 
     def integer_or_none(self, name: str) -> int | None:
-        """The value of an int, short or long, None where nobody has set it and it has no default."""
+        """The value of an int, short or long, None where it is not set and has no default."""
         return None if self.value(name) is None else self.integer(name)
 
     def real(self, name: str) -> float:
@@ -73,7 +73,7 @@ class Settings:
         return value
 
     def text_or_none(self, name: str) -> str | None:
-        """The value of a string, class or password, None where nobody has set it and it has no default."""
+        """The value of a string, class or password, None where it is not set and has no default."""
         return None if self.value(name) is None else self.text(name)
 
     def entries(self, name: str) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Voter:
+class ControllerVoter:
     """One member of a static metadata quorum."""
 
     node_id: int
@@ -104,18 +104,18 @@ class Voter:
 class Config:
     """What a node starts with. Single settings are read through `settings`, by Kafka's name."""
 
-    settings: Settings
+    settings: ConfigValues
     originals: Mapping[str, str]  # as they came: file, environment and overrides together
     warnings: tuple[str, ...]
     node_id: int
     process_roles: frozenset[str]
     listener_protocols: Mapping[str, str]  # by listener name, also of names without a listener
-    listeners: tuple[Listener, ...]
-    advertised_listeners: tuple[Listener, ...]  # of the broker
-    advertised_controller_listeners: tuple[Listener, ...]
+    listeners: tuple[ListenerAddress, ...]
+    advertised_listeners: tuple[ListenerAddress, ...]  # of the broker
+    advertised_controller_listeners: tuple[ListenerAddress, ...]
     controller_listener_names: tuple[str, ...]
     inter_broker_listener_name: str
-    controller_quorum_voters: tuple[Voter, ...]
+    controller_quorum_voters: tuple[ControllerVoter, ...]
     controller_quorum_bootstrap_servers: tuple[str, ...]
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
@@ -142,12 +142,12 @@ class Config:
         return "controller" in self.process_roles
 
     @property
-    def broker_listeners(self) -> tuple[Listener, ...]:
+    def broker_listeners(self) -> tuple[ListenerAddress, ...]:
         """The listeners for clients and other brokers."""
         return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
 
     @property
-    def controller_listeners(self) -> tuple[Listener, ...]:
+    def controller_listeners(self) -> tuple[ListenerAddress, ...]:
         """The listeners of the controller."""
         return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
 

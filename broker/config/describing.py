@@ -14,7 +14,7 @@ from broker.config.values import InvalidValue, parse, text_of
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One entry of a DescribeConfigs reply. Type 0 is one that nobody knows."""
+    """One entry of a DescribeConfigs reply. Type 0 is that of a setting that is not known."""
 
     name: str
     value: str | None

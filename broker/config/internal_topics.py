@@ -1,10 +1,8 @@
-"""The topics that brokers write themselves: their names, and the settings that their writers need."""
+"""The topics that brokers write themselves."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
-
-from broker.config.config import Config
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
@@ -13,22 +11,9 @@ INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPI
 
 
 class InternalTopic(NamedTuple):
-    """How an internal topic is made."""
+    """How an internal topic is created, as Apache Kafka's brokers ask for it when they first need it."""
 
+    name: str
     partitions: int
     replication_factor: int
     configs: dict[str, str]
-
-
-def internal_topic(config: Config, name: str) -> InternalTopic:
-    """What Apache Kafka's brokers ask for when they first need the topic."""
-    assert name == GROUP_METADATA_TOPIC, f"nothing writes {name} yet"
-    return InternalTopic(
-        config.integer("offsets.topic.num.partitions"),
-        config.integer("offsets.topic.replication.factor"),
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
-        },
-    )

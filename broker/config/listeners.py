@@ -17,7 +17,7 @@ class InvalidListener(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class ListenerAddress:
     """One address. An empty host is every interface where it is bound, this machine's name where it is advertised."""
 
     name: str
@@ -44,7 +44,9 @@ def read_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
-def read_listeners(entries: tuple[str, ...], protocols: Mapping[str, str], *, same_port: bool) -> tuple[Listener, ...]:
+def read_listeners(
+    entries: tuple[str, ...], protocols: Mapping[str, str], *, same_port: bool
+) -> tuple[ListenerAddress, ...]:
     """The listeners of a list, in its order; same_port tells whether two may share a port, as advertised ones may."""
     listeners = [_read_listener(entry, entries, protocols) for entry in entries]
     names = [listener.name for listener in listeners]
@@ -55,14 +57,16 @@ def read_listeners(entries: tuple[str, ...], protocols: Mapping[str, str], *, sa
     return tuple(listeners)
 
 
-def resolved(listeners: Iterable[Listener], host_name: str, bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:
+def resolved(
+    listeners: Iterable[ListenerAddress], host_name: str, bound_ports: Mapping[str, int]
+) -> tuple[ListenerAddress, ...]:
     """What clients are told: empty hosts become this machine's name, port 0 the port that was bound."""
     return tuple(
         replace(each, host=each.host or host_name, port=each.port or bound_ports[each.name]) for each in listeners
     )
 
 
-def _read_listener(entry: str, entries: tuple[str, ...], protocols: Mapping[str, str]) -> Listener:
+def _read_listener(entry: str, entries: tuple[str, ...], protocols: Mapping[str, str]) -> ListenerAddress:
     match = re.fullmatch(_ADDRESS, entry.strip())
     if match is None:
         raise _error(entries, f"Unable to parse {entry} to a broker endpoint")
@@ -72,10 +76,10 @@ def _read_listener(entry: str, entries: tuple[str, ...], protocols: Mapping[str,
     if int(match[3]) > 65535:
         # DIVERGES: Apache Kafka takes any number here and fails later, when it binds.
         raise _error(entries, f"Port {match[3]} of listener {name} is larger than 65535")
-    return Listener(name, match[2], int(match[3]), protocols[name])
+    return ListenerAddress(name, match[2], int(match[3]), protocols[name])
 
 
-def _check_ports(listeners: list[Listener], entries: tuple[str, ...]) -> None:
+def _check_ports(listeners: list[ListenerAddress], entries: tuple[str, ...]) -> None:
     hosts: dict[int, list[str]] = {}
     for listener in listeners:
         if listener.port != 0:

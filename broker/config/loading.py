@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.config.catalogue import base_name, broker_catalogue, broker_setting
-from broker.config.config import Config, ConfigError, Settings, Voter
+from broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
 from broker.config.layers import BrokerLayers
-from broker.config.listeners import InvalidListener, Listener, read_listeners, read_protocol_map
+from broker.config.listeners import InvalidListener, ListenerAddress, read_listeners, read_protocol_map
 from broker.config.reasons import REASONS
 from broker.config.retired import advice_for, refusal_of
 from broker.config.rules import broken_rules
@@ -29,7 +29,7 @@ def load(properties: Mapping[str, str]) -> Config:
     reading.require_what_has_no_default(properties)
     if reading.problems:
         raise ConfigError(reading.problems)
-    settings = Settings(reading.values)
+    settings = ConfigValues(reading.values)
     try:
         config = _derive(settings, properties, reading.all_warnings())
     except InvalidListener as problem:
@@ -46,7 +46,7 @@ def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:
     flat = layers.flattened()
     for name, text in flat.items():
         reading.take(name, text if _is_readable(name, text) else layers.static.get(name, text))
-    settings = Settings(reading.values)
+    settings = ConfigValues(reading.values)
     config = _derive(settings, layers.static, ())
     return config, list(broken_rules(config))
 
@@ -136,7 +136,7 @@ class _Reading:
                 )
 
 
-def _derive(settings: Settings, properties: Mapping[str, str], warnings: tuple[str, ...]) -> Config:
+def _derive(settings: ConfigValues, properties: Mapping[str, str], warnings: tuple[str, ...]) -> Config:
     protocols = _protocols(settings)
     controller_names = settings.entries("controller.listener.names")
     listeners = read_listeners(settings.entries("listeners"), protocols, same_port=False)
@@ -167,7 +167,7 @@ def _derive(settings: Settings, properties: Mapping[str, str], warnings: tuple[s
     )
 
 
-def _protocols(settings: Settings) -> dict[str, str]:
+def _protocols(settings: ConfigValues) -> dict[str, str]:
     """The protocol of each listener name; a controller's listener is PLAINTEXT where nothing says otherwise."""
     protocols = read_protocol_map(settings.text("listener.security.protocol.map"))
     if settings.is_set("listener.security.protocol.map"):
@@ -180,8 +180,11 @@ def _protocols(settings: Settings) -> dict[str, str]:
 
 
 def _advertised_controllers(
-    settings: Settings, listeners: tuple[Listener, ...], told: tuple[Listener, ...], voters: tuple[Voter, ...]
-) -> tuple[Listener, ...]:
+    settings: ConfigValues,
+    listeners: tuple[ListenerAddress, ...],
+    told: tuple[ListenerAddress, ...],
+    voters: tuple[ControllerVoter, ...],
+) -> tuple[ListenerAddress, ...]:
     """What is said of the controller's listeners: as told, else as the quorum's voters say, else as it listens."""
     names = settings.entries("controller.listener.names")
     said = [each for each in told if each.name in names]
@@ -192,11 +195,11 @@ def _advertised_controllers(
             port = each.port
             if me is not None and not said:
                 host, port = me.host, me.port
-            said.append(Listener(each.name, host, port, each.security_protocol))
+            said.append(ListenerAddress(each.name, host, port, each.security_protocol))
     return tuple(said)
 
 
-def _read_voter(entry: str) -> Voter:
+def _read_voter(entry: str) -> ControllerVoter:
     node_id, _, address = entry.partition("@")
     host, _, port = address.rpartition(":")
-    return Voter(int(node_id), host.strip("[]"), int(port))
+    return ControllerVoter(int(node_id), host.strip("[]"), int(port))

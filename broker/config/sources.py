@@ -64,7 +64,7 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
 def single_node_defaults(data_directory: str) -> dict[str, str]:
     """The settings of a ready node of one: those of Apache Kafka's own sample, bound to loopback.
 
-    What is advertised follows the listeners, so that whoever moves them moves it too.
+    What is advertised follows the listeners, so that moving the listeners moves it too.
     """
     return {
         "process.roles": "broker,controller",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.config.catalogue import topic_catalogue
-from broker.config.config import Config, Settings
+from broker.config.config import Config, ConfigValues
 from broker.config.setting import Stance, Value
 from broker.config.values import InvalidValue, default_value, parse, text_of
 from protocol.compression import Codec
@@ -27,7 +27,7 @@ _TIMESTAMP_TYPES: Final = {
 }
 
 
-def topic_values(config: Config, overrides: Mapping[str, str]) -> Settings:
+def topic_values(config: Config, overrides: Mapping[str, str]) -> ConfigValues:
     """The values of a topic: its own, else the broker's. An override that cannot be read counts as not set."""
     values: dict[str, Value] = {}
     for name, setting in topic_catalogue().items():
@@ -37,7 +37,7 @@ def topic_values(config: Config, overrides: Mapping[str, str]) -> Settings:
                 values[name] = parse(setting, overrides[name])
             except InvalidValue:
                 continue
-    return Settings(values)
+    return ConfigValues(values)
 
 
 def topic_defaults(config: Config) -> dict[str, str | None]:
@@ -107,7 +107,7 @@ def topic_refusal(config: Config, overrides: Mapping[str, str | None]) -> str | 
     return _conflict(topic_values(config, texts))
 
 
-def _conflict(topic: Settings) -> str | None:
+def _conflict(topic: ConfigValues) -> str | None:
     lowest, highest = topic.integer("min.compaction.lag.ms"), topic.integer("max.compaction.lag.ms")
     if lowest > highest:
         return f"conflict topic config setting min.compaction.lag.ms ({lowest}) > max.compaction.lag.ms ({highest})"

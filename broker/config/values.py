@@ -28,7 +28,7 @@ def parse(setting: Setting, text: str) -> Value:
 
 
 def default_value(setting: Setting) -> Value:
-    """The value of a setting that nobody has set; None for one that has no default."""
+    """The value of a setting that is not set; None for one that has no default."""
     return None if setting.default_text is None else parse_type(setting.name, setting.type, setting.default_text)
 
 

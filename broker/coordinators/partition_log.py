@@ -1,4 +1,4 @@
-"""What a shard's shell needs of the `__consumer_offsets` partition behind it."""
+"""What the runner of a machine needs of its partition."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from storage.files.file_slice import FileSlice
 from storage.log.log import Log
 
 
-class GroupLog(Protocol):
-    """One partition that this broker leads."""
+class CoordinatorLog(Protocol):
+    """A partition of an internal topic that this broker leads."""
 
     @property
     def index(self) -> int: ...
@@ -28,7 +28,7 @@ class GroupLog(Protocol):
     def high_watermark(self) -> int: ...
 
     def append(self, batch: bytes, wall_ms: int) -> ErrorCode:
-        """Append one batch, all or nothing. May call the watcher before it returns."""
+        """Append one batch, whole or not at all. May call the watcher before it returns."""
 
     def watch(self, moved: Callable[[], None]) -> None:
         """Call at every move of the high watermark, until `unwatch`."""
@@ -36,19 +36,23 @@ class GroupLog(Protocol):
     def unwatch(self, moved: Callable[[], None]) -> None: ...
 
     def damaged(self, reason: str) -> None:
-        """What lies there is not what was written: another replica must lead."""
+        """The log does not hold what was written: another replica must lead the partition."""
 
     def failed(self, error: OSError) -> None:
-        """Its disk refused to read it: another replica must lead."""
+        """The disk failed to read the log: another replica must lead the partition."""
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
-        """Stored batches from the one that holds an offset, at least one whole; None where the log cannot be read.
+        """Stored batches from the one that holds the offset on, at least one whole batch; None where the log cannot be
+        read.
 
-        Raises OSError where it cannot be opened at the moment, for want of descriptors."""
+        Raises OSError where the process has no file descriptor left at the moment."""
 
 
-class PartitionGroupLog:
-    """The log of a `replication.partition.Partition`; `flush` makes it durable soon where its settings ask for that."""
+class LeaderLog:
+    """The log of a `replication.partition.Partition`, as a `CoordinatorLog`.
+
+    `flush` makes it durable soon, where its settings ask for that.
+    """
 
     def __init__(self, partition: Partition, flush: Callable[[Log], None]) -> None:
         self._partition = partition

@@ -1,4 +1,8 @@
-"""Runs one shard: loads it, steps it, appends what it writes, sends what it says, wakes it when it is time."""
+"""Runs one machine over one partition of an internal topic.
+
+The runner loads the machine from the log, steps it, appends the records of each step, sends the replies, and wakes the
+machine when a deadline is due. It knows no kind of coordinator.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +10,49 @@ import asyncio
 import logging
 from collections import deque
 from enum import Enum, auto
-from typing import Final, Protocol, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
-from broker.coordinators.partition_log import GroupLog
+from broker.coordinators.partition_log import CoordinatorLog
+from broker.coordinators.row import CoordinatorRow
 from broker.runtime.environment import Environment
-from coordinator.group.config import GroupConfig
-from coordinator.group.events import Appended, AppendRefused, Committed, Event, Loaded, Tick, Unloaded
-from coordinator.group.log_reading import LogReader, Replayable
-from coordinator.group.shard import GroupShard
-from coordinator.runtime.effects import Effects, Response
-from protocol.compression import Codec
+from coordinator.runtime.effects import Effects
+from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
+from coordinator.runtime.log_reading import LogReader, Replayable
+from coordinator.runtime.machine import StateMachine
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import build_batch
 from storage.files.disk_errors import PASSING
 from storage.files.file_slice import FileSlice
-from storage.segment.batch_scan import damage_in
-
-log = logging.getLogger("moldau.groups")
 
 CHANGES_AT_ONCE: Final = 1_000
-"""Replayed before the loop gets a turn."""
+"""Changes that are replayed before other tasks of the event loop run."""
 TICKS_AT_ONCE: Final = 100
 RETRY_MS: Final = 1000
+PROGRESS_MS: Final = 5_000
+"""A load that takes longer than this is reported, and again each time after so long."""
 BASE_SEQUENCE: Final = 0
 """What Apache Kafka's coordinator writes into its batches, which have no producer."""
 
+ShardT = TypeVar("ShardT")
+RequestT = TypeVar("RequestT")
+LoadedT = TypeVar("LoadedT")
+
 
 class Token(Protocol):
-    """What the shell puts into a `Waiter`."""
+    """What a request handler puts into a `Waiter`."""
 
-    def complete(self, response: Response) -> None: ...
+    def complete(self, response: object) -> None: ...
 
 
 class RunnerState(Enum):
-    """The value is what a request is told."""
-
     LOADING = auto()
+    """The log is read, or what was read is not committed yet."""
     ACTIVE = auto()
     FAILED = auto()
-    """The log could not be read."""
+    """The log could not be read: another replica must lead the partition."""
     CLOSED = auto()
-    """The partition is another broker's, or gone."""
+    """Another broker leads the partition, or it is deleted."""
 
 
 REFUSALS: Final = {
@@ -56,55 +61,61 @@ REFUSALS: Final = {
     RunnerState.FAILED: ErrorCode.NOT_COORDINATOR,
     RunnerState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
-"""What requests are told in each state."""
+"""The error that requests are answered with in each state."""
 
 
-class ShardRunner:
-    """Events are stepped one after the other, each with what follows from it, even if one comes during another."""
+class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
+    """Steps events one after the other, each with everything that follows from it, even if one comes during another."""
 
     def __init__(
         self,
-        group_log: GroupLog,
-        config: GroupConfig,
+        row: CoordinatorRow[ShardT, RequestT, LoadedT],
+        partition_log: CoordinatorLog,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.shard = GroupShard(config, group_log.high_watermark)
+        self.shard = row.new_shard(partition_log.high_watermark)
+        """To read from, where the machine offers that; `submit` changes it."""
         self.state = RunnerState.LOADING
-        self._log = group_log
+        # Python's type variables cannot bound one another: the row promises that a ShardT is such a machine.
+        self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)
+        self._row = row
+        self._log = partition_log
+        self._name = f"{row.topic.name}-{partition_log.index}"
+        self._notes = logging.getLogger(row.log_name)
         self._environment = environment
         self._loop = loop
-        self._events: deque[Event] = deque()
-        self._is_running = False
+        self._events: deque[RequestT | RuntimeEvent] = deque()
+        self._is_stepping = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._moved = asyncio.Event()
 
     @property
     def refusal(self) -> ErrorCode:
-        """Why the shard takes no requests now, NONE when it does."""
+        """Why the machine takes no requests now, NONE where it does."""
         return REFUSALS[self.state]
 
     # Life
 
     async def load(self) -> None:
-        """Replay the log, which is read and decoded beside the loop."""
-        reader = LogReader(self._log.start_offset)
-        count = 0
+        """Replay the log. It is read and decoded in an executor thread, piece by piece."""
+        reader = LogReader(self._log.start_offset, self._row.new_reader())
+        began_ms = told_ms = self._environment.monotonic_ms()
         try:
             while self.state is RunnerState.LOADING and reader.next_offset < self._log.end_offset:
                 changes = await self._read_on(reader)
                 for index, (change, end_offset) in enumerate(changes):
                     if index % CHANGES_AT_ONCE == 0:
                         await asyncio.sleep(0)
-                    self.shard.replay(change, end_offset)
-                count += len(changes)
+                    self._machine.replay(change, end_offset)
+                told_ms = self._tell_progress(reader.next_offset, told_ms)
         except (OSError, MalformedMessage) as error:
             if isinstance(error, MalformedMessage):
                 self._log.damaged(str(error))
             else:
                 self._log.failed(error)
-            log.error("cannot load the groups of __consumer_offsets-%d: %s", self._log.index, error)
+            self._notes.error("cannot load %s, another replica has to lead it: %s", self._name, error)
             self.state = RunnerState.FAILED
             return
         await self._until_committed(reader.next_offset)
@@ -113,10 +124,20 @@ class ShardRunner:
             self._log.watch(self._high_watermark_moved)
             self.submit(Loaded())
             self._high_watermark_moved()
-            log.debug("loaded %d records of __consumer_offsets-%d", count, self._log.index)
+            took_ms = self._environment.monotonic_ms() - began_ms
+            level = logging.DEBUG if took_ms < PROGRESS_MS else logging.INFO
+            self._notes.log(level, "loaded %s up to offset %d in %d ms", self._name, reader.next_offset, took_ms)
+
+    def _tell_progress(self, offset: int, told_ms: int) -> int:
+        """Report a long load now and then: when it was last reported, on the loop's clock."""
+        now_ms = self._environment.monotonic_ms()
+        if now_ms - told_ms < PROGRESS_MS:
+            return told_ms
+        self._notes.info("loading %s: read up to offset %d of %d", self._name, offset, self._log.end_offset)
+        return now_ms
 
     async def _until_committed(self, end_offset: int) -> None:
-        """Wait until what was loaded is known to be committed, as the coordinator before this one may have said of it.
+        """Wait until everything loaded is committed: the coordinator before may have answered for it.
 
         DIVERGES: Apache Kafka answers before that, with the offsets that a new leader's high watermark covers already;
         those that were acknowledged last are not among them.
@@ -127,8 +148,8 @@ class ShardRunner:
             await self._moved.wait()
         self._log.unwatch(self._moved.set)
 
-    async def _read_on(self, reader: LogReader) -> list[Replayable]:
-        """The next records; none where there is no file descriptor at the moment. Raises OSError and
+    async def _read_on(self, reader: LogReader[LoadedT]) -> list[Replayable[LoadedT]]:
+        """The next changes; none where the process has no file descriptor left at the moment. Raises OSError and
         `MalformedMessage`."""
         try:
             return await self._read_next(reader)
@@ -138,18 +159,18 @@ class ShardRunner:
         await asyncio.sleep(RETRY_MS / 1000)
         return []
 
-    async def _read_next(self, reader: LogReader) -> list[Replayable]:
-        piece = self._log.slice_at(reader.next_offset, self.shard.config.offsets_load_buffer_size)
+    async def _read_next(self, reader: LogReader[LoadedT]) -> list[Replayable[LoadedT]]:
+        piece = self._log.slice_at(reader.next_offset, self._row.load_buffer_size)
         if piece is None:
             raise MalformedMessage(f"nothing to read at offset {reader.next_offset}")
         before = reader.next_offset
-        changes = await self._environment.offload(lambda: reader.read(sound(bytes_of(piece))))
+        changes = await self._environment.offload(lambda: reader.read(bytes_of(piece)))
         if reader.next_offset == before:
             raise MalformedMessage(f"no complete batch at offset {before}")
         return changes
 
     def close(self) -> None:
-        """Drop the shard; whoever waits is sent to look for the new coordinator."""
+        """Drop the machine. Waiting clients are told to find the new coordinator."""
         if self.state is RunnerState.ACTIVE:
             self._log.unwatch(self._high_watermark_moved)
             self._events.clear()
@@ -162,41 +183,40 @@ class ShardRunner:
 
     # Work
 
-    def submit(self, event: Event) -> None:
-        """Let the shard decide about an event; replies come through the tokens, now or later."""
-        assert self.state is RunnerState.ACTIVE, "requests go to shards that are loaded"
+    def submit(self, event: RequestT | RuntimeEvent) -> None:
+        """Let the machine decide about an event. Replies come through the tokens, now or later."""
+        assert self.state is RunnerState.ACTIVE, "requests go to machines that are loaded"
         self._events.append(event)
-        if self._is_running:
+        if self._is_stepping:
             return
-        self._is_running = True
+        self._is_stepping = True
         try:
             while self._events:
                 self._step(self._events.popleft())
         finally:
-            self._is_running = False
+            self._is_stepping = False
         self._arm()
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: RequestT | RuntimeEvent) -> None:
         now_ms, wall_ms = self._environment.monotonic_ms(), self._environment.wall_ms()
-        effects = self.shard.step(event, now_ms, wall_ms)
+        effects = self._machine.step(event, now_ms, wall_ms)
         while effects.records:
             answer = self._append(effects, wall_ms)
             self._reply(effects)
-            effects = self.shard.step(answer, now_ms, wall_ms)
+            effects = self._machine.step(answer, now_ms, wall_ms)
         self._reply(effects)
 
     def _append(self, effects: Effects, wall_ms: int) -> Appended | AppendRefused:
-        codec = Codec(self.shard.config.offsets_topic_compression_codec)
-        batch = build_batch(effects.records, codec=codec, base_sequence=BASE_SEQUENCE)
+        batch = build_batch(effects.records, codec=self._row.codec, base_sequence=BASE_SEQUENCE)
         error = self._log.append(batch, wall_ms)
         if error is ErrorCode.NONE:
             return Appended(self._log.end_offset)
-        log.warning("__consumer_offsets-%d refuses %d records: %s", self._log.index, len(effects.records), error.name)
+        self._notes.warning("%s refuses %d records: %s", self._name, len(effects.records), error.name)
         return AppendRefused(error)
 
     def _reply(self, effects: Effects) -> None:
         for note in effects.notes:
-            log.info("%s", note)
+            self._notes.info("%s", note)
         for token, response in effects.replies:
             cast(Token, token).complete(response)
 
@@ -205,8 +225,8 @@ class ShardRunner:
             self.submit(Committed(self._log.high_watermark))
 
     def _arm(self) -> None:
-        """One timer for the earliest deadline. It is not moved back: woken too early, the shard does nothing."""
-        deadline_ms = self.shard.next_deadline_ms()
+        """One alarm for the earliest deadline. It is not moved back: woken too early, the machine does nothing."""
+        deadline_ms = self._machine.next_deadline_ms()
         if deadline_ms is None or self.state is not RunnerState.ACTIVE:
             return
         if self._alarm is not None:
@@ -220,7 +240,7 @@ class ShardRunner:
     def _wake(self) -> None:
         self._alarm = None
         for _ in range(TICKS_AT_ONCE):
-            deadline_ms = self.shard.next_deadline_ms()
+            deadline_ms = self._machine.next_deadline_ms()
             if deadline_ms is None or deadline_ms > self._environment.monotonic_ms():
                 break
             self.submit(Tick())
@@ -229,11 +249,3 @@ class ShardRunner:
 
 def bytes_of(piece: FileSlice) -> bytes:
     return piece.file.pread(piece.size, piece.position)
-
-
-def sound(stored: bytes) -> bytes:
-    """Stored batches, each with its checksum. Raises `MalformedMessage`."""
-    damage = damage_in(stored)
-    if damage is not None:
-        raise MalformedMessage(damage)
-    return stored

@@ -47,6 +47,11 @@ class ClusterView:
             if endpoint is not None:
                 yield NodeAddress(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)
 
+    def partitions_count(self, topic: str) -> int | None:
+        """How many partitions a topic has, None where it does not exist."""
+        known = self.image.topics.by_name(topic)
+        return None if known is None else len(known.partitions)
+
     def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
         """Those of `nodes` that are not fenced."""
         return (node for node in self.nodes(listener_name) if not node.is_fenced)

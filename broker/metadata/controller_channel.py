@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.metadata.refusals import error_of, refused
-from broker.network.peer_channel import NoAnswer, PeerChannels
+from broker.network.peer_channel import NoResponse, PeerChannels
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class ControllerChannel:
     def _answered(self, attempt: Attempt, response: object) -> None:
         if self._is_closed:
             return
-        if isinstance(response, NoAnswer) or error_of(response) in LOST:
+        if isinstance(response, NoResponse) or error_of(response) in LOST:
             self._later(attempt)
         else:
             self._leadership.leader_answered()

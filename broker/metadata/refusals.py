@@ -1,20 +1,13 @@
-"""What a request is answered with when nobody decided on it, or nobody could write down what was decided."""
+"""Responses to requests that the controller did not decide, or whose decision could not be written down."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from kraft.controller.apis import CONTROLLER_APIS, refuse_whole
 from protocol.errors import ErrorCode
-from protocol.messages import alter_configs, incremental_alter_configs
-from protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-)
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.schema import default_struct, response_class_of
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 
 
 class Part(Protocol):
@@ -32,63 +25,16 @@ MESSAGES: Final = {
 
 
 def refused(request: object, error: ErrorCode) -> object:
-    """The response to `request` that says `error` of everything in it."""
-    message = MESSAGES.get(error)
-    match request:
-        case CreateTopicsRequest(topics=topics):
-            return CreateTopicsResponse(
-                topics=[
-                    CreatableTopicResult(name=each.name, error_code=error, error_message=message) for each in topics
-                ]
-            )
-        case DeleteTopicsRequest(topics=states, topic_names=names):
-            results = [DeletableTopicResult(name=name, error_code=error, error_message=message) for name in names]
-            results += [
-                DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=error, error_message=message)
-                for each in states
-            ]
-            return DeleteTopicsResponse(responses=results)
-        case CreatePartitionsRequest(topics=grown):
-            return CreatePartitionsResponse(
-                results=[
-                    CreatePartitionsTopicResult(name=each.name, error_code=error, error_message=message)
-                    for each in grown
-                ]
-            )
-        case alter_configs.AlterConfigsRequest(resources=resources):
-            return alter_configs.AlterConfigsResponse(
-                responses=[
-                    alter_configs.AlterConfigsResourceResponse(
-                        resource_type=each.resource_type,
-                        resource_name=each.resource_name,
-                        error_code=error,
-                        error_message=message,
-                    )
-                    for each in resources
-                ]
-            )
-        case incremental_alter_configs.IncrementalAlterConfigsRequest(resources=altered):
-            return incremental_alter_configs.IncrementalAlterConfigsResponse(
-                responses=[
-                    incremental_alter_configs.AlterConfigsResourceResponse(
-                        resource_type=each.resource_type,
-                        resource_name=each.resource_name,
-                        error_code=error,
-                        error_message=message,
-                    )
-                    for each in altered
-                ]
-            )
-    response = default_struct(response_class_of(type(request)))
-    assert hasattr(response, "error_code"), f"{type(response).__name__} has no error of its own"
-    response.error_code = error
-    return response
+    """The response to `request` that says `error` of everything in it, as the row of its API words it."""
+    row = CONTROLLER_APIS.get(type(request))
+    refuse = refuse_whole if row is None else row.refuse
+    return refuse(request, error, MESSAGES.get(error))
 
 
 def undone(response: object, error: ErrorCode, message: str) -> object:
-    """The response to what was decided and not done: `error` in place of each success, a refusal keeps its reason."""
+    """The response to a decision that was not written: `error` in place of each success; a refusal keeps its reason."""
     if isinstance(response, CreateTopicsResponse):
-        # Nothing of a topic that does not exist is told.
+        # A topic that was not created has no id, no partitions and no settings to tell.
         response.topics = [
             each if each.error_code else CreatableTopicResult(name=each.name) for each in response.topics
         ]

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.config.config import Config
-from broker.config.internal_topics import internal_topic
+from broker.config.internal_topics import InternalTopic
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import (
     CreatableTopic,
@@ -29,9 +28,8 @@ class ControllerPort(Protocol):
 class TopicCreation:
     """One CreateTopics request for each topic at a time; its outcome is logged, the client asks again."""
 
-    def __init__(self, controller: ControllerPort, config: Config) -> None:
+    def __init__(self, controller: ControllerPort) -> None:
         self._controller = controller
-        self._config = config
         self._under_way: dict[str, None] = {}
 
     def create(
@@ -56,7 +54,6 @@ class TopicCreation:
         )
         self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
 
-    def create_internal(self, name: str) -> None:
+    def create_internal(self, topic: InternalTopic) -> None:
         """Request an internal topic with the partitions and settings that its coordinator needs."""
-        partitions, replication_factor, configs = internal_topic(self._config, name)
-        self.create(name, partitions, replication_factor, configs)
+        self.create(topic.name, topic.partitions, topic.replication_factor, topic.configs)

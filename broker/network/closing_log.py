@@ -1,7 +1,7 @@
 """Why connections are closed, in the node's own log: a bounded number of lines a second, then how many were left out.
 
-Whoever may connect can have one connection after the other closed. Each line costs the loop as much as a small request
-does, and lines without end fill the disk that the log is on.
+Any client that may connect can have one connection after the other closed. Each line costs the loop as much as a small
+request does, and lines without end fill the disk that the log is on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PERIOD_S: Final = 1.0
 
 
 class ClosingLog:
-    """Of one listener. What is below the level in force costs and counts nothing; an error of ours is always said."""
+    """Of one listener. A line below the level in force costs nothing and is not counted; an ERROR is always logged."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -19,7 +19,7 @@ from broker.network.connection_resources import ConnectionResources
 from broker.network.flow_control import FlowControl
 from broker.network.output import Output
 from broker.network.partial_frame import PartialFrame
-from broker.network.reply import Reply, encoded
+from broker.network.reply import QueuedReply, encoded
 from broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
 from broker.network.request_memory import SMALL_SIZE
 from broker.network.route import FrameHook, RequestContext, Route, ServingListener
@@ -338,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         replies = self.replies
         if type(response) is Pending:
-            reply = Reply(context, response)
+            reply = QueuedReply(context, response)
             replies.waiting.append(reply)
             response.listen(lambda response: self._complete(reply, response))
             must_wait = True
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         if must_wait and replies.is_ahead():
             self._flow.pause()
 
-    def _complete(self, reply: Reply, response: object) -> None:
+    def _complete(self, reply: QueuedReply, response: object) -> None:
         """A parked reply is there: send it, and those behind it, unless one before it still waits."""
         if self.is_closed:
             return

@@ -8,8 +8,9 @@ Brokers and controllers count for themselves. Before a connection is accepted:
       listener between brokers of several
     creation rates of all and of the listener     it waits, a second at the most
 
-Who waits stays in the kernel's queue. One that is accepted and is too many for its address is closed at once. Where all
-are more than `max.connections`, because it was lowered or because brokers came, the least used one ends.
+A client that waits stays in the kernel's accept queue. A connection that is accepted and is too many for its address is
+closed at once. Where all are more than `max.connections`, because it was lowered or because brokers connected, the
+least used one is closed.
 
 """
 

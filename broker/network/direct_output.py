@@ -6,7 +6,7 @@ through a duplicate of the transport's descriptor, because a loop refuses to wat
 
     NOTHING    all pieces have left
     TRANSPORT  the transport holds older bytes, which go first; it says when they have left
-    SOCKET     the socket is full, or others are to have their turn; the loop says when it takes more
+    SOCKET     the socket is full, or it had its share of this iteration; the loop says when it takes more
     DISK       what is to be sent is not in the page cache; a thread reads it
     CLOSED     nothing leaves any more
 
@@ -32,10 +32,11 @@ from storage.files.file_slice import FileSlice
 
 log = logging.getLogger("moldau.connection")
 
-TURN_SIZE_MAX: Final = (1 << 20) + (1 << 16)
-"""So many bytes leave in one turn of the loop, a fetch of 1 MiB with what is around it; then others have theirs."""
+ITERATION_SIZE_MAX: Final = (1 << 20) + (1 << 16)
+"""So many bytes leave in one iteration of the loop, a fetch of 1 MiB with what is around it; then other connections
+are served."""
 CACHED_FOR_S = 1.0
-"""So long after a look nobody looks again whether the bytes are in the page cache."""
+"""So long after a look in the page cache its answer is taken to hold: a probe is a system call of its own."""
 BUFFERS_PER_CALL_MAX: Final = 64
 
 
@@ -127,10 +128,10 @@ class DirectOutput:
             self._end_now() if self._is_ending else self._drained()
 
     def _send(self) -> None:
-        """What the socket takes in one turn; then `_waits` says what for."""
+        """Send what the socket takes in one iteration; then `_waits` says what the rest waits for."""
         waited = self._waits
         self._waits = Waits.NOTHING
-        pieces, left = self._pieces, TURN_SIZE_MAX
+        pieces, left = self._pieces, ITERATION_SIZE_MAX
         try:
             while pieces and left > 0 and self._waits is Waits.NOTHING:
                 piece = pieces[0]
@@ -187,7 +188,7 @@ class DirectOutput:
     # The page cache
 
     def _is_warm(self, piece: FileSlice, position: int, size: int) -> bool:
-        """Whoever made the reply has looked; look again where it had to wait for long."""
+        """Whether the bytes are in the page cache: the handler has looked, and after a long wait this looks again."""
         now_s = self._loop.time()
         if now_s - self._looked_at_s <= CACHED_FOR_S:
             return True

@@ -18,7 +18,7 @@ from broker.runtime.acceptor import Acceptor
 log = logging.getLogger("moldau.listener")
 
 SWEPT_AT_ONCE: Final = 200
-"""Connections that a sweep for idle ones looks at before others get their turn: closing one takes 20 us."""
+"""Connections that a sweep for idle ones looks at in one iteration of the loop: closing one takes 20 us."""
 
 
 class Listener:
@@ -87,9 +87,9 @@ class Listener:
         self._acceptor.open()
         self._sweep_later()
 
-    # The door
+    # What the acceptor asks
 
-    def may_enter(self) -> bool:
+    def may_accept(self) -> bool:
         now_ms = self._environment.monotonic_ms()
         wait_ms = self._quotas.wait_ms(self.name, now_ms)
         if wait_ms == 0:
@@ -100,7 +100,7 @@ class Listener:
             self._rate_timer = self._loop.call_later(wait_ms / 1000, self._rate_allows)
         return False
 
-    def enters(self, address: str) -> bool:
+    def accepted(self, address: str) -> bool:
         self._quotas.accepted(self.name)
         if self._quotas.is_full(address):
             self.refused_count += 1
@@ -110,23 +110,23 @@ class Listener:
         self._admission.end_excess()
         return True
 
-    def left(self, address: str) -> None:
+    def gone(self, address: str) -> None:
         self._quotas.ended(self.name, address)
         self._admission.room_made()
 
-    def failed(self) -> None:
+    def accept_failed(self) -> None:
         self.accept_failures_count += 1
 
-    def protocol(self, address: str) -> Connection:
+    def protocol_for(self, address: str) -> Connection:
         return Connection(self, address)
 
     @property
     def is_blocked(self) -> bool:
-        """Whether somebody waits to be accepted because of a limit."""
+        """Whether a client may wait to be accepted because of a limit."""
         return self._blocked_since_ms is not None
 
     def blocked_s(self) -> float:
-        """How long nobody was accepted because of a limit."""
+        """How long no client was accepted because of a limit."""
         since_ms, now_ms = self._blocked_since_ms, self._environment.monotonic_ms()
         return (self._blocked_ms + (0 if since_ms is None else now_ms - since_ms)) / 1000
 
@@ -157,7 +157,7 @@ class Listener:
         self._received_bytes += connection.received_bytes
         self._sent_bytes += connection.sent_bytes
         if self.connections.pop(connection, connection) is None:
-            self.left(connection.client_host)
+            self.gone(connection.client_host)
 
     @property
     def received_bytes(self) -> int:

@@ -2,10 +2,10 @@
 
     idle ──ask──▶ connecting ──▶ greeting (ApiVersions) ──▶ open ──broken, silent for too long──▶ idle
 
-Requests leave in the order in which they were asked, each in the newest version that both sides speak unless its asker
-names an older one, several in flight at once; replies come in that order. Whatever goes wrong, each request gets
-exactly one reply: a `NoAnswer` where there is none, and nobody knows then whether the peer has acted. Asking again is
-the caller's decision.
+Requests leave in the order in which they were asked, each in the newest version that both sides speak unless the caller
+names an older one, several in flight at once; replies come in that order. Whatever goes wrong, the callback of each
+request is called exactly once: with a `NoResponse` where there is no response, and then it is not known whether the
+peer has acted. Asking again is the caller's decision.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from protocol.tagged_section import skip_tags
 
 log = logging.getLogger("moldau.peer")
 
-Reply = Callable[[object], None]
-"""Called once, on the loop, with the response or a `NoAnswer`. What the response's byte fields show is there during the
-call only: they are views of the receive buffer."""
+ResponseCallback = Callable[[object], None]
+"""Called once, on the loop, with the response or a `NoResponse`. The byte fields of the response are views of the
+receive buffer, valid during the call only."""
 RECEIVE_BUFFER_SIZE: Final = 1 << 20
 CONNECT_TIMEOUT_S: Final = 5.0
 GREETING_VERSION: Final = 3
@@ -41,23 +41,23 @@ _SIZES: Final = struct.Struct(">ii").unpack_from
 _HEAD: Final = struct.Struct(">ihhi").pack
 
 
-class NoAnswer(Enum):
+class NoResponse(Enum):
     """Why there is no response."""
 
-    GONE = auto()
-    """The connection was refused or broke: whoever was there is gone."""
-    SILENT = auto()
-    """Nothing came in time."""
+    DISCONNECTED = auto()
+    """The connection was refused, or it broke: the peer is gone."""
+    TIMED_OUT = auto()
+    """No reply came in time."""
     REFUSED = auto()
-    """The peer does not speak this API, or talks nonsense; or this node closed the channel."""
+    """The peer does not serve this API, or sent what is no reply; or this node closed the channel."""
 
 
-class Asked:
-    """A request under way; the timeout ends the wait."""
+class PendingRequest:
+    """A request that has no response yet; the timeout ends the wait."""
 
     __slots__ = ("reply", "request", "timeout", "version")
 
-    def __init__(self, request: object, reply: Reply, timeout: Timeout, version: int | None) -> None:
+    def __init__(self, request: object, reply: ResponseCallback, timeout: Timeout, version: int | None) -> None:
         self.request = request
         self.reply = reply
         self.timeout = timeout
@@ -65,8 +65,8 @@ class Asked:
         """In which it is to be sent; None is the newest."""
 
 
-class Wording:
-    """How requests of one class are put for a peer, and how it replies: found once for a connection."""
+class RequestCodec:
+    """How requests of one class are encoded for a peer, and its replies decoded: found once for a connection."""
 
     __slots__ = ("decode", "encode", "has_reply_tags", "header_end", "key", "version")
 
@@ -84,14 +84,14 @@ class Wording:
 
 
 class InFlight:
-    """A request that was sent: how its reply is read, and who waits for it."""
+    """A request that was sent, and how its reply is read."""
 
-    __slots__ = ("asked", "correlation_id", "wording")
+    __slots__ = ("codec", "correlation_id", "pending")
 
-    def __init__(self, correlation_id: int, wording: Wording, asked: Asked) -> None:
+    def __init__(self, correlation_id: int, codec: RequestCodec, pending: PendingRequest) -> None:
         self.correlation_id = correlation_id
-        self.wording = wording
-        self.asked = asked
+        self.codec = codec
+        self.pending = pending
 
 
 class PeerChannels:
@@ -129,19 +129,19 @@ class PeerChannel:
         self.host = host
         self.port = port
         self._channels = channels
-        self._queue: deque[Asked] = deque()
+        self._queue: deque[PendingRequest] = deque()
         """Not sent yet: the connection is being made."""
         self._link: PeerLink | None = None
         self._versions: Mapping[int, tuple[int, int]] | None = None
         """Of each API what the peer speaks; None until it has said so."""
-        self._wordings: dict[tuple[type[object], int | None], Wording] = {}
+        self._codecs: dict[tuple[type[object], int | None], RequestCodec] = {}
         """For that peer."""
         self._connecting: asyncio.Task[None] | None = None
 
-    def ask(self, request: object, reply: Reply, timeout_ms: int, version: int | None = None) -> None:
+    def ask(self, request: object, reply: ResponseCallback, timeout_ms: int, version: int | None = None) -> None:
         """Send a request; `reply` is called later, never within this call."""
-        timeout = self._channels.timeouts.after(timeout_ms, self._hear_nothing)
-        self._queue.append(Asked(request, reply, timeout, version))
+        timeout = self._channels.timeouts.after(timeout_ms, self._timed_out)
+        self._queue.append(PendingRequest(request, reply, timeout, version))
         if self._link is None and self._connecting is None:
             self._connecting = self._channels.loop.create_task(self._connect())
         elif self._versions is not None:
@@ -152,7 +152,7 @@ class PeerChannel:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        self._fail(NoAnswer.REFUSED, "closed here")
+        self._fail(NoResponse.REFUSED, "closed here")
 
     async def _connect(self) -> None:
         link = PeerLink(self, self._channels.buffer)
@@ -161,7 +161,7 @@ class PeerChannel:
                 await self._reach(link)
         except (OSError, TimeoutError) as error:
             self._connecting = None
-            why = NoAnswer.SILENT if isinstance(error, TimeoutError) else NoAnswer.GONE
+            why = NoResponse.TIMED_OUT if isinstance(error, TimeoutError) else NoResponse.DISCONNECTED
             self._fail(why, f"cannot connect: {error or 'no answer'}")
             return
         self._connecting = None
@@ -169,15 +169,15 @@ class PeerChannel:
         greeting = ApiVersionsRequest(
             client_software_name="moldau", client_software_version=self._channels.software_version
         )
-        timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._hear_nothing)
-        wording = Wording(ApiVersionsRequest, GREETING_VERSION, self._channels.client_id)
-        link.send(Asked(greeting, self._greeted, timeout, GREETING_VERSION), wording)
+        timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._timed_out)
+        codec = RequestCodec(ApiVersionsRequest, GREETING_VERSION, self._channels.client_id)
+        link.send(PendingRequest(greeting, self._greeted, timeout, GREETING_VERSION), codec)
 
     async def _reach(self, link: PeerLink) -> None:
         """Connect to the first address of the peer's name that takes the connection. Raises OSError.
 
-        The name is looked up here, so that giving up takes the question back. uvloop's own look-up within
-        `create_connection` goes on, and nobody hears its refusal.
+        The name is looked up here, so that giving up cancels the look-up. uvloop's own look-up within
+        `create_connection` goes on after a cancellation, and its error is never retrieved.
         """
         loop = self._channels.loop
         refusal = OSError(f"{self.host} has no address")
@@ -191,11 +191,11 @@ class PeerChannel:
         raise refusal
 
     def _greeted(self, response: object) -> None:
-        if isinstance(response, NoAnswer):
+        if isinstance(response, NoResponse):
             return  # the link has failed, and its channel with it
         assert isinstance(response, ApiVersionsResponse)
         if response.error_code != ErrorCode.NONE:
-            self._fail(NoAnswer.REFUSED, f"the peer refused to greet: error {response.error_code}")
+            self._fail(NoResponse.REFUSED, f"the peer refused to greet: error {response.error_code}")
             return
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self._send_queued()
@@ -204,48 +204,48 @@ class PeerChannel:
         link = self._link
         assert link is not None
         while self._queue:
-            asked = self._queue.popleft()
-            wording = self._wording(type(asked.request), asked.version)
-            if wording is None:
-                log.warning("%s:%d does not speak our %s", self.host, self.port, type(asked.request).__name__)
-                asked.timeout.cancel()
-                self._channels.loop.call_soon(asked.reply, NoAnswer.REFUSED)
+            pending = self._queue.popleft()
+            codec = self._codec(type(pending.request), pending.version)
+            if codec is None:
+                log.warning("%s:%d does not speak our %s", self.host, self.port, type(pending.request).__name__)
+                pending.timeout.cancel()
+                self._channels.loop.call_soon(pending.reply, NoResponse.REFUSED)
                 continue
-            link.send(asked, wording)
+            link.send(pending, codec)
 
-    def _wording(self, request_class: type[object], wanted: int | None) -> Wording | None:
+    def _codec(self, request_class: type[object], wanted: int | None) -> RequestCodec | None:
         """In the newest version that both speak, or an older one that is wanted; None where there is none."""
-        wording = self._wordings.get((request_class, wanted))
-        if wording is not None:
-            return wording
+        codec = self._codecs.get((request_class, wanted))
+        if codec is not None:
+            return codec
         assert self._versions is not None, "the peer has not said what it speaks"
         spec = spec_of(request_class)
         first, last = self._versions.get(spec.key or 0, (0, -1))
         version = min(last, spec.versions.last if wanted is None else wanted)
         if version < max(first, spec.versions.first):
             return None
-        wording = self._wordings[request_class, wanted] = Wording(request_class, version, self._channels.client_id)
-        return wording
+        codec = self._codecs[request_class, wanted] = RequestCodec(request_class, version, self._channels.client_id)
+        return codec
 
-    def lost(self, link: PeerLink, why: NoAnswer, reason: str) -> None:
+    def lost(self, link: PeerLink, why: NoResponse, reason: str) -> None:
         """The link has ended."""
         if link is self._link:
             self._fail(why, reason)
 
-    def _hear_nothing(self) -> None:
-        self._fail(NoAnswer.SILENT, "no answer in time")
+    def _timed_out(self) -> None:
+        self._fail(NoResponse.TIMED_OUT, "no answer in time")
 
-    def _fail(self, why: NoAnswer, reason: str) -> None:
-        """Whoever waits learns that there is no answer; the next request connects anew."""
+    def _fail(self, why: NoResponse, reason: str) -> None:
+        """Tell every caller that there is no response; the next request connects anew."""
         link, self._link, self._versions = self._link, None, None
-        self._wordings.clear()
+        self._codecs.clear()
         given_up = [*(link.abandon() if link is not None else ()), *self._queue]
         self._queue.clear()
         if given_up:
             log.debug("%s:%d: %s; %d requests given up", self.host, self.port, reason, len(given_up))
-        for asked in given_up:
-            asked.timeout.cancel()
-            self._channels.loop.call_soon(asked.reply, why)
+        for pending in given_up:
+            pending.timeout.cancel()
+            self._channels.loop.call_soon(pending.reply, why)
 
 
 class PeerLink(asyncio.BufferedProtocol):
@@ -261,20 +261,20 @@ class PeerLink(asyncio.BufferedProtocol):
         self._partial: memoryview | None = None
         self._partial_size = 0
 
-    def send(self, asked: Asked, wording: Wording) -> None:
+    def send(self, pending: PendingRequest, codec: RequestCodec) -> None:
         transport = self._transport
         assert transport is not None, "a link that was never made, or is lost"
         self._correlation_id = correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
-        chunks: list[Chunk] = [b"", wording.header_end]
-        wording.encode(asked.request, chunks)
+        chunks: list[Chunk] = [b"", codec.header_end]
+        codec.encode(pending.request, chunks)
         size = 8 + sum(map(len, chunks))
-        chunks[0] = _HEAD(size, wording.key, wording.version, correlation_id)
-        self._in_flight.append(InFlight(correlation_id, wording, asked))
+        chunks[0] = _HEAD(size, codec.key, codec.version, correlation_id)
+        self._in_flight.append(InFlight(correlation_id, codec, pending))
         transport.write(b"".join(cast("list[BytesLike]", chunks)))
 
-    def abandon(self) -> list[Asked]:
-        """Close; who still waits."""
-        waiting = [each.asked for each in self._in_flight]
+    def abandon(self) -> list[PendingRequest]:
+        """Close; the requests that have no reply."""
+        waiting = [each.pending for each in self._in_flight]
         self._in_flight.clear()
         transport, self._transport = self._transport, None
         if transport is not None:
@@ -288,7 +288,7 @@ class PeerLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._channel.lost(self, NoAnswer.GONE, f"connection lost: {exc or 'closed by the peer'}")
+        self._channel.lost(self, NoResponse.DISCONNECTED, f"connection lost: {exc or 'closed by the peer'}")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._shared if self._partial is None else self._partial[self._partial_size :]
@@ -304,7 +304,7 @@ class PeerLink(asyncio.BufferedProtocol):
                 self._consume(partial, self._partial_size)
         except MalformedMessage as error:
             log.warning("a malformed reply of %s:%d: %s", self._channel.host, self._channel.port, error)
-            self._channel.lost(self, NoAnswer.REFUSED, "a malformed reply")
+            self._channel.lost(self, NoResponse.REFUSED, "a malformed reply")
 
     def _consume(self, buffer: memoryview, size: int) -> None:
         position = 0
@@ -334,9 +334,9 @@ class PeerLink(asyncio.BufferedProtocol):
         if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
             raise MalformedMessage(f"a reply to request {correlation_id}, which is not the oldest")
         sent = self._in_flight.popleft()
-        response, _ = sent.wording.decode(body, skip_tags(body, 0) if sent.wording.has_reply_tags else 0)
-        sent.asked.timeout.cancel()
-        sent.asked.reply(response)
+        response, _ = sent.codec.decode(body, skip_tags(body, 0) if sent.codec.has_reply_tags else 0)
+        sent.pending.timeout.cancel()
+        sent.pending.reply(response)
 
 
 def _host_and_port(address: tuple[object, ...]) -> tuple[str, int]:

@@ -30,7 +30,7 @@ class EncodedResponse:
         self.pieces = pieces
 
 
-class Reply:
+class QueuedReply:
     """A place in the queue of replies: encoded once the response is there, so that its size is known."""
 
     __slots__ = ("context", "held_size", "parked", "pieces")

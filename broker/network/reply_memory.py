@@ -1,8 +1,8 @@
 """Reply memory: the bytes of replies that have not left, over all connections of a node.
 
 A reply holds memory from the moment it is made until the kernel has taken it; slices of files that the kernel sends by
-itself hold none. Who does not take its replies is not read, so that one connection holds no more than its own limits
-allow; here is what holds over all of them:
+itself hold none. A client that does not take its replies is not read, so that one connection holds no more than its own
+limits allow; here is what holds over all of them:
 
     room      a fetch copies no more records than there is room for, but always one batch
     used up   a connection is not read while replies of its own wait for one before them; one that holds something and
@@ -51,7 +51,7 @@ class ReplyMemory:
     def __init__(self, size_max: int, loop: asyncio.AbstractEventLoop) -> None:
         self.used_size = 0
         self.aborted_count = 0
-        """Readers that were given up."""
+        """Connections that were closed because their replies did not leave."""
         self._limit = 1 << 62 if size_max < 0 else size_max
         self._loop = loop
         self._held: dict[ReplyOwner, int] = {}
@@ -84,7 +84,7 @@ class ReplyMemory:
         self.used_size += size
 
     def give_back(self, size: int) -> None:
-        """The reply holds it now, or nobody does."""
+        """The reply holds it now, or the read failed."""
         self.used_size -= size
 
     def _look(self) -> None:

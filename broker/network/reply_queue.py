@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final
 
 from broker.network.output import Output
-from broker.network.reply import Reply
+from broker.network.reply import QueuedReply
 from broker.network.reply_memory import ReplyMemory, held_size
 from protocol.primitives import Chunk
 
@@ -29,7 +29,7 @@ class ReplyQueue:
     def __init__(self, output: Output, memory: ReplyMemory) -> None:
         self._output = output
         self._memory = memory
-        self.waiting: deque[Reply] = deque()
+        self.waiting: deque[QueuedReply] = deque()
         """In the order of their requests; the first one is never ready."""
         self._ready_size = 0
         """Bytes of the replies that are ready and wait for one before them."""
@@ -37,7 +37,7 @@ class ReplyQueue:
     def put(self, pieces: list[Chunk], size: int) -> bool:
         """Add a reply that is ready, behind those before it; whether it has to wait for them."""
         if self.waiting:
-            reply = Reply(None)
+            reply = QueuedReply(None)
             self._make_ready(reply, pieces, size)
             self.waiting.append(reply)
             return True
@@ -46,7 +46,7 @@ class ReplyQueue:
         output.size += size
         return False
 
-    def complete(self, reply: Reply, pieces: list[Chunk], size: int) -> bool:
+    def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
         """A reply that was parked is ready; whether it, and the ready ones behind it, leave."""
         waiting = self.waiting
         if waiting[0] is not reply:
@@ -82,7 +82,7 @@ class ReplyQueue:
             if reply.parked is not None:
                 reply.parked.abandon()
 
-    def _make_ready(self, reply: Reply, pieces: list[Chunk], size: int) -> None:
+    def _make_ready(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> None:
         reply.pieces = pieces
         reply.parked = None
         reply.held_size = held_size(pieces)

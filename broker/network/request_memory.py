@@ -3,8 +3,8 @@
 A claimed size costs nothing: a connection asks for room as bytes arrive, each time about as much as it has. While there
 is room it gets it. Where there is none:
 
-    it waits          the connection is not read until there is room; nobody who waits is disconnected. In turns the
-                      one that lacks least is next, and the one that waits longest: neither many large frames nor many
+    it waits          the connection is not read until there is room; waiting disconnects no client. The next one is by
+                      turns the one that lacks least and the one that waits longest: neither many large frames nor many
                       small ones keep others out
     it is favoured    one connection at a time gets what its frame needs all the same, so that some frame always ends
                       and gives its room back: frames that hold a part each cannot block one another for good
@@ -14,9 +14,9 @@ is room it gets it. Where there is none:
 A few buffers are lent to whole frames and used again and again: memory that was touched before, neither cleared nor
 copied while a frame grows. Where all are lent, or half of the room is used, a frame grows piece by piece.
 
-So at most `size_max`, one request, and a small piece a connection are held. While somebody waits, a frame that hardly
-moves is given up with its connection, the favoured one sooner: peers that stop in the middle must not stop everybody,
-nor those that are not read because they take no replies, or let too many wait.
+So at most `size_max`, one request, and a small piece a connection are held. While a connection waits, a frame that
+hardly moves is given up with its connection, the favoured one sooner: clients that stop in the middle of a frame must
+not stop all others, nor those that are not read because they take no replies, or let too many wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.config.config import Config
 
 SIZE_MAX_DEFAULT: Final = 1 << 28
-"""Where nobody has set `queued.max.request.bytes`, unless one request may be larger."""
+"""Where the configuration does not set `queued.max.request.bytes`, unless one request may be larger."""
 SMALL_SIZE: Final = 1 << 14
 """A frame up to this size need not ask; while there is no room nothing larger is read at once."""
 BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
@@ -38,10 +38,10 @@ BUFFERS_MAX: Final = 8
 LENT_FROM_SIZE: Final = 1 << 12
 """A frame up to this size is not worth a buffer."""
 STALL_MS: Final = 10_000
-"""While somebody waits, a frame must bring `STALL_SIZE_MIN` bytes in each such time, or end."""
+"""While a connection waits, a frame must bring `STALL_SIZE_MIN` bytes in each such time, or end."""
 STALL_SIZE_MIN: Final = 1 << 16
 FAVOURED_STALL_MS: Final = 1_000
-"""The favoured frame keeps everybody from having room: it must bring more in less time."""
+"""The favoured frame keeps all others from having room: it must bring more in less time."""
 FAVOURED_STALL_SIZE_MIN: Final = 1 << 14
 
 
@@ -61,8 +61,8 @@ class FrameOwner(Protocol):
         """End the connection."""
 
 
-class Wish(NamedTuple):
-    """What somebody waits for, and how much its frame lacks in all."""
+class RoomRequest(NamedTuple):
+    """The room that a connection waits for, and how much its frame lacks in all."""
 
     size: int
     lacking_size: int
@@ -84,7 +84,7 @@ class RequestMemory:
         self._held: dict[FrameOwner, int] = {}
         self._lent: dict[FrameOwner, memoryview] = {}
         self._idle: list[memoryview] = []
-        self._waiting: dict[FrameOwner, Wish] = {}
+        self._waiting: dict[FrameOwner, RoomRequest] = {}
         self._takes_oldest = False
         self._favoured: FrameOwner | None = None
         self._is_serving = False
@@ -109,7 +109,7 @@ class RequestMemory:
         """Room for some of what a frame lacks; else the connection's `room_granted` is called when there is."""
         if not self._may_have(owner, size):
             self.is_used_up = True
-            self._waiting[owner] = Wish(size, lacking_size)
+            self._waiting[owner] = RoomRequest(size, lacking_size)
             self.waits_count += 1
             self._watch_later()
             return False
@@ -235,7 +235,7 @@ class RequestMemory:
 def request_memory_size_max(config: Config) -> int | None:
     """Bytes as `queued.max.request.bytes` says.
 
-    DIVERGES: Apache Kafka sets no bound unless told to. Where nobody has set it there is one here; -1 takes it away.
+    DIVERGES: Apache Kafka sets no bound unless told to. Where it is not set there is one here; -1 takes it away.
     """
     if config.settings.is_set("queued.max.request.bytes"):
         size_max = config.integer("queued.max.request.bytes")

@@ -165,6 +165,7 @@ class Route:
         "handle",
         "hook",
         "is_advertised",
+        "is_forwardable",
         "key",
         "last_version",
         "meter",
@@ -184,6 +185,7 @@ class Route:
         bind: Callable[[], Binding],
         *,
         is_advertised: bool = True,
+        is_forwardable: bool = False,
     ) -> None:
         self.key = key
         self.name = name
@@ -191,6 +193,8 @@ class Route:
         self.last_version = last_version
         self.is_advertised = is_advertised
         """Whether ApiVersions names it."""
+        self.is_forwardable = is_forwardable
+        """Whether it may come in an Envelope."""
         self.requests = 0
         """Requests served, for the metrics."""
         self.errors: dict[int, int] = {}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.config.config import Config
-from broker.config.listeners import Listener, resolved
+from broker.config.listeners import ListenerAddress, resolved
 
 _CONTAINER_NAME: Final = r"[0-9a-f]{12}|[0-9a-f]{64}"
 """Docker names a container by the first digits of its id; inside no other machine is that a name."""
@@ -47,12 +47,12 @@ def doubts(config: Config) -> list[str]:
     ]
 
 
-def address(listener: Listener) -> str:
+def address(listener: ListenerAddress) -> str:
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
     return f"{host}:{listener.port}"
 
 
-def _doubts(advertised: Listener, bound: Listener | None, *, has_peers: bool) -> Iterator[str]:
+def _doubts(advertised: ListenerAddress, bound: ListenerAddress | None, *, has_peers: bool) -> Iterator[str]:
     host, remedy = advertised.host, "set advertised.listeners to an address that they can reach"
     if host in EVERY_INTERFACE:
         said = f"{host} is told to clients" if host else "clients are told no host"

@@ -10,11 +10,11 @@ from typing import Final
 
 from broker.config.config import Config
 from broker.config.http_address import read_address
-from broker.config.internal_topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, internal_topic
+from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.config.replica_selectors import RACK_AWARE
-from broker.coordinators.group_settings import group_config
+from broker.coordinators.group_row import group_config
 from broker.coordinators.groups import Groups
-from broker.coordinators.leadership import CoordinatorLeadership
+from broker.coordinators.registry import CoordinatorRegistry
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
 from broker.metadata.cluster_view import ClusterView, NodeAddress
 from broker.metadata.controller_registration import keep_registered
@@ -53,10 +53,10 @@ from broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
 from broker.replicas.replicas import Replicas
 from broker.replicas.replication_throttles import ReplicationThrottles
 from broker.replicas.roles import ReplicaRoles
-from broker.requests.apis import routes
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
+from broker.requests.table import routes
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.stage import Stage
@@ -119,7 +119,7 @@ class Node:
             lambda: self.image.provenance.end_offset - 1,
         )
         self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, self._broker_epoch)
-        self.topics = TopicCreation(self.quorum, config)
+        self.topics = TopicCreation(self.quorum)
 
     def _compose_replicas(self) -> None:
         """The replicas of this broker, and the coordinators whose state lies in them."""
@@ -143,13 +143,14 @@ class Node:
             )
         )
         self.parked_fetches = ParkedFetches(environment.monotonic_ms)
-        self.groups = Groups(group_config(config), environment, loop, spawn, self._group_partition_count)
+        self.groups = Groups(group_config(config), environment, loop, spawn, self.cluster.partitions_count)
+        self.coordinators = CoordinatorRegistry([self.groups.shards], self.flusher.flush)
         self.roles = ReplicaRoles(
             self.node_id,
             self.replicas,
             self.fetchers,
             self.flusher,
-            CoordinatorLeadership(self.groups, self.flusher.flush),
+            self.coordinators,
             self.parked_fetches.leads_anew,
             environment.monotonic_ms,
         )
@@ -298,9 +299,6 @@ class Node:
     def is_internal(self, topic: str) -> bool:
         return topic in INTERNAL_TOPICS
 
-    def create_internal_topic(self, name: str) -> None:
-        self.topics.create_internal(name)
-
     @property
     def spawn(self) -> Spawn:
         return self.tasks.spawn
@@ -331,11 +329,6 @@ class Node:
             self.logs.directory_ids,
             self.logs.previous_broker_epoch,
         )
-
-    def _group_partition_count(self) -> int:
-        """Of `__consumer_offsets`, which may not have been made yet."""
-        topic = self.image.topics.by_name(GROUP_METADATA_TOPIC)
-        return len(topic.partitions) if topic else internal_topic(self.config, GROUP_METADATA_TOPIC).partitions
 
     def _settings_changed(self, config: Config) -> None:
         limits = connection_limits(config)
@@ -424,7 +417,7 @@ class Node:
         for listener in self.listeners:
             await listener.stop()
         self.fetchers.end()
-        self.groups.close()
+        self.coordinators.close()
         if self.metrics is not None:
             self.metrics.stop()
         await self.partition_work.finish()

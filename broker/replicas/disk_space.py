@@ -1,4 +1,9 @@
-"""Which disks are full: noticed where one refuses, over when it has room and refuses no more."""
+"""Which log directories are on a full disk.
+
+A directory becomes full with the first write that fails for lack of space. It stops being full when its disk reports
+free space and no write has failed since the last check. Until then produce requests to its partitions are refused,
+while consumers go on reading.
+"""
 
 from __future__ import annotations
 
@@ -11,43 +16,53 @@ log = logging.getLogger("moldau.logs")
 
 
 class DiskSpace:
-    """`refused` takes note in the midst of a request; `look` asks the disks, now and then."""
+    """`refused` counts failed writes; `look`, a periodic job, checks the full disks for free space."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
         self.refusals = 0
-        """For lack of room, since the start."""
+        """Writes that failed for lack of space, since the start."""
         self.descriptor_refusals = 0
-        """For lack of file descriptors, since the start."""
+        """Operations that failed for lack of file descriptors, since the start."""
         self._full: dict[str, int] = {}
-        """By the path of a log directory, how many refusals there had been when somebody last looked."""
+        """By the path of a full log directory, its number of failed writes at the last check."""
         self._counts: dict[str, int] = {}
 
     @property
     def full(self) -> tuple[str, ...]:
-        """The paths of log directories whose disk has no room."""
+        """The paths of the log directories on a full disk."""
         return tuple(self._full)
 
     def refused(self, path: str, error: OSError) -> None:
+        """An operation in a log directory failed with an error that may pass."""
         if error.errno not in NO_SPACE:
             self.descriptor_refusals += 1
             if self.descriptor_refusals & (self.descriptor_refusals - 1) == 0:
-                log.error("%d requests found no file descriptor: %s", self.descriptor_refusals, error)
+                log.error(
+                    "%d operations on log files failed for lack of file descriptors, raise the limit: %s",
+                    self.descriptor_refusals,
+                    error,
+                )
             return
         self.refusals += 1
         self._counts[path] = self._counts.get(path, 0) + 1
         if path not in self._full:
             self._full[path] = 0
-            log.error("%s is full: nothing is taken there until it has room; it goes on being read: %s", path, error)
+            log.error(
+                "the disk of log directory %s is full: appends to its partitions are refused until it has space,"
+                " consumers go on reading: %s",
+                path,
+                error,
+            )
 
     def look(self) -> None:
-        """A disk has room again when it says so and nobody was refused since the last look."""
+        """A disk is not full any more when it has free space and no write has failed since the last check."""
         for path, seen in tuple(self._full.items()):
             count = self._counts[path]
             self._full[path] = count
             if seen == count and self._has_room(path):
                 del self._full[path]
-                log.info("%s has room again, after %d refusals", path, self._counts.pop(path))
+                log.info("log directory %s has space again, after %d failed writes", path, self._counts.pop(path))
 
     def _has_room(self, path: str) -> bool:
         try:

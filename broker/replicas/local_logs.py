@@ -1,4 +1,4 @@
-"""The logs of this broker over all its log directories: opened at start, made, deleted, checkpointed, closed."""
+"""The logs of this broker in all its log directories: opened at start, created, deleted, checkpointed, closed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from broker.config.config import Config
 from broker.replicas.disk_space import DiskSpace
+from broker.replicas.log_checkpoints import HighWatermarks, LogCheckpoints, of_directory
 from broker.replicas.node_directories import Directories
 from broker.runtime.environment import Environment
 from kraft.image.cluster import LOST_DIRECTORY
@@ -29,11 +30,10 @@ from storage.log_config import LogConfig
 log = logging.getLogger("moldau.logs")
 
 ConfigOfTopic = Callable[[str], LogConfig]
-HighWatermarks = Mapping[TopicPartition, int]
 
 
 class DuplicateLog(ValueError):
-    """Two directories hold the same partition: nobody knows which is the right one."""
+    """Two directories hold the same partition: the operator has to decide which of them is right."""
 
 
 class Found(NamedTuple):
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 class NewLog(NamedTuple):
-    """A log to be made."""
+    """A log to be created."""
 
     topic: str
     partition: int
@@ -52,19 +52,18 @@ class NewLog(NamedTuple):
     config: LogConfig
 
 
-class Wanted(NamedTuple):
-    """A partition of this broker, as the metadata has it."""
+class AssignedReplica(NamedTuple):
+    """A partition that the metadata log assigns to this broker."""
 
     topic_id: bytes
     directory_id: bytes
-    """Where it was put, as far as that was written down."""
+    """The log directory of the replica, as far as the controller knows it (KIP-858)."""
 
 
 class LocalLogs:
-    """Everything here belongs to the loop; what blocks for long is offloaded.
+    """Runs on the event loop; what blocks for long goes to executor threads.
 
-    A directory that fails goes from `directories` to `offline` and stays there until the next start; `failed` is told
-    of it, in the midst of whatever the disk refused. `damaged` is told of one log that is not what was written.
+    A directory that fails moves from `directories` to `offline`, until the next start.
     """
 
     def __init__(
@@ -75,33 +74,32 @@ class LocalLogs:
         failed: Callable[[LogDirectory], None],
         damaged: Callable[[Log, str], None],
     ) -> None:
+        """Open the directories. Raises OSError where the node cannot start without one that cannot be opened.
+
+        `failed` is called with a directory that fails, `damaged` with a log whose batches are not what was written and
+        the reason: both in the middle of the operation that found out.
+        """
         self._environment = environment
         self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
         self._producer_expiration_ms = config.integer("producer.id.expiration.ms")
         self._tell = failed
         self._tell_damaged = damaged
         self.damaged: dict[TopicPartition, str] = {}
-        """The logs that were found damaged when they were opened, and why."""
+        """The logs that were found damaged when they were opened, with the reason."""
         self.space = DiskSpace(environment.fs)
         self.properties = found.properties
-        """By path, what meta.properties says: the same cluster and node everywhere."""
+        """By path, the content of meta.properties: the same cluster and node in all of them."""
         self.offline = dict(found.unusable)
-        """The paths of directories that are not served, and why."""
+        """The paths of the directories that are not served, with the reason."""
         self.directories: list[LogDirectory] = []
-        """Those that are served."""
+        """The directories that are served."""
         self._metadata_path = config.metadata_log_dir
         for path in config.log_dirs:
             if path not in self.offline:
                 self._open(path)
         self._opened = tuple(self.directories)
         self._by_path = {directory.path: directory for directory in self.directories}
-        self._checkpointing = asyncio.Lock()
-        self._next_checkpoint: asyncio.Task[bool] | None = None
-        """The one that whoever asks now will share."""
-        self._high_watermarks: HighWatermarks | None = None
-        """What it will write of them."""
-        self._writing: asyncio.Task[None] | None = None
-        """The checkpoint on its way to the disk. It goes on when the job that began it is cancelled."""
+        self._checkpoints = LogCheckpoints(environment, lambda: self.directories)
 
     @property
     def cluster_id(self) -> str:
@@ -109,7 +107,7 @@ class LocalLogs:
 
     @property
     def directory_ids(self) -> list[bytes]:
-        """Of the directories that are served."""
+        """The ids of the directories that are served."""
         ids = [self.directory_id(directory.path) for directory in self.directories]
         return [directory_id for directory_id in ids if directory_id is not None]
 
@@ -122,39 +120,39 @@ class LocalLogs:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch in which this broker last ended without a loss, -1 where any directory does not know."""
+        """The epoch in which this broker last ended without losing anything; -1 unless all directories agree on one."""
         epochs = {directory.previous_broker_epoch for directory in self.directories}
         epochs |= {None for _ in self.offline}
         only = epochs.pop() if len(epochs) == 1 else None
         return -1 if only is None else only
 
     def note_serving_epoch(self, broker_epoch: int) -> None:
-        """This process's epoch is known."""
+        """The controller has registered this process: note its broker epoch in all directories."""
         for directory in self.directories:
-            with suppress(OSError):  # nothing is promised of it then
+            with suppress(OSError):  # the next start then does not know the epoch, and claims nothing
                 directory.note_serving_epoch(broker_epoch)
 
     def forget_serving_epochs(self) -> None:
-        """A disk has failed: the process after this one is not to say that nothing was lost."""
+        """A disk has failed: the next process must not claim that nothing was lost."""
         for directory in self.directories:
             directory.forget_serving_epoch()
 
     def high_watermark(self, opened: Log) -> int:
-        """Up to where the log was committed when it was last checkpointed, within what the log now holds."""
+        """The checkpointed high watermark of a log, within the offsets that the log holds now."""
         known = self._of(opened).high_watermarks.get((opened.topic, opened.partition), 0)
         return min(max(known, opened.log_start_offset), opened.end_offset)
 
     async def open_all(
-        self, wanted: Mapping[TopicPartition, Wanted], config_of: ConfigOfTopic
+        self, wanted: Mapping[TopicPartition, AssignedReplica], config_of: ConfigOfTopic
     ) -> dict[TopicPartition, Log]:
-        """Open the wanted partitions, set others aside, make those that are missing; left out is what lies, or may lie,
-        in a directory that is offline.
+        """Open the logs of the wanted partitions, set other logs aside as stray, create those that are missing.
 
-        Recovery runs beside the loop. A directory in which a partition cannot be opened is offline. Raises OSError
-        where a new partition cannot be made.
+        Left out are partitions that are, or may be, in a directory that is offline. Recovery runs in executor threads.
+        A directory in which a log cannot be opened goes offline. Raises OSError where a new log cannot be created, and
+        `DuplicateLog`.
         """
         now_ms = self._environment.wall_ms()
-        found = [*self._partitions()]
+        found = [*_partitions_in(tuple(self.directories))]
         configs = {topic: config_of(topic) for topic in dict.fromkeys(key[0] for _, key in found)}
         suspects = {key for key, each in wanted.items() if each.directory_id == LOST_DIRECTORY}
         if found:
@@ -177,10 +175,10 @@ class LocalLogs:
         self,
         directory: LogDirectory,
         key: TopicPartition,
-        wanted: Mapping[TopicPartition, Wanted],
+        wanted: Mapping[TopicPartition, AssignedReplica],
         logs: dict[TopicPartition, Log],
     ) -> None:
-        """Keep what was found, or set it aside. Raises OSError."""
+        """Keep a log that was found, or set it aside as stray. Raises OSError and `DuplicateLog`."""
         if directory.failure is not None:
             return
         if key in directory.damaged:
@@ -188,23 +186,29 @@ class LocalLogs:
                 self.damaged.pop(key, None)
                 directory.damaged.remove(*key, self._unique(), STRAY_SUFFIX)
             return
-        if not self._is_wanted(directory.logs[key], wanted):
-            log.warning("%s-%d is not a partition of this broker any more: set aside as stray", *key)
+        if not _is_assigned(directory.logs[key], wanted):
+            log.warning(
+                "%s-%d in %s does not belong to this broker any more: its directory is kept with the suffix -stray",
+                *key,
+                directory.path,
+            )
             directory.set_aside(*key, self._unique(), STRAY_SUFFIX)
             return
         if key in logs:
             twice = f"{directory.path} and {self.directory_of(logs[key])}"
-            raise DuplicateLog(f"partition {key[0]}-{key[1]} is in {twice}: move one of them away")
+            raise DuplicateLog(
+                f"partition {key[0]}-{key[1]} is in {twice}: move one of the two out of its log directory"
+            )
         logs[key] = directory.logs[key]
 
-    def _may_lie_offline(self, partition: Wanted) -> bool:
-        """Whether a partition that was not found is in a directory that cannot be looked into."""
+    def _may_lie_offline(self, partition: AssignedReplica) -> bool:
+        """Whether a partition that was not found may be in a directory that is offline."""
         return bool(self.offline) and partition.directory_id not in self.directory_ids
 
     def create(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Log:
-        """A new, empty log in the directory that holds the fewest; where that cannot be, in the next.
+        """Create an empty log in the directory with the fewest logs; where that fails, in the next one.
 
-        Raises the OSError of the last one that refused.
+        Raises the OSError of the last directory.
         """
         refusal = OSError(errno.EIO, "no log directory is online")
         for directory in sorted(self.directories, key=lambda directory: len(directory.logs)):
@@ -212,11 +216,11 @@ class LocalLogs:
                 return directory.create(topic, index, topic_id, config, self._environment.wall_ms())
             except OSError as error:
                 refusal = error
-                log.debug("%s-%d cannot be made in %s: %s", topic, index, directory.path, error)
+                log.debug("%s-%d cannot be created in %s: %s", topic, index, directory.path, error)
         raise refusal
 
     async def make(self, wanted: Sequence[NewLog]) -> list[Log | None]:
-        """New, empty logs, made beside the loop; None where the disk refused, which `create` may try again."""
+        """Create empty logs in an executor thread; None where the disk refused one, which `create` can try again."""
         counts = {directory.path: len(directory.logs) for directory in self.directories}
         plan: list[tuple[LogDirectory | None, NewLog]] = []
         for new in wanted:
@@ -236,7 +240,7 @@ class LocalLogs:
         return adopted
 
     async def delete_many(self, deleted: Sequence[Log]) -> list[str | None]:
-        """As `delete`, with the disk's part beside the loop."""
+        """As `delete`, of many logs, with the renames in an executor thread."""
         renames = [
             (self._of(each), *self._of(each).let_go(each.topic, each.partition, self._unique())) for each in deleted
         ]
@@ -248,24 +252,27 @@ class LocalLogs:
         return [new if refusal is None else None for (_, _, new), refusal in zip(renames, refusals, strict=True)]
 
     def delete(self, deleted: Log) -> str | None:
-        """Take a log away at once; the path whose tree is to be removed later, None where its directory failed: there
-        it lies until a start finds it."""
+        """Stop serving a log and rename its directory; the path whose tree the caller removes later.
+
+        None where the directory failed: the next start that finds the log sets it aside.
+        """
         directory = self._of(deleted)
         with failing(directory):
             return directory.delete(deleted.topic, deleted.partition, self._unique())
         return None
 
     def fence(self, damaged: Log, high_watermark: int) -> LogDirectory:
-        """Serve a damaged log no more; the directory where it lies, as it is."""
+        """Stop serving a damaged log, whose files stay as they are; the directory that it is in."""
         directory = self._of(damaged)
         directory.fence(damaged, high_watermark)
         return directory
 
     def where_damaged(self, key: TopicPartition) -> LogDirectory | None:
+        """The directory with the damaged log of a partition, None where there is none."""
         return next((directory for directory in self.directories if key in directory.damaged), None)
 
     async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> Repaired:
-        """See `DamagedLogs.repair`. Raises OSError."""
+        """Repair a damaged log in an executor thread (`DamagedLogs.repair`). Raises OSError."""
         work = partial(directory.damaged.repair, *key, config, self._environment.wall_ms(), log.info, self._unique())
         repaired: Repaired = await self._environment.offload(work)
         return repaired
@@ -279,7 +286,7 @@ class LocalLogs:
         return None
 
     def left_to_remove(self) -> list[str]:
-        """Trees whose removal an earlier process did not finish."""
+        """The directories of deleted logs that the previous process had not removed yet."""
         paths: list[str] = []
         for directory in tuple(self.directories):
             with failing(directory):
@@ -287,53 +294,20 @@ class LocalLogs:
         return paths
 
     async def checkpoint(self, high_watermarks: HighWatermarks | None = None) -> bool:
-        """Write the checkpoints in which something moved, as it is then; whether all of it is durable.
-
-        Whoever asks while one is being written shares the next, however many they are.
-        """
-        if high_watermarks is not None:
-            self._high_watermarks = high_watermarks
-        if self._next_checkpoint is None:
-            self._next_checkpoint = asyncio.get_running_loop().create_task(self._checkpoint_next())
-        return await asyncio.shield(self._next_checkpoint)
-
-    async def _checkpoint_next(self) -> bool:
-        async with self._checkpointing:
-            self._next_checkpoint = None
-            high_watermarks, self._high_watermarks = self._high_watermarks, None
-            return await self._write_checkpoints(high_watermarks)
-
-    async def _write_checkpoints(self, high_watermarks: HighWatermarks | None) -> bool:
-        is_written = True
-        for directory in tuple(self.directories):
-            mine = _of_directory(directory, high_watermarks) if high_watermarks is not None else None
-            work = directory.checkpoint(mine)
-            if not work:
-                continue
-            self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.run))
-            try:
-                await asyncio.shield(self._writing)
-                directory.checkpointed(work)
-            except OSError as error:
-                is_written = False
-                directory.refused(error)
-        return is_written
+        """Write the checkpoints in which an offset changed; whether all of them are durable now."""
+        return await self._checkpoints.write(high_watermarks)
 
     async def close(self, broker_epoch: int, high_watermarks: HighWatermarks) -> None:
-        """Write everything out; the next start believes the files."""
-        if self._next_checkpoint is not None:
-            await asyncio.wait([self._next_checkpoint])
-        if self._writing is not None:
-            await asyncio.wait([self._writing])  # both write the same files
-            self._writing = None
+        """Write everything out, so that the next start trusts the files."""
+        await self._checkpoints.finish()
         now_ms = self._environment.wall_ms()
         if self.offline:
-            broker_epoch = -1  # what is there may have been lost
+            broker_epoch = -1  # a directory that failed may have lost writes
         for directory in self._opened:
-            mine = _of_directory(directory, high_watermarks)
+            mine = of_directory(directory, high_watermarks)
             is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, mine))
             if not is_clean:
-                log.error("%s was not closed cleanly: the next start will recover it", directory.path)
+                log.error("log directory %s was not closed cleanly: the next start recovers it", directory.path)
 
     @property
     def _was_clean(self) -> bool:
@@ -343,14 +317,16 @@ class LocalLogs:
         return self._by_path[self.directory_of(opened)]
 
     def _open(self, path: str) -> None:
-        """Lock a directory and read its checkpoints. Raises OSError where the node cannot do without it, or another
-        process serves it."""
+        """Lock a directory and read its checkpoints.
+
+        Raises OSError where it is the metadata log directory, and `BlockingIOError` where another process serves it.
+        """
         try:
             directory = LogDirectory.open(self._environment.fs, path, log.info, self._environment.boot_id())
         except OSError as error:
             if isinstance(error, BlockingIOError) or path == self._metadata_path:
                 raise
-            log.error("log directory %s is offline: %s", path, error)
+            log.error("log directory %s is offline until the next start: %s", path, error)
             self.offline[path] = str(error)
         else:
             directory.on_failure = self._failed
@@ -359,23 +335,19 @@ class LocalLogs:
             self.directories.append(directory)
 
     def _failed(self, directory: LogDirectory) -> None:
-        log.error("log directory %s is offline: %s", directory.path, directory.failure)
+        log.error("log directory %s is offline until the next start: %s", directory.path, directory.failure)
         self.directories.remove(directory)
         self.offline[directory.path] = str(directory.failure)
         self.forget_serving_epochs()  # the failed one may not be able to, and a node needs all to agree
         self._tell(directory)
 
-    def _partitions(self) -> Iterator[Found]:
-        for directory in tuple(self.directories):
-            with failing(directory):
-                yield from [Found(directory, (each.topic, each.partition)) for each in directory.partitions()]
-
     async def _load_all(
         self, found: list[Found], configs: Mapping[str, LogConfig], suspects: Set[TopicPartition], now_ms: int
     ) -> list[tuple[LogDirectory, OSError]]:
-        """Open everything; the directories that are to go offline. Suspects are read from end to end.
+        """Open all logs that were found; the directories that have to go offline, with the error.
 
-        After a crash in several threads: one reads from the disk while another checks what it has read.
+        `suspects` are read from end to end: their directory is LOST in the metadata, which says that the replica was
+        damaged. After a crash several threads recover: one waits for the disk while another compares checksums.
         """
         count = 1 if self._was_clean else self._recovery_threads * len(self.directories)
         opened: list[Found] = []
@@ -397,7 +369,10 @@ class LocalLogs:
         opened: list[Found],
         found_count: int,
     ) -> list[tuple[LogDirectory, OSError]]:
-        """In a thread; the directories that are to go offline. `opened` is what all threads have opened."""
+        """In an executor thread: open a share of the logs; the directories that have to go offline.
+
+        `opened` are the logs that all threads have opened so far.
+        """
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for each in share:
             directory, (topic, index) = each
@@ -420,16 +395,25 @@ class LocalLogs:
                 log.info("opened %d of %d partitions", len(opened), found_count)
         return list(failures.values())
 
-    def _is_wanted(self, opened: Log, wanted: Mapping[TopicPartition, Wanted]) -> bool:
-        partition = wanted.get((opened.topic, opened.partition))
-        return partition is not None and opened.topic_id in (None, partition.topic_id)
-
     def _unique(self) -> str:
         return self._environment.entropy(16).hex()
 
 
+def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[Found]:
+    """The partitions in the directories; one that cannot be listed goes offline."""
+    for directory in directories:
+        with failing(directory):
+            yield from [Found(directory, (each.topic, each.partition)) for each in directory.partitions()]
+
+
+def _is_assigned(opened: Log, wanted: Mapping[TopicPartition, AssignedReplica]) -> bool:
+    """Whether a log belongs to a partition of this broker, and not to a former topic of that name."""
+    partition = wanted.get((opened.topic, opened.partition))
+    return partition is not None and opened.topic_id in (None, partition.topic_id)
+
+
 def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSError | None:
-    """In a thread; the log, or why there is none."""
+    """In an executor thread: create a log; the log, or the error, or None without a directory."""
     if directory is None:
         return None
     try:
@@ -439,7 +423,7 @@ def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSE
 
 
 def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
-    """In a thread; why it could not be."""
+    """In an executor thread: rename a directory; the error where that failed."""
     try:
         fs.rename(old, new)
     except OSError as error:
@@ -447,13 +431,9 @@ def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
     return None
 
 
-def _of_directory(directory: LogDirectory, high_watermarks: HighWatermarks) -> dict[TopicPartition, int]:
-    return {key: high_watermarks[key] for key in directory.logs if key in high_watermarks}
-
-
 @contextmanager
 def failing(directory: LogDirectory) -> Iterator[None]:
-    """What the disk refuses in here takes the directory offline, unless it may pass; the caller goes on."""
+    """An OSError inside takes the directory offline, unless it may pass. It is not raised: the caller goes on."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What happens to logs in the background: retention, flushes by time, checkpoints, expiry of producers, removal."""
+"""The periodic jobs on logs: retention, flushes by time, checkpoints, expiry of producers, free space on full disks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPACE_CHECK_INTERVAL_MS: Final = 1000
 
 
 class LogJobs:
-    """Each job goes through the logs one by one and lets the loop breathe between them."""
+    """A job goes through the partitions one by one and lets the event loop run other callbacks in between."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class LogJobs:
         removal: FileRemoval,
         make_missing: Callable[[], None],
     ) -> None:
-        """`make_missing`: tries again to make the partitions for which the disk had no room."""
+        """`make_missing`: tries again to create the partitions for which the disk had no space."""
         self._config = config
         self._environment = environment
         self._replicas = replicas
@@ -46,9 +46,10 @@ class LogJobs:
         self._removal = removal
         self._make_missing = make_missing
         self.segments_deleted = 0
-        """By retention, since the start."""
+        """Segments deleted by retention, since the start."""
 
     def jobs(self) -> list[Job]:
+        """The jobs with their intervals, for the owner to run."""
         config = self._config
         delay_ms = config.integer("log.initial.task.delay.ms")
         return [
@@ -60,7 +61,7 @@ class LogJobs:
         ]
 
     async def retain(self) -> None:
-        """Give up segments that are too old or too many."""
+        """Delete the segments that retention.ms, retention.bytes or DeleteRecords gives up."""
         async for partition in self._partitions():
             segments_before = len(partition.log.segments)
             try:
@@ -69,38 +70,50 @@ class LogJobs:
                 partition.log.damaged(str(malformed))
                 continue
             except OSError as error:
-                log.error("retention of %s-%d: %s", partition.topic, partition.index, error)
+                log.error(
+                    "retention could not delete segments of %s-%d, and tries again at the next check: %s",
+                    partition.topic,
+                    partition.index,
+                    error,
+                )
                 continue
             self.segments_deleted += max(0, segments_before - len(partition.log.segments))
             if paths:
-                log.info("%s-%d begins at offset %d", partition.topic, partition.index, partition.log.log_start_offset)
+                log.info(
+                    "retention deleted segments of %s-%d, which now begins at offset %d",
+                    partition.topic,
+                    partition.index,
+                    partition.log.log_start_offset,
+                )
                 self._removal.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
     async def flush(self) -> None:
-        """Sync the logs whose flush.ms has passed."""
+        """Flush the logs whose flush.ms has passed."""
         now_ms = self._environment.wall_ms()
         for partition in tuple(self._replicas):
             if partition.log.config.flush_ms < INT64_MAX and partition.log.flush_is_due(now_ms):
                 self._flusher.flush(partition.log)
 
     async def look_for_room(self) -> None:
-        """Where a disk was full; and make the partitions for which there was none."""
+        """Check full disks for free space, and create the partitions that are missing for lack of it."""
         self._logs.space.look()
         self._make_missing()
 
     async def checkpoint(self) -> None:
+        """Write recovery points, log start offsets and high watermarks."""
         await self._logs.checkpoint(self.high_watermarks())
 
     async def expire_producers(self) -> None:
-        """Forget producers that have been silent for producer.id.expiration.ms."""
+        """Remove the state of producers without a batch for producer.id.expiration.ms."""
         async for partition in self._partitions():
             partition.log.producers.expire(self._environment.wall_ms())
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """Of all partitions of this broker."""
         return {(each.topic, each.index): each.high_watermark for each in self._replicas}
 
     async def _partitions(self) -> AsyncIterator[Partition]:
-        """One by one, with a breath between them, in which partitions may go."""
+        """One by one, with other callbacks of the event loop in between, in which a partition may be deleted."""
         for partition in tuple(self._replicas):
             if partition in self._replicas:
                 yield partition

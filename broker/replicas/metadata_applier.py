@@ -14,7 +14,7 @@ from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.file_removal import FileRemoval
 from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import LocalLogs, Wanted
+from broker.replicas.local_logs import AssignedReplica, LocalLogs
 from broker.replicas.partition_work import Delete, Make, PartitionWork
 from broker.replicas.replica_fetchers import ReplicaFetchers
 from broker.replicas.replicas import Replicas
@@ -86,7 +86,10 @@ class MetadataApplier:
             if self._node_id in partition.replicas
         }
         logs = await to.logs.open_all(
-            {key: Wanted(topic_id, each.directory_of(self._node_id)) for key, (topic_id, each) in local.items()},
+            {
+                key: AssignedReplica(topic_id, each.directory_of(self._node_id))
+                for key, (topic_id, each) in local.items()
+            },
             lambda topic: to.settings.topic_log_config(image, topic),
         )
         for key, (topic_id, assigned) in local.items():

@@ -1,4 +1,4 @@
-"""What the log directories of a node say of themselves before they are served, and which cannot be."""
+"""Reading the meta.properties of a node's log directories, before any of them is opened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("moldau.logs")
 
 
 class NotFormatted(Exception):
-    """The node cannot be served from its directories as they are; the text says what to do."""
+    """The node cannot start with its directories as they are; the message says what the operator can do."""
 
 
 class Directories(NamedTuple):
@@ -26,15 +26,17 @@ class Directories(NamedTuple):
 
     properties: dict[str, MetaProperties]
     unusable: dict[str, str]
-    """Those that are offline from the start, and why."""
+    """The directories that are offline from the start, with the reason."""
 
 
 def look_into(environment: Environment, config: Config) -> Directories:
-    """Raises `NotFormatted` and `InvalidMetaProperties` where the node cannot start at all: without the metadata
-    directory, or without any log directory.
+    """Read all of them. A node starts without some of its log directories, as after a disk failure.
 
-    DIVERGES: Apache Kafka does not start where a directory has no meta.properties or a damaged one, only where reading
-    it fails does it go on without; a disk that was not mounted is no reason to take the others away.
+    Raises `NotFormatted` and `InvalidMetaProperties` where it cannot start: without the metadata log directory, without
+    any log directory, or where the directories do not belong to one node.
+
+    DIVERGES: Apache Kafka does not start where a directory has no meta.properties or a damaged one. Here such a
+    directory is offline, as it is in Kafka where reading the file fails: the disk may not be mounted.
     """
     properties: dict[str, MetaProperties] = {}
     unusable: dict[str, Exception] = {}

@@ -1,12 +1,12 @@
-"""Making and deleting logs beside the loop: a few at a time, in the order in which the metadata says so.
+"""Creating and deleting many logs in an executor thread, in the order of the metadata records.
 
-A few new partitions are made at once. A thousand would hold up the loop for a second, so more than a few become jobs,
-as does all that comes while there are any:
+A few new partitions are created directly on the event loop. A thousand would block it for a second, so more than a few
+become jobs, and so does everything that follows while there are jobs:
 
     metadata ── Make, Delete ──▶ jobs ── a slice ──▶ thread ──▶ loop: the partition is served, or its tree removed later
 
-Until it is there, a partition answers that this broker does not lead it yet; what has changed meanwhile is looked up
-when it is there. Replies that promise partitions wait for the jobs.
+Until its log is created, the broker answers NOT_LEADER_OR_FOLLOWER for a partition. The metadata may change meanwhile,
+so it is read again when the log is there. Replies that promise partitions (CreateTopics) wait for the jobs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from storage.log.log import Log
 from storage.log_config import LogConfig
 
 AT_ONCE_MAX: Final = 10
-"""So many partitions are made or deleted where the metadata is followed."""
+"""Up to so many partitions are created or deleted directly on the event loop."""
 SLICE_COUNT: Final = 20
-"""Jobs done in a thread before the loop takes over what they made."""
+"""Jobs for one call of the executor thread: the event loop serves what they created before the next slice."""
 
 
 class Make(NamedTuple):
-    """A new partition of this broker."""
+    """Create the log of a new partition of this broker."""
 
     topic: str
     topic_id: bytes
@@ -40,21 +40,21 @@ class Make(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """A log whose partition is gone."""
+    """Delete a log whose partition is deleted, or was moved to another broker."""
 
     log: Log
 
 
 class NewPartitions(Protocol):
-    """What the metadata wants of new partitions at the moment, which may have changed since a job was given."""
+    """The new partitions, as the metadata is at the moment: it may have changed since a job was queued."""
 
     def is_wanted(self, new: Make) -> bool:
-        """Whether the partition still is this broker's, and not there."""
+        """Whether the partition is still assigned to this broker, and has no log yet."""
 
     def log_config(self, topic: str) -> LogConfig: ...
 
     def take(self, new: Make, made: Log | None) -> None:
-        """Serve the partition on the log that was made for it."""
+        """Serve the partition with the log that was created; None where the disk refused it."""
 
 
 class PartitionWork:
@@ -64,15 +64,17 @@ class PartitionWork:
         self._logs = logs
         self._removal = removal
         self._spawn = Tasks(environment.halt).spawn
-        """Not the broker's: whoever stops waits for a job, and cancels none, whose thread would go on unheard."""
+        """Tasks of its own: a stop waits for the jobs. Cancelling one would leave its thread at work on the logs."""
         self._jobs: deque[Make | Delete] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
         self._partitions: NewPartitions | None = None
 
     def takes(self, jobs: Sequence[Make | Delete], partitions: NewPartitions) -> bool:
-        """Whether these are so many that they are done here; else the caller does them at once. `partitions`: takes
-        those that are made."""
+        """Queue the jobs and return True, or return False where they are so few that the caller does them directly.
+
+        `partitions` takes the logs that are created.
+        """
         if len(jobs) <= AT_ONCE_MAX and not self._is_running:
             return False
         self._partitions = partitions
@@ -83,15 +85,17 @@ class PartitionWork:
         return True
 
     def when_done(self, done: Callable[[], None]) -> None:
-        """Call when there are no jobs left, at once where there are none."""
+        """Call `done` when no jobs are left, at once where there are none."""
         if self._is_running:
             self._waiting.append(done)
         else:
             done()
 
     async def finish(self) -> None:
-        """The node stops: what was deleted must not be found again, and no thread may be at work on logs that are about
-        to be closed. What was not made will be, at the next start."""
+        """The node stops: delete what is to be deleted, and wait for the thread, so that the logs can be closed.
+
+        Partitions that were not created yet are created by the next start.
+        """
         deleted = [job.log for job in self._jobs if isinstance(job, Delete)]
         self._jobs.clear()
         for each in deleted:
@@ -123,7 +127,7 @@ class PartitionWork:
 
     async def _make(self, jobs: Sequence[Make]) -> None:
         partitions, logs = self._partitions, self._logs
-        assert partitions is not None, "jobs come with what takes the partitions that they make"
+        assert partitions is not None, "jobs are queued together with the taker of their partitions"
         wanted = [job for job in jobs if partitions.is_wanted(job)]
         made = await logs.make(
             [NewLog(job.topic, job.partition, job.topic_id, partitions.log_config(job.topic)) for job in wanted]

@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.config.config import Config
 from broker.metadata.cluster_view import ClusterView
-from broker.network.peer_channel import NoAnswer, PeerChannel, PeerChannels
+from broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
 from broker.replicas.local_logs import LocalLogs
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
@@ -193,7 +193,7 @@ class RunningFetcher:
         if not self._fetchers.may_fetch:
             return
         now_ms = self._ports.environment.monotonic_ms()
-        if isinstance(response, NoAnswer):
+        if isinstance(response, NoResponse):
             self._machine.failed(now_ms)
         else:
             assert isinstance(response, FetchResponse)

@@ -18,11 +18,11 @@ log = logging.getLogger("moldau.listener")
 
 BACKLOG: Final = 512
 ACCEPTS_MAX: Final = 4
-"""So many connections are accepted before others get their turn: each takes 50 us, and may send a request at once."""
-QUICK_TURN_S: Final = 0.001
-"""Where the loop comes round as soon as this, one at a time is quick enough, and no call asks in vain for another."""
+"""So many connections are accepted in one iteration of the loop: each takes 50 us and may send a request at once."""
+QUICK_ITERATION_S: Final = 0.001
+"""Where the last iteration was as recent as this, one accept an iteration keeps up, and no accept fails in vain."""
 RETRY_S: Final = 1.0
-"""How long nobody is accepted where there are no descriptors, or no memory."""
+"""How long no connection is accepted where there are no descriptors, or no memory."""
 FILES_SHARE: Final = 8
 """One descriptor in so many is kept for files."""
 PROBED_BEFORE: Final = 64
@@ -30,33 +30,33 @@ PROBED_BEFORE: Final = 64
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Door(Protocol):
-    """Who an acceptor works for."""
+class AcceptPolicy(Protocol):
+    """What an acceptor asks before and after it accepts a connection; a listener is one."""
 
-    def may_enter(self) -> bool:
+    def may_accept(self) -> bool:
         """Whether one more connection may be accepted now; else `release` will be called."""
 
-    def enters(self, address: str) -> bool:
+    def accepted(self, address: str) -> bool:
         """One was accepted; whether it may stay."""
 
-    def left(self, address: str) -> None:
+    def gone(self, address: str) -> None:
         """It may stay, and was gone before its protocol knew of it."""
 
-    def failed(self) -> None:
+    def accept_failed(self) -> None:
         """None was accepted, for want of a descriptor or of memory."""
 
-    def protocol(self, address: str) -> asyncio.BaseProtocol:
+    def protocol_for(self, address: str) -> asyncio.BaseProtocol:
         """For one that stays."""
 
 
 class Acceptor(Protocol):
-    """Bound; nobody is accepted before `open`."""
+    """Bound; no connection is accepted before `open`."""
 
     def open(self) -> None:
         """Begin."""
 
     def release(self) -> None:
-        """Go on: the door may have room again."""
+        """Go on: the policy may accept again."""
 
     def close(self) -> None:
         """Give the address back."""
@@ -65,13 +65,13 @@ class Acceptor(Protocol):
 class SocketAcceptor:
     """The kernel's sockets. `descriptors_max` is the process's limit."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, door: Door, descriptors_max: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, policy: AcceptPolicy, descriptors_max: int) -> None:
         self._loop = loop
-        self._door = door
+        self._policy = policy
         self._last_descriptor = descriptors_max - descriptors_max // FILES_SHARE
         self._sockets: list[socket.socket] = []
         self._latest_descriptor = self._last_descriptor
-        self._latest_turn_s = 0.0
+        self._latest_iteration_s = 0.0
         self._is_reading = False
         self._is_exhausted = False
         self._retry: asyncio.TimerHandle | None = None
@@ -128,10 +128,10 @@ class SocketAcceptor:
 
     def _accept(self, server: socket.socket) -> None:
         now_s = self._loop.time()
-        is_quick = now_s - self._latest_turn_s < QUICK_TURN_S
-        self._latest_turn_s = now_s
+        is_quick = now_s - self._latest_iteration_s < QUICK_ITERATION_S
+        self._latest_iteration_s = now_s
         for _ in range(1 if is_quick else ACCEPTS_MAX):
-            if not self._door.may_enter():
+            if not self._policy.may_accept():
                 self._hold_back()
                 return
             try:
@@ -157,7 +157,7 @@ class SocketAcceptor:
                 raise OSError(errno.EMFILE, "the rest of the descriptors is for files")
 
     def _enter(self, accepted: socket.socket, host: str) -> None:
-        if not self._door.enters(host):
+        if not self._policy.accepted(host):
             accepted.close()
             return
         accepted.setblocking(False)
@@ -167,19 +167,19 @@ class SocketAcceptor:
 
     def _begun(self, task: asyncio.Task[None]) -> None:
         accepted = self._beginnings.pop(task)
-        if task.cancelled():  # perhaps before its first step: then nobody else has the socket
+        if task.cancelled():  # perhaps before its first step: then no protocol closes the socket
             accepted.close()
 
     async def _begin(self, accepted: socket.socket, host: str) -> None:
         try:
-            await self._loop.connect_accepted_socket(partial(self._door.protocol, host), accepted)
+            await self._loop.connect_accepted_socket(partial(self._policy.protocol_for, host), accepted)
         except OSError as error:
             log.debug("a connection from %s ended before it began: %s", host, error)
             accepted.close()
-            self._door.left(host)
+            self._policy.gone(host)
 
     def _exhausted(self, error: OSError) -> None:
-        self._door.failed()
+        self._policy.accept_failed()
         if not self._is_exhausted:
             self._is_exhausted = True
             log.error("no new connections for now: %s", error)

@@ -18,13 +18,13 @@ from storage.files.local_files import LocalFiles
 from storage.files.port import FileSystem
 
 if TYPE_CHECKING:
-    from broker.runtime.acceptor import Acceptor, Door
+    from broker.runtime.acceptor import Acceptor, AcceptPolicy
     from broker.runtime.process import Process
 
 T = TypeVar("T")
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""Where Linux says it."""
+"""Where Linux tells the id of the boot."""
 EXIT_HALTED = 1
 """Exit status of a process that stopped itself."""
 
@@ -55,7 +55,7 @@ class Environment(Protocol):
     def process(self) -> Process | None:
         """The process, for its metrics; None where there is none of our own."""
 
-    async def acceptor(self, door: Door, host: str | None, port: int) -> Acceptor:
+    async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
         """A server's sockets, bound and not yet open. Raises OSError."""
 
     def descriptors_max(self) -> int:
@@ -65,7 +65,7 @@ class Environment(Protocol):
         """Unguessable bytes; an id is `entropy(16)`."""
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """Run blocking work beside the loop: a sync, a cold read, a checkpoint.
+        """Run blocking work in an executor thread: a sync, a cold read, a checkpoint.
 
         It cannot be interrupted: cancelling the caller leaves the work running to its end. The world has changed when
         it returns.
@@ -104,10 +104,10 @@ class LocalEnvironment:
 
         return Process(self.precise_ns)
 
-    async def acceptor(self, door: Door, host: str | None, port: int) -> Acceptor:
+    async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
         from broker.runtime.acceptor import SocketAcceptor
 
-        acceptor = SocketAcceptor(self._loop, door, self.descriptors_max())
+        acceptor = SocketAcceptor(self._loop, policy, self.descriptors_max())
         await acceptor.bind(host, port)
         return acceptor
 

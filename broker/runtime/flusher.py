@@ -1,6 +1,7 @@
-"""Group commit: makes logs durable beside the loop, one sync at a time for each log, for all who wait for it.
+"""Group commit: executor threads make logs durable, one sync at a time for each log, for all callers that wait for it.
 
-Nobody waits for a write-back: it keeps the dirty part of the page cache small, so that writes do not wait for the disk.
+No reply waits for a write-back: it keeps the dirty part of the page cache small, so that writes need not wait for the
+disk.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ POSTPONED_MS: Final = 100
 
 
 class Flusher:
-    """While a log is being synced, newcomers wait for the sync after it: theirs covers what they appended."""
+    """While a log is being synced, later callers wait for the sync after it: that one covers what they appended."""
 
     def __init__(
         self, environment: Environment, spawn: Spawn, flushed: Callable[[Log], None] = lambda log: None
@@ -28,7 +29,7 @@ class Flusher:
         self._spawn = spawn
         self._flushed = flushed
         self._waiting: dict[Log, list[Callable[[], None]]] = {}
-        """Logs being synced, each with those who wait for the next sync."""
+        """Logs being synced, each with the callbacks that wait for the next sync."""
         self._to_write_back: dict[Log, OpenFile] = {}
         self._writing_back: Log | None = None
         self._writes_back = False
@@ -36,7 +37,7 @@ class Flusher:
         self.write_back_count = 0
         self.sync_count = 0
         self.sync_ms = 0
-        """How long all of them took together."""
+        """How long all syncs took together."""
 
     def when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
         """Call `done` when each of these logs has failed (`Log.failure`), or all that it holds now is durable."""
@@ -52,20 +53,22 @@ class Flusher:
             self._request(log, one_done)
 
     def flush(self, log: Log) -> None:
-        """Make a log durable soon; nobody waits."""
+        """Make a log durable soon, without a callback."""
         self._request(log, lambda: None)
 
     async def finish(self) -> None:
-        """Hear of all that is under way; what was not begun is left to whoever closes the logs: it syncs them again,
-        which succeeds also after a sync that failed unheard, and writes the same files, where a thread that came later
-        would put older ones in their place."""
+        """Wait for all that is under way, and begin no more.
+
+        Closing the logs syncs them again, which succeeds also after a sync whose failure was not seen, and writes the
+        same files: a thread that came later would put older ones in their place.
+        """
         self._to_write_back.clear()
         while self._waiting or self._writes_back:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
     def forget(self, log: Log) -> None:
-        """The log is about to be deleted: nobody needs it to be durable, and those who wait are let go."""
+        """The log is about to be deleted: it need not be durable, and the callbacks that wait for it are called."""
         self._to_write_back.pop(log, None)
         if self._writing_back is log:
             self._writing_back = None

@@ -28,7 +28,7 @@ class Pending(Generic[T]):
         return self._response is not None
 
     def complete(self, response: T) -> None:
-        """Give the response. A second call is a bug of ours."""
+        """Give the response. A second call is a bug of the broker."""
         assert self._response is None, "a reply was completed twice"
         self._response = response
         self.on_abandon = None
@@ -44,7 +44,7 @@ class Pending(Generic[T]):
             self._listener = listener
 
     def abandon(self) -> None:
-        """Nobody waits any more. Completing it later still does nothing."""
+        """The client is gone. Completing the reply later does nothing."""
         self._listener = None
         on_abandon, self.on_abandon = self.on_abandon, None
         if on_abandon is not None:

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
-from coordinator.classic.group_state import COMPLETING, EMPTY, FORMER_STATES, PREPARING, GroupState
+from coordinator.classic.group_state import (
+    COMPLETING,
+    DELETE_ANSWERS,
+    EMPTY,
+    FORMER_STATES,
+    PREPARING,
+    STABLE,
+    GroupState,
+)
 from coordinator.classic.member import Member
 from coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from coordinator.group.group import Group, GroupType
+from coordinator.group.records import Change, GroupChange
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 
 
-class Group:
-    """All of it but the generation's record is volatile: who waits, who was heard of, who is on the way in."""
+class ClassicGroup:
+    """A group of the classic protocol; it implements `coordinator.group.group.Group`.
+
+    The log stores each generation with its assignments. Everything else (parked requests, sessions, members on their
+    way in) is volatile: the next coordinator starts without it.
+    """
+
+    group_type = GroupType.CLASSIC
 
     def __init__(self, group_id: str, changed_ms: int | None) -> None:
         self.group_id = group_id
         self.state = EMPTY
         self.former_state = EMPTY
         self.changed_ms = changed_ms
-        """Wall clock of the last transition; None where an old record does not tell."""
+        """Wall clock of the last transition, None where it is not known: records before version 2 do not hold it."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -29,27 +46,78 @@ class Group:
         self.static_members: dict[str, str] = {}
         """Member id by group instance id."""
         self.pending_members: set[str] = set()
-        """Ids given to members that have not joined with them yet."""
+        """Ids that the coordinator gave to members which have not joined with them yet."""
         self.pending_syncs: dict[str, None] = {}
         """Members of this generation that have not synced yet, in the order of their joins."""
         self.joining_count = 0
-        """Members whose join is parked."""
+        """The number of members whose join is parked."""
         self.grew = False
-        """A member came during the initial delay."""
+        """Whether a member has joined since the initial delay was last prolonged."""
         self.delay_ms = self.remaining_delay_ms = 0
-        """Of the initial rebalance: the wait under way, and what may still be added to it."""
+        """Of the initial rebalance: the delay under way, and how much it may still be prolonged in all."""
         self.subscribed_topics: frozenset[str] | None = None
-        """Topics of this generation's members; None where they cannot be known."""
+        """Topics to which this generation's members are subscribed; None where they cannot be known."""
         self.visible_from: int | None = None
-        """End offset of the first record about the group: readers see the group when that is committed."""
+        """As `Group.visible_from`."""
         self._supporters: Counter[str] = Counter()
-        """Members that support a protocol, by its name."""
+        """The number of members that support a protocol, by its name."""
 
-    # What the group is
+    # As a group of any kind
 
     @property
-    def is_known_to_all(self) -> bool:
-        """Every member waits for the rebalance, and nobody is still on the way with a new id."""
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def members_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def session_ids(self) -> set[str]:
+        return {*self.members, *self.pending_members}
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is EMPTY
+
+    def deletion_error(self) -> ErrorCode:
+        return DELETE_ANSWERS[self.state]
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """A group of consumers loses offsets of topics that it does not use; any other has to be empty."""
+        return ErrorCode.NONE if self.is_consumer_group else self.deletion_error()
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Where a consumer's subscription cannot be read, any topic counts as used."""
+        if self.subscribed_topics is None:
+            return self.is_consumer_group
+        return topic in self.subscribed_topics
+
+    def retention_begins_ms(self, commit_ms: int) -> int | None:
+        """
+        | group | the retention of an offset begins |
+        |---|---|
+        | no protocol type (a consumer without a group) | at its commit |
+        | empty | when the group became empty; at its commit where that time is not known |
+        | stable, of consumers | at its commit (the expiry leaves out the topics of subscribed members) |
+        | any other | not yet |
+        """
+        if self.protocol_type is None:
+            return commit_ms
+        if self.state is EMPTY:
+            return commit_ms if self.changed_ms is None else self.changed_ms
+        if self.is_consumer_group and self.state is STABLE and self.subscribed_topics is not None:
+            return commit_ms
+        return None
+
+    def tombstones(self) -> list[Change]:
+        return [GroupChange(self.group_id, None)]
+
+    # Membership and protocols
+
+    @property
+    def has_all_joins(self) -> bool:
+        """Whether every member waits for the rebalance, and no id is given to a member that has not joined with it."""
         return self.joining_count == len(self.members) and not self.pending_members
 
     @property
@@ -58,25 +126,19 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The patience of the most patient member."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether somebody with these protocols can be a member."""
+        """Whether a client with these protocols can be a member."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
         if self.protocol_type != protocol_type:
             return False
         return any(self._supporters[protocol.name] == len(self.members) for protocol in protocols)
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether offsets of the topic are in use; a consumer group that cannot be read may use any."""
-        if self.subscribed_topics is None:
-            return self.is_consumer_group
-        return topic in self.subscribed_topics
-
     def refusal_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Why the group does not take this for one of its members, NONE where it does."""
+        """Why this is not the id of a member, NONE where it is."""
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
             if owner is None:
@@ -95,7 +157,7 @@ class Group:
         return max(votes, key=votes.__getitem__)
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told of the members."""
+        """What the leader is told of the members, for its assignment."""
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -105,10 +167,10 @@ class Group:
             for member in self.members.values()
         ]
 
-    # Who is in it
+    # Members come and go
 
     def add(self, member: Member) -> None:
-        """A member enters, with its join parked or, after loading, without."""
+        """Add a member, with its join parked or, while loading, without a join."""
         assert member.member_id not in self.members, "a member enters once"
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -122,7 +184,7 @@ class Group:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """A member, or one that was on the way in, is out; whoever stands first leads if it was the leader."""
+        """Remove a member, or an id that was given to one. If it was the leader, the oldest member leads."""
         self.pending_members.discard(member_id)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -136,7 +198,7 @@ class Group:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """A static member restarted: it goes on under a new id, in its old place, with its old assignment."""
+        """A static member restarted: it keeps its place and its assignment under a new id."""
         member = self.members[old_id]
         assert member.joining is None and member.syncing is None, "replies are given before a member is replaced"
         member.member_id = new_id
@@ -159,13 +221,13 @@ class Group:
         self.joining_count += 1
 
     def take_join(self, member: Member) -> Waiter | None:
-        """Whoever waits for the member's join, who is then answered."""
+        """The waiter of the member's join, which is no longer parked: the caller answers it."""
         waiter, member.joining = member.joining, None
         self.joining_count -= waiter is not None
         return waiter
 
     def elect_joined_leader(self) -> bool:
-        """A leader that did not join gives way to the first that did; False where nobody did."""
+        """Where the leader did not join, the first member that did leads; False where no member joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -176,23 +238,23 @@ class Group:
         return True
 
     def _withdraw(self, member: Member) -> None:
-        """Take back what the member supports."""
+        """Take the member's protocols out of the count."""
         for protocol in member.protocols:
             self._supporters[protocol.name] -= 1
             if not self._supporters[protocol.name]:
                 del self._supporters[protocol.name]
 
-    # Where it is
+    # States
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
-        """Take a transition of the table."""
+        """Take a transition of `FORMER_STATES`."""
         assert self.state in FORMER_STATES[state], f"{self.group_id}: {self.state} → {state} is no transition"
         self.former_state = self.state
         self.state = state
         self.changed_ms = wall_ms
 
     def begin_generation(self, wall_ms: int) -> None:
-        """The join phase is over: those who are here are the next generation."""
+        """The join phase is over: the present members are the next generation."""
         assert self.state is PREPARING, "a generation follows a join phase"
         self.generation += 1
         self.pending_syncs.clear()
@@ -201,10 +263,16 @@ class Group:
         self.move_to(COMPLETING if self.members else EMPTY, wall_ms)
 
     def learn_subscription(self) -> None:
-        """Read the topics out of what the members said, where that is a consumer's language."""
+        """Read the topics out of the members' subscriptions, where these are consumers'."""
         if not self.is_consumer_group:
             self.subscribed_topics = None
         else:
             self.subscribed_topics = subscribed_topics(
                 member.metadata_of(self.protocol_name) for member in self.members.values()
             )
+
+
+def classic_group(groups: Mapping[str, Group], group_id: str) -> ClassicGroup | None:
+    """The group if it is there and still a classic one."""
+    group = groups.get(group_id)
+    return group if isinstance(group, ClassicGroup) else None

@@ -1,22 +1,22 @@
-"""The states of a classic group, the ways between them and what each state answers.
+"""The states of a classic group, the transitions between them and what each state answers.
 
-A group is a set of members that share the partitions of some topics. Time is cut into generations: in each, one member
-(the leader) deals out the work and all others take their share. Whatever changes the set, or what a member wants, ends
-the generation and starts a rebalance, which has two phases:
+A group is a set of members that divide the partitions of some topics among themselves. It lives in generations: in
+each, one member (the leader) assigns partitions to all members. A change of the members or of a subscription ends the
+generation and starts a rebalance, which has two phases:
 
-    Empty ──join──▶ PreparingRebalance ──all joined, or time is up──▶ CompletingRebalance ──plan stored──▶ Stable
-      ▲               │  ▲         ▲                                            │                            │
-      └──nobody left──┘  │         └────────── a join, a leave, a failure ──────┘                            │
-                         └──────────────────── a join, a leave, a failure ───────────────────────────────────┘
+    Empty ──join──▶ PreparingRebalance ──joined, or time out──▶ CompletingRebalance ──assignment stored──▶ Stable
+      ▲               │  ▲         ▲                                     │                                  │
+      └──no member────┘  │         └───── a join, a leave, a failure ────┘                                  │
+                         └─────────────── a join, a leave, a failure ───────────────────────────────────────┘
 
-* **Empty**: no members, though perhaps offsets, and perhaps members told to come again with the id they were given.
-* **PreparingRebalance**: joins are parked until every known member has asked, or the longest rebalance timeout is
-  over; members (save static ones) that have not asked by then are out. The first rebalance of an empty group waits a
-  little (`group.initial.rebalance.delay.ms`) so that members which start together meet in one generation.
-* **CompletingRebalance**: joins are answered with a new generation; syncs are parked until the leader brings the
+* **Empty**: the group has no members. It may have offsets, and ids given to members that have not joined with them.
+* **PreparingRebalance**: joins are parked until every member has joined, or the longest rebalance timeout is over;
+  members that have not joined by then are removed, save static ones. The first rebalance of an empty group lasts for
+  `group.initial.rebalance.delay.ms`, so that members which start together are in one generation.
+* **CompletingRebalance**: joins are answered with a new generation; syncs are parked until the leader sends the
   assignment and its record is committed.
-* **Stable**: everybody has an assignment; heartbeats keep it so.
-* **Dead**: the group is not known: it was deleted, or never was. No live group is in it.
+* **Stable**: every member has its assignment.
+* **Dead**: the group does not exist. No group of the shard is in this state.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FORMER_STATES: Final = {
     STABLE: {COMPLETING},
     DEAD: {EMPTY},
 }
-"""From which states a group may come into each."""
+"""The states from which a group may move into each."""
 
 HEARTBEAT_ANSWERS: Final = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
@@ -55,7 +55,7 @@ HEARTBEAT_ANSWERS: Final = {
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
-"""What a member with the right id and generation hears."""
+"""What a heartbeat with the right member id and generation is told."""
 
 COMMIT_ANSWERS: Final = {
     EMPTY: ErrorCode.NONE,
@@ -64,8 +64,8 @@ COMMIT_ANSWERS: Final = {
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.ILLEGAL_GENERATION,
 }
-"""Whether a member with the right id and generation may commit offsets: until the rebalance's first phase ends, the
-old owners may still say how far they came."""
+"""Whether a member with the right id and generation may commit offsets: until the join phase of a rebalance ends, the
+owners of the generation before may still commit."""
 
 DELETE_ANSWERS: Final = {
     EMPTY: ErrorCode.NONE,

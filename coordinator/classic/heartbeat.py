@@ -1,23 +1,22 @@
-"""Heartbeats, and what happens when they stay away."""
+"""Heartbeat, and the end of a session without one."""
 
 from __future__ import annotations
 
-from coordinator.classic.group import Group
+from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import HEARTBEAT_ANSWERS
-from coordinator.classic.rebalance import complete_if_all_joined, rebalance_or_go_on, remove_member
+from coordinator.classic.rebalance import complete_if_all_joined, rebalance, remove_member
 from coordinator.classic.sessions import expect_heartbeat
 from coordinator.group.events import Heartbeat
-from coordinator.group.step import Turn
+from coordinator.group.step import GroupStep
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def heartbeat(turn: Turn, event: Heartbeat) -> None:
-    turn.reply(event.waiter, HeartbeatResponse(error_code=listen(turn, event.request)))
+def heartbeat(step: GroupStep, group: ClassicGroup | None, event: Heartbeat) -> None:
+    step.reply(event.waiter, HeartbeatResponse(error_code=answer(step, group, event.request)))
 
 
-def listen(turn: Turn, request: HeartbeatRequest) -> ErrorCode:
-    group = turn.groups.get(request.group_id)
+def answer(step: GroupStep, group: ClassicGroup | None, request: HeartbeatRequest) -> ErrorCode:
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
     refusal = group.refusal_of(request.member_id, request.group_instance_id)
@@ -25,18 +24,18 @@ def listen(turn: Turn, request: HeartbeatRequest) -> ErrorCode:
         return refusal
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    expect_heartbeat(turn, group, group.members[request.member_id])
+    expect_heartbeat(step, group, group.members[request.member_id])
     return HEARTBEAT_ANSWERS[group.state]
 
 
-def session_is_over(turn: Turn, group: Group, member_id: str) -> None:
-    """The session timer fired."""
+def session_timed_out(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
+    """The session timer of a member fired, or of an id that was given to one."""
     if member_id in group.pending_members:
         group.remove(member_id)
-        complete_if_all_joined(turn, group)
+        complete_if_all_joined(step, group)
         return
     member = group.members.get(member_id)
     if member is None or member.is_kept_by_a_parked_request:
         return
-    remove_member(turn, group, member)
-    rebalance_or_go_on(turn, group, f"member {member_id!r} was not heard of for its session")
+    remove_member(step, group, member)
+    rebalance(step, group, f"member {member_id!r} was not heard of for its session")

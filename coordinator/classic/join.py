@@ -1,67 +1,151 @@
-"""JoinGroup: who may enter a group, under which id, and whether that starts a rebalance."""
+"""JoinGroup: which client may enter a group, under which id, and whether that starts a rebalance."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple
 
-from coordinator.classic.group import Group
-from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING
+from coordinator.classic.group import ClassicGroup, classic_group
+from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
 from coordinator.classic.member import Member
-from coordinator.classic.rebalance import is_first_rebalance, join_refusal, joined, rebalance_or_go_on, refuse_join
+from coordinator.classic.rebalance import is_first_rebalance, join_refusal, join_response, rebalance, refuse_join
+from coordinator.classic.records import new_group_change
 from coordinator.classic.sessions import expect_new_member
 from coordinator.classic.static_join import static_member_returns
 from coordinator.group.events import Join
-from coordinator.group.records import is_storable, new_group_change
-from coordinator.group.step import Turn, write_refusal
+from coordinator.group.records import is_storable
+from coordinator.group.step import GroupStep, TimerKind, write_error
 from coordinator.runtime.effects import Waiter
-from coordinator.runtime.timers import TimerKind
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
-KNOWN_MEMBER_VERSION = 4
-"""From this version of JoinGroup on, a dynamic member is first told its id and has to come again with it."""
-REASON_SIZE_MAX = 255
-REBALANCE_TIMEOUT_VERSION = 1
+
+class Joiner(Enum):
+    """The client's place in the group; `SAME` and `CHANGED` compare its protocols with those of its last join."""
+
+    UNNAMED = auto()
+    """A dynamic member without an id, which has to learn one first (KIP-394)."""
+    NEW = auto()
+    """A member that may enter: with the id that it was given, static, or of a version before KIP-394."""
+    RESTARTED = auto()
+    """A static member (KIP-345) without its id."""
+    FOLLOWER_SAME = auto()
+    FOLLOWER_CHANGED = auto()
+    LEADER_SAME = auto()
+    LEADER_CHANGED = auto()
+
+
+class JoinAction(Enum):
+    GIVE_ID = auto()
+    """Answered with MEMBER_ID_REQUIRED and an id."""
+    ENTER = auto()
+    """Added, with the join parked; a rebalance begins."""
+    REPLACE = auto()
+    """Takes the place of the former id (`static_join.py`)."""
+    REJOIN = auto()
+    """The join is parked; a rebalance begins."""
+    REPEAT = auto()
+    """Answered with the generation: the client did not receive the answer, or has nothing new to say."""
+
+
+UNNAMED, NEW, RESTARTED, FOLLOWER_SAME, FOLLOWER_CHANGED, LEADER_SAME, LEADER_CHANGED = Joiner
+GIVE_ID, ENTER, REPLACE, REJOIN, REPEAT = JoinAction
+
+JOIN_ACTIONS: Final[Mapping[Joiner, Mapping[GroupState, JoinAction]]] = {
+    UNNAMED: {EMPTY: GIVE_ID, PREPARING: GIVE_ID, COMPLETING: GIVE_ID, STABLE: GIVE_ID},
+    NEW: {EMPTY: ENTER, PREPARING: ENTER, COMPLETING: ENTER, STABLE: ENTER},
+    RESTARTED: {PREPARING: REPLACE, COMPLETING: REPLACE, STABLE: REPLACE},
+    FOLLOWER_SAME: {PREPARING: REJOIN, COMPLETING: REPEAT, STABLE: REPEAT},
+    FOLLOWER_CHANGED: {PREPARING: REJOIN, COMPLETING: REJOIN, STABLE: REJOIN},
+    # The leader of a stable group may want a new assignment with the same protocols: the topics may have changed.
+    LEADER_SAME: {PREPARING: REJOIN, COMPLETING: REPEAT, STABLE: REJOIN},
+    LEADER_CHANGED: {PREPARING: REJOIN, COMPLETING: REJOIN, STABLE: REJOIN},
+}
+"""What happens to a join that is not refused. An empty group has no members. A group that does not exist is created,
+and then empty."""
+
+KNOWN_MEMBER_VERSION: Final = 4
+"""From this version of JoinGroup on, a dynamic member is first given an id and joins again with it."""
+REASON_SIZE_MAX: Final = 255
+REBALANCE_TIMEOUT_VERSION: Final = 1
 """Before this version a member's session timeout is its rebalance timeout too."""
 
 
 class GroupStored(NamedTuple):
-    """The first record of a group: where it is refused, so is the join that made the group."""
+    """The first record of a group: where the log refuses it, the join that created the group is refused."""
 
     group_id: str
     waiter: Waiter
 
-    def committed(self, turn: Turn) -> None:
+    def committed(self, step: GroupStep) -> None:
         pass
 
-    def failed(self, turn: Turn, error: ErrorCode) -> None:
-        group = turn.groups.get(self.group_id)
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        group = classic_group(step.groups, self.group_id)
         for member in [] if group is None else list(group.members.values()):
             if group is not None and member.joining is self.waiter:
-                refuse_join(turn, group, member, write_refusal(error), "")
+                refuse_join(step, group, member, write_error(error), "")
 
 
-def join(turn: Turn, event: Join) -> None:
-    """The reply comes now where there is nothing to wait for, else when the rebalance is over."""
+def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
+    """The client is answered at once where it has nothing to wait for, else when the rebalance is over."""
     normalise(event)
     request = event.request
-    error = refusal_of(turn, event)
+    error = refusal_of(step, group, event)
     if error is not ErrorCode.NONE:
-        refuse(turn, event, error)
+        refuse(step, event, error)
         return
-    group = turn.groups.get(request.group_id) or new_group(turn, event)
-    if not has_room(turn, group, request.member_id):
-        make_room_for_nobody(turn, group, event)
-    elif not group.supports(request.protocol_type, request.protocols):
-        refuse(turn, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    elif request.member_id:
-        join_with_id(turn, group, event)
+    if group is None:
+        group = new_group(step, event)
+    if not has_room(step, group, request.member_id):
+        refuse_above_limit(step, group, event)
+        return
+    if not group.supports(request.protocol_type, request.protocols):
+        refuse(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return
+    joiner = joiner_of(group, event)
+    if isinstance(joiner, ErrorCode):
+        refuse(step, event, joiner)
     else:
-        join_without_id(turn, group, event)
+        act(step, group, event, joiner)
+
+
+def act(step: GroupStep, group: ClassicGroup, event: Join, joiner: Joiner) -> None:
+    member_id = event.request.member_id
+    match JOIN_ACTIONS[joiner][group.state]:
+        case JoinAction.GIVE_ID:
+            give_id(step, group, event)
+        case JoinAction.ENTER:
+            enter(step, group, event, member_id or id_for(event))
+        case JoinAction.REPLACE:
+            static_member_returns(step, group, event, id_for(event))
+        case JoinAction.REJOIN:
+            rejoin(step, group, group.members[member_id], event)
+        case JoinAction.REPEAT:
+            step.reply(event.waiter, join_response(group, member_id, with_members=joiner is LEADER_SAME))
+
+
+def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
+    """The client's place in the group, or the error where its id is not that of a member."""
+    request = event.request
+    if not request.member_id:
+        if request.group_instance_id is not None:
+            return RESTARTED if request.group_instance_id in group.static_members else NEW
+        return UNNAMED if event.waiter.version >= KNOWN_MEMBER_VERSION else NEW
+    if request.member_id in group.pending_members and request.group_instance_id is None:
+        return NEW
+    refusal = group.refusal_of(request.member_id, request.group_instance_id)
+    if refusal is not ErrorCode.NONE:
+        return refusal
+    is_same = group.members[request.member_id].has_same_protocols(request.protocols)
+    if request.member_id == group.leader_id:
+        return LEADER_SAME if is_same else LEADER_CHANGED
+    return FOLLOWER_SAME if is_same else FOLLOWER_CHANGED
 
 
 def normalise(event: Join) -> None:
-    """What old versions do not say, and what may be said only once: a protocol counts where it is named first."""
+    """Fill in what old versions lack. Of two protocols of the same name the first counts."""
     request = event.request
     if event.waiter.version < REBALANCE_TIMEOUT_VERSION:
         request.rebalance_timeout_ms = request.session_timeout_ms
@@ -71,9 +155,9 @@ def normalise(event: Join) -> None:
     request.protocols = list(by_name.values())
 
 
-def refusal_of(turn: Turn, event: Join) -> ErrorCode:
-    """Why nobody may join like this, NONE where it depends on the group."""
-    request, config = event.request, turn.config
+def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
+    """Why no group admits this join, NONE where that depends on the group."""
+    request, config = event.request, step.config
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if not all(map(is_storable, names_of(event))):
@@ -84,21 +168,22 @@ def refusal_of(turn: Turn, event: Join) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    if request.member_id and request.group_id not in turn.groups:
+    if request.member_id and group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE
 
 
-def new_group(turn: Turn, event: Join) -> Group:
-    """An empty group, which is there from now on whatever becomes of the join."""
-    group = turn.groups[event.request.group_id] = Group(event.request.group_id, turn.wall_ms)
-    turn.write(new_group_change(group))
-    turn.when_committed(GroupStored(group.group_id, event.waiter))
+def new_group(step: GroupStep, event: Join) -> ClassicGroup:
+    """An empty group, which stays whether the join succeeds or not."""
+    group = ClassicGroup(event.request.group_id, step.wall_ms)
+    step.groups[group.group_id] = group
+    step.write(new_group_change(group))
+    step.when_committed(GroupStored(group.group_id, event.waiter))
     return group
 
 
 def names_of(event: Join) -> list[str]:
-    """All that a join puts into the log as text."""
+    """The texts of a join that go to the log."""
     request = event.request
     names = [protocol.name for protocol in request.protocols]
     return [request.group_id, request.protocol_type, id_for(event), *names]
@@ -109,93 +194,61 @@ def id_for(event: Join) -> str:
     return f"{event.request.group_instance_id or event.client_id}-{event.fresh_id}"
 
 
-def refuse(turn: Turn, event: Join, error: ErrorCode) -> None:
-    turn.reply(event.waiter, join_refusal(event.waiter, error, event.request.member_id))
+def refuse(step: GroupStep, event: Join, error: ErrorCode) -> None:
+    step.reply(event.waiter, join_refusal(event.waiter, error, event.request.member_id))
 
 
-def has_room(turn: Turn, group: Group, member_id: str) -> bool:
-    """group.max.size: in a join phase the seats go to those who asked first, whoever was there before."""
+def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
+    """group.max.size. In a join phase the members that join first have the places, whether they were members before or
+    not."""
     member = group.members.get(member_id)
     if group.state is EMPTY:
         return True
     if group.state is PREPARING:
-        return (member is not None and member.joining is not None) or group.joining_count < turn.config.max_size
-    return member is not None or len(group.members) < turn.config.max_size
+        return (member is not None and member.joining is not None) or group.joining_count < step.config.max_size
+    return member is not None or len(group.members) < step.config.max_size
 
 
-def make_room_for_nobody(turn: Turn, group: Group, event: Join) -> None:
-    """The group is full: a member that came too late is out of it."""
-    turn.cancel(TimerKind.SESSION, group, event.request.member_id)
+def refuse_above_limit(step: GroupStep, group: ClassicGroup, event: Join) -> None:
+    """The group is full: a member that joins too late is removed."""
+    step.cancel(TimerKind.SESSION, group, event.request.member_id)
     group.remove(event.request.member_id)
-    turn.reply(event.waiter, join_refusal(event.waiter, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+    step.reply(event.waiter, join_refusal(event.waiter, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
 
 
-def join_without_id(turn: Turn, group: Group, event: Join) -> None:
-    """Somebody new, or a static member that lost its memory."""
-    request = event.request
+def give_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
+    """The id is valid for one session timeout."""
     member_id = id_for(event)
-    if request.group_instance_id is not None:
-        if request.group_instance_id in group.static_members:
-            static_member_returns(turn, group, event, member_id)
-        else:
-            enter(turn, group, event, member_id)
-    elif event.waiter.version >= KNOWN_MEMBER_VERSION:
-        group.pending_members.add(member_id)
-        turn.schedule(TimerKind.SESSION, group, request.session_timeout_ms, member_id)
-        turn.reply(event.waiter, join_refusal(event.waiter, ErrorCode.MEMBER_ID_REQUIRED, member_id))
-    else:
-        enter(turn, group, event, member_id)
+    group.pending_members.add(member_id)
+    step.schedule(TimerKind.SESSION, group, event.request.session_timeout_ms, member_id)
+    step.reply(event.waiter, join_refusal(event.waiter, ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
-def join_with_id(turn: Turn, group: Group, event: Join) -> None:
-    """A member comes again, or for the first time with the id that it was given."""
-    request = event.request
-    if request.member_id in group.pending_members and request.group_instance_id is None:
-        enter(turn, group, event, request.member_id)
-        return
-    refusal = group.refusal_of(request.member_id, request.group_instance_id)
-    if refusal is not ErrorCode.NONE:
-        refuse(turn, event, refusal)
-        return
-    member = group.members[request.member_id]
-    is_leader = member.member_id == group.leader_id
-    says_again = member.says_again(request.protocols)
-    if group.state is PREPARING:
-        rejoin(turn, group, member, event)
-    elif says_again and (group.state is COMPLETING or not is_leader):
-        # It did not get our answer, or it is a follower with nothing new: it may sync in the generation there is.
-        # A leader in a stable group wants to plan anew, even if it says the same: the topics may have changed.
-        with_members = is_leader and group.state is COMPLETING
-        turn.reply(event.waiter, joined(group, member.member_id, with_members=with_members))
-    else:
-        rejoin(turn, group, member, event)
-
-
-def enter(turn: Turn, group: Group, event: Join, member_id: str) -> None:
-    """A new member, its join parked."""
+def enter(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> None:
+    """Add a new member, with its join parked."""
     request = event.request
     member = new_member(request, member_id, event.client_id, event.client_host)
     member.joining = event.waiter
     if is_first_rebalance(group):
         group.grew = True
     group.add(member)
-    expect_new_member(turn, group, member)
-    rebalance_or_go_on(turn, group, f"member {member_id!r} joins{said(request)}")
+    expect_new_member(step, group, member)
+    rebalance(step, group, f"member {member_id!r} joins{reason_of(request)}")
 
 
-def said(request: JoinGroupRequest) -> str:
-    """The client's reason, if it gives one."""
+def reason_of(request: JoinGroupRequest) -> str:
+    """The client's reason for a note, if it gives one (KIP-800)."""
     return f" ({request.reason[:REASON_SIZE_MAX]!r})" if request.reason else ""
 
 
 def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client_host: str) -> Member:
-    patience_ms = request.rebalance_timeout_ms
+    timeout_ms = request.rebalance_timeout_ms
     return Member(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
         client_id=client_id,
         client_host=client_host,
-        rebalance_timeout_ms=request.session_timeout_ms if patience_ms == -1 else patience_ms,
+        rebalance_timeout_ms=request.session_timeout_ms if timeout_ms == -1 else timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=request.protocols,
@@ -203,18 +256,18 @@ def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client
     )
 
 
-def rejoin(turn: Turn, group: Group, member: Member, event: Join) -> None:
-    """A member brings something new, or follows the call to a rebalance."""
-    update(turn, group, member, event)
-    rebalance_or_go_on(turn, group, f"member {member.member_id!r} joins again{said(event.request)}")
+def rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
+    """A member has other protocols, or answers the call to a rebalance."""
+    update(step, group, member, event)
+    rebalance(step, group, f"member {member.member_id!r} joins again{reason_of(event.request)}")
 
 
-def update(turn: Turn, group: Group, member: Member, event: Join) -> None:
-    """Take over what the join says, and park it in place of one that was parked before."""
+def update(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
+    """Take over what the join says, and park it in place of one that is parked already."""
     request = event.request
     group.change_protocols(member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     # DIVERGES: Apache forgets the earlier of two parked joins; here it is told to try again.
-    refuse_join(turn, group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+    refuse_join(step, group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     group.park_join(member, event.waiter)

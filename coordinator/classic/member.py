@@ -12,7 +12,7 @@ NO_ASSIGNMENT = b""
 
 @dataclass(slots=True)
 class Member:
-    """What a member said of itself, what it was given, and the replies it waits for.
+    """What a member joined with, what it is assigned, and its parked requests.
 
     Protocols are in the order of the member's preference; their metadata and the assignment are the clients' own bytes.
     """
@@ -27,7 +27,8 @@ class Member:
     protocols: list[JoinGroupRequestProtocol]
     assignment: bytes = NO_ASSIGNMENT
     is_new: bool = False
-    """Has not been told its id yet: it can die while its join is parked."""
+    """The member has not been told its id yet. It cannot send heartbeats, so its session runs while its join is
+    parked."""
     joining: Waiter | None = None
     """The parked join."""
     syncing: Waiter | None = None
@@ -39,17 +40,17 @@ class Member:
 
     @property
     def is_kept_by_a_parked_request(self) -> bool:
-        """Members that wait for a rebalance need no heartbeats, unless nobody knows whether they are still there."""
+        """Whether a parked request keeps the member in the group without heartbeats."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata_of(self, protocol_name: str | None) -> bytes:
-        """What the member says under a protocol that it supports."""
+        """The metadata that the member joined with under a protocol; empty where it does not support it."""
         return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate that the member likes best."""
+        """The first of the member's protocols that is a candidate."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
-    def says_again(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a join brings nothing new."""
+    def has_same_protocols(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
+        """Whether a join with these protocols brings nothing new."""
         return self.protocols == protocols

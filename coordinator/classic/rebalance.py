@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from coordinator.classic.assignment import share_refusal
-from coordinator.classic.group import Group
+from typing import Final
+
+from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING
 from coordinator.classic.member import Member
+from coordinator.classic.records import generation_change
 from coordinator.classic.sessions import expect_heartbeat
-from coordinator.group.records import generation_change
-from coordinator.group.step import Turn
+from coordinator.classic.sync_answers import refuse_sync, refuse_syncs
+from coordinator.group.step import GroupStep, TimerKind
 from coordinator.runtime.effects import Waiter
-from coordinator.runtime.timers import TimerKind
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 
-NAMED_PROTOCOL_VERSION = 7
-"""From this version of JoinGroup on, no protocol is null; it was empty before."""
+NULL_PROTOCOL_VERSION: Final = 7
+"""From this version of JoinGroup on, a missing protocol name is null; before, it is empty."""
 
 
 def join_refusal(waiter: Waiter, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    name = None if waiter.version >= NAMED_PROTOCOL_VERSION else ""
+    name = None if waiter.version >= NULL_PROTOCOL_VERSION else ""
     return JoinGroupResponse(error_code=error, protocol_name=name, leader="", member_id=member_id)
 
 
-def joined(group: Group, member_id: str, *, with_members: bool) -> JoinGroupResponse:
-    """The generation as a member sees it."""
+def join_response(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinGroupResponse:
+    """The generation as a member is told of it; the leader of a new one is told all members."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -35,106 +36,106 @@ def joined(group: Group, member_id: str, *, with_members: bool) -> JoinGroupResp
     )
 
 
-def refuse_join(turn: Turn, group: Group, member: Member, error: ErrorCode, member_id: str) -> None:
+def refuse_join(step: GroupStep, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str) -> None:
     """Answer the member's parked join, if there is one."""
     waiter = group.take_join(member)
     if waiter is not None:
-        turn.reply(waiter, join_refusal(waiter, error, member_id))
+        step.reply(waiter, join_refusal(waiter, error, member_id))
 
 
-def rebalance_or_go_on(turn: Turn, group: Group, reason: str) -> None:
-    """Something changed: start a rebalance, or see whether this was what the one under way waited for."""
+def rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:
+    """Something changed: start a rebalance, or complete the join phase under way if no join is missing now."""
     if group.state is PREPARING:
-        complete_if_all_joined(turn, group)
+        complete_if_all_joined(step, group)
     else:
-        prepare_rebalance(turn, group, reason)
+        prepare_rebalance(step, group, reason)
 
 
-def prepare_rebalance(turn: Turn, group: Group, reason: str) -> None:
+def prepare_rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:
     """Any state but PreparingRebalance → PreparingRebalance."""
-    turn.note(group, f"generation {group.generation} ends in state {group.state.value}: {reason}")
+    step.note(group, f"generation {group.generation} ends in state {group.state.value}: {reason}")
     if group.state is COMPLETING:
-        share_refusal(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
-    turn.cancel(TimerKind.SYNC, group)
+        refuse_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    step.cancel(TimerKind.SYNC, group)
     is_first = group.state is EMPTY
-    turn.move(group, PREPARING)
+    group.move_to(PREPARING, step.wall_ms)
     if is_first:
         group.grew = False
-        group.delay_ms = turn.config.initial_rebalance_delay_ms
+        group.delay_ms = step.config.initial_rebalance_delay_ms
         group.remaining_delay_ms = max(group.rebalance_timeout_ms - group.delay_ms, 0)
-        turn.schedule(TimerKind.JOIN, group, group.delay_ms)
-    elif group.is_known_to_all:
-        complete_join(turn, group)
+        step.schedule(TimerKind.JOIN, group, group.delay_ms)
+    elif group.has_all_joins:
+        complete_join(step, group)
     else:
-        turn.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
+        step.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
 
 
-def is_first_rebalance(group: Group) -> bool:
+def is_first_rebalance(group: ClassicGroup) -> bool:
     return group.state is PREPARING and group.former_state is EMPTY
 
 
-def complete_if_all_joined(turn: Turn, group: Group) -> None:
-    """The first rebalance of an empty group lasts as long as its delay, whoever is there."""
-    if group.state is PREPARING and not is_first_rebalance(group) and group.is_known_to_all:
-        complete_join(turn, group)
+def complete_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
+    """End the join phase if no join is missing. The first rebalance of an empty group lasts as long as its delay."""
+    if group.state is PREPARING and not is_first_rebalance(group) and group.has_all_joins:
+        complete_join(step, group)
 
 
-def join_time_is_up(turn: Turn, group: Group) -> None:
-    """The join timer fired. Each newcomer during the initial delay prolongs it, up to the rebalance timeout."""
+def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
+    """The join timer fired. Members that joined during the initial delay prolong it, up to the rebalance timeout."""
     assert group.state is PREPARING, "the join timer runs in the join phase"
     if is_first_rebalance(group) and group.grew and group.remaining_delay_ms > 0:
         group.grew = False
-        delay_ms = min(turn.config.initial_rebalance_delay_ms, group.remaining_delay_ms)
+        delay_ms = min(step.config.initial_rebalance_delay_ms, group.remaining_delay_ms)
         group.remaining_delay_ms = max(group.remaining_delay_ms - group.delay_ms, 0)
         group.delay_ms = delay_ms
-        turn.schedule(TimerKind.JOIN, group, delay_ms)
+        step.schedule(TimerKind.JOIN, group, delay_ms)
     else:
-        complete_join(turn, group)
+        complete_join(step, group)
 
 
-def complete_join(turn: Turn, group: Group) -> None:
-    """PreparingRebalance → CompletingRebalance, or Empty where nobody is left."""
-    turn.cancel(TimerKind.JOIN, group)
+def complete_join(step: GroupStep, group: ClassicGroup) -> None:
+    """PreparingRebalance → CompletingRebalance, or Empty where no member is left."""
+    step.cancel(TimerKind.JOIN, group)
     for member in list(group.members.values()):
         if member.joining is None and not member.is_static:
-            turn.cancel(TimerKind.SESSION, group, member.member_id)
+            step.cancel(TimerKind.SESSION, group, member.member_id)
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members, and none of them is back: wait until their sessions end.
-        turn.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
+        # Only static members are left, and none has joined: the phase goes on until their sessions end.
+        step.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
         return
-    group.begin_generation(turn.wall_ms)
-    turn.completed_rebalances += 1
+    group.begin_generation(step.wall_ms)
+    step.rebalances.completed += 1
     if not group.members:
-        turn.note(group, f"generation {group.generation} is empty")
-        turn.write(generation_change(group, {}))
+        step.note(group, f"generation {group.generation} is empty")
+        step.write(generation_change(group, {}))
         return
-    turn.note(group, f"generation {group.generation} begins with {len(group.members)} members")
+    step.note(group, f"generation {group.generation} begins with {len(group.members)} members")
     for member in group.members.values():
         waiter = group.take_join(member)
         if waiter is not None:
             is_leader = member.member_id == group.leader_id
-            turn.reply(waiter, joined(group, member.member_id, with_members=is_leader))
-        expect_heartbeat(turn, group, member)
+            step.reply(waiter, join_response(group, member.member_id, with_members=is_leader))
+        expect_heartbeat(step, group, member)
         member.is_new = False
         group.pending_syncs[member.member_id] = None
-    turn.schedule(TimerKind.SYNC, group, group.rebalance_timeout_ms)
+    step.schedule(TimerKind.SYNC, group, group.rebalance_timeout_ms)
 
 
-def sync_time_is_up(turn: Turn, group: Group) -> None:
-    """Members that joined the generation and never asked for their share are out."""
+def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
+    """Members that joined the generation and sent no SyncGroup are removed."""
     if not group.pending_syncs:
         return
     silent = list(group.pending_syncs)
     for member_id in silent:
-        turn.cancel(TimerKind.SESSION, group, member_id)
+        step.cancel(TimerKind.SESSION, group, member_id)
         group.remove(member_id)
-    prepare_rebalance(turn, group, f"{len(silent)} members did not sync, {silent[0]!r} among them")
+    prepare_rebalance(step, group, f"{len(silent)} members did not sync, {silent[0]!r} among them")
 
 
-def remove_member(turn: Turn, group: Group, member: Member) -> None:
-    """Take a member out, answering what it waits for: it may ask again, as somebody new."""
-    refuse_join(turn, group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
-    share_refusal(turn, group, ErrorCode.UNKNOWN_MEMBER_ID, member)
-    turn.cancel(TimerKind.SESSION, group, member.member_id)
+def remove_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
+    """Remove a member; its parked requests are answered with UNKNOWN_MEMBER_ID, so that the client joins anew."""
+    refuse_join(step, group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
+    refuse_sync(step, member, ErrorCode.UNKNOWN_MEMBER_ID)
+    step.cancel(TimerKind.SESSION, group, member.member_id)
     group.remove(member.member_id)

@@ -1,4 +1,4 @@
-"""The topics that consumers name when they join: the one thing the broker reads of the clients' own bytes."""
+"""The topics of consumers' subscriptions: the only part of the clients' own bytes that the broker reads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from protocol.compiler import decoder_of
 from protocol.primitives import MalformedMessage
 from protocol.records.consumer_protocol import ConsumerProtocolSubscription
-from protocol.schema import spec_of
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics named, None where one subscription is not in the consumers' language."""
+    """All topics of these subscriptions, None where one of them is not a consumer's."""
     topics: set[str] = set()
     for subscription in subscriptions:
         try:
@@ -25,12 +24,15 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def topics_of(subscription: bytes) -> list[str]:
-    """An int16 version, then the subscription; a version newer than ours begins like the last one we know."""
+    """An int16 version, then the subscription. Raises `MalformedMessage`.
+
+    Of any version only the fields of version 0 are read, with which all versions begin, as Apache Kafka does: there are
+    clients that write the header of version 1 over a body of version 0.
+    """
     if len(subscription) < 2:
         raise MalformedMessage("a subscription without a version")
     (version,) = struct.unpack_from(">h", subscription)
-    versions = spec_of(ConsumerProtocolSubscription).versions
-    if version < versions.first:
+    if version < 0:
         raise MalformedMessage(f"subscription version {version}")
-    decoded, _ = decoder_of(ConsumerProtocolSubscription, min(version, versions.last))(subscription, 2)
+    decoded, _ = decoder_of(ConsumerProtocolSubscription, 0)(subscription, 2)
     return decoded.topics

@@ -1,79 +1,103 @@
-"""SyncGroup: the leader brings the plan of a generation, everybody takes a share of it."""
+"""SyncGroup: the leader sends the assignment of a generation, every member is answered with its part of it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from enum import Enum, auto
+from typing import Final, NamedTuple
 
-from coordinator.classic.assignment import share, share_all, share_refusal, sync_refusal
-from coordinator.classic.group import Group
-from coordinator.classic.group_state import COMPLETING, PREPARING, STABLE
+from coordinator.classic.group import ClassicGroup, classic_group
+from coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from coordinator.classic.member import NO_ASSIGNMENT
-from coordinator.classic.rebalance import rebalance_or_go_on
+from coordinator.classic.rebalance import rebalance
+from coordinator.classic.records import generation_change
 from coordinator.classic.sessions import expect_heartbeat
+from coordinator.classic.sync_answers import answer_syncs, refuse_sync, refuse_syncs, sync_refusal, sync_response
 from coordinator.group.events import Sync
-from coordinator.group.records import generation_change
-from coordinator.group.step import Turn, write_refusal
-from coordinator.runtime.timers import TimerKind
+from coordinator.group.step import GroupStep, TimerKind, write_error
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest
 
-NAMED_PROTOCOL_VERSION = 5
-"""From this version of SyncGroup on, a member says which protocol it takes the generation to run."""
+
+class SyncAction(Enum):
+    PARK = auto()
+    """The member waits for the assignment."""
+    STORE = auto()
+    """The leader waits as well, and its assignment goes to the log."""
+    ANSWER = auto()
+    """The member is told its assignment."""
 
 
-class PlanStored(NamedTuple):
-    """The leader's assignment is committed: CompletingRebalance → Stable, unless another rebalance came between."""
+PARK, STORE, ANSWER = SyncAction
+
+SYNC_ANSWERS: Final = {
+    #           a follower                         the leader
+    EMPTY: (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
+    PREPARING: (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS),
+    COMPLETING: (PARK, STORE),
+    STABLE: (ANSWER, ANSWER),
+    DEAD: (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
+}
+"""What happens to a sync with the right member id, generation and protocol."""
+
+NAMED_PROTOCOL_VERSION: Final = 5
+"""From this version of SyncGroup on, a member names the protocol that it takes the generation to run."""
+
+
+class AssignmentStored(NamedTuple):
+    """The leader's assignment is committed: CompletingRebalance → Stable, unless another rebalance has begun."""
 
     group_id: str
     generation: int
     assignments: dict[str, bytes]
 
-    def committed(self, turn: Turn) -> None:
-        group = self._waiting(turn)
+    def committed(self, step: GroupStep) -> None:
+        group = self._awaiting(step)
         if group is None:
             return
         for member in group.members.values():
             member.assignment = self.assignments.get(member.member_id, NO_ASSIGNMENT)
-        turn.move(group, STABLE)
-        turn.note(group, f"generation {group.generation} is stable")
-        share_all(turn, group)
+        group.move_to(STABLE, step.wall_ms)
+        step.note(group, f"generation {group.generation} is stable")
+        answer_syncs(step, group)
 
-    def failed(self, turn: Turn, error: ErrorCode) -> None:
-        group = self._waiting(turn)
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        group = self._awaiting(step)
         if group is not None:
-            share_refusal(turn, group, write_refusal(error))
-            rebalance_or_go_on(turn, group, f"the assignment was not stored: {error.name}")
+            refuse_syncs(step, group, write_error(error))
+            rebalance(step, group, f"the assignment was not stored: {error.name}")
 
-    def _waiting(self, turn: Turn) -> Group | None:
-        group = turn.groups.get(self.group_id)
+    def _awaiting(self, step: GroupStep) -> ClassicGroup | None:
+        """The group, if it still waits for this assignment."""
+        group = classic_group(step.groups, self.group_id)
         if group is None or group.state is not COMPLETING or group.generation != self.generation:
             return None
         return group
 
 
-def sync(turn: Turn, event: Sync) -> None:
+def sync(step: GroupStep, group: ClassicGroup | None, event: Sync) -> None:
     request = event.request
-    group = turn.groups.get(request.group_id)
     error = refusal_of(group, request, event.waiter.version)
-    if error is ErrorCode.NONE and group is not None and group.state is PREPARING:
-        error = ErrorCode.REBALANCE_IN_PROGRESS
     if error is not ErrorCode.NONE or group is None:
-        turn.reply(event.waiter, sync_refusal(error))
+        step.reply(event.waiter, sync_refusal(error))
         return
-    forget_pending(turn, group, request.member_id)
     member = group.members[request.member_id]
-    if group.state is STABLE:
-        expect_heartbeat(turn, group, member)
-        turn.reply(event.waiter, share(group, member))
+    answer = SYNC_ANSWERS[group.state][member.member_id == group.leader_id]
+    if isinstance(answer, ErrorCode):
+        step.reply(event.waiter, sync_refusal(answer))
+        return
+    note_sync(step, group, request.member_id)
+    if answer is ANSWER:
+        expect_heartbeat(step, group, member)
+        step.reply(event.waiter, sync_response(group, member))
         return
     # DIVERGES: Apache forgets the earlier of two parked syncs; here it is told to try again.
-    share_refusal(turn, group, ErrorCode.REBALANCE_IN_PROGRESS, member)
+    refuse_sync(step, member, ErrorCode.REBALANCE_IN_PROGRESS)
     member.syncing = event.waiter
-    if member.member_id == group.leader_id:
-        store_plan(turn, group, request)
+    if answer is STORE:
+        store_assignment(step, group, request)
 
 
-def refusal_of(group: Group | None, request: SyncGroupRequest, version: int) -> ErrorCode:
+def refusal_of(group: ClassicGroup | None, request: SyncGroupRequest, version: int) -> ErrorCode:
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if version >= NAMED_PROTOCOL_VERSION and (request.protocol_type is None or request.protocol_name is None):
@@ -90,21 +114,22 @@ def refusal_of(group: Group | None, request: SyncGroupRequest, version: int) -> 
     return ErrorCode.NONE
 
 
-def differs(said: str | None, known: str | None) -> bool:
-    return said is not None and known is not None and said != known
+def differs(named: str | None, actual: str | None) -> bool:
+    """Whether the client names another than the group's; a name that is missing on either side does not count."""
+    return named is not None and actual is not None and named != actual
 
 
-def store_plan(turn: Turn, group: Group, request: SyncGroupRequest) -> None:
-    """Every member gets a share, an empty one where the leader forgot it; strangers get none."""
-    planned = {part.member_id: part.assignment for part in request.assignments}
-    assignments = {member_id: planned.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
-    turn.write(generation_change(group, assignments))
-    turn.when_committed(PlanStored(group.group_id, group.generation, assignments))
+def store_assignment(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest) -> None:
+    """Write what the leader assigned: an empty assignment to each member that it left out, none to other clients."""
+    assigned = {part.member_id: part.assignment for part in request.assignments}
+    assignments = {member_id: assigned.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
+    step.write(generation_change(group, assignments))
+    step.when_committed(AssignmentStored(group.group_id, group.generation, assignments))
 
 
-def forget_pending(turn: Turn, group: Group, member_id: str) -> None:
-    """The member asked for its share; with the last of them the wait is over."""
+def note_sync(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
+    """The member has sent its SyncGroup; with the last member's, the sync timer stops."""
     if member_id in group.pending_syncs:
         del group.pending_syncs[member_id]
         if not group.pending_syncs:
-            turn.cancel(TimerKind.SYNC, group)
+            step.cancel(TimerKind.SYNC, group)

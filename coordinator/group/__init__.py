@@ -1,1 +1,1 @@
-"""The coordinator of the groups of one `__consumer_offsets` partition: the shard, its records, its offsets."""
+"""What groups of all kinds share: the contract of a group, its requests, its records, its timers and settings."""

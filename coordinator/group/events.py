@@ -1,11 +1,12 @@
-"""What can happen to a shard of the group coordinator."""
+"""The events of the shard of groups: clients' requests, and what happens in the cluster and on the clock."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from coordinator.group.step import TimerKey
 from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
+from coordinator.runtime.events import Loaded, RuntimeEvent, Unloaded
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
@@ -36,88 +37,59 @@ class Heartbeat(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """A request of version 3 and later: one of 0 to 2 is given as a list of one member."""
+    """A request of version 3 or later; the shell gives one of versions 0 to 2 as a list of one member."""
 
     waiter: Waiter
     request: LeaveGroupRequest
 
 
 class CommitOffsets(NamedTuple):
-    """Only topics that exist, under their names, with their ids where those are known."""
+    """The request names only topics that exist, each by its name, and by its id where that is known."""
 
     waiter: Waiter
     request: OffsetCommitRequest
 
 
 class FetchStableOffsets(NamedTuple):
-    """A read that waits until every commit before it is decided. Topics by name; None: all."""
+    """A read that waits until every commit before it is decided. Topics are given by name; None: all topics."""
 
     waiter: Waiter
     request: OffsetFetchRequestGroup
 
 
 class DeleteOffsets(NamedTuple):
-    """Only topics that exist."""
+    """The request names only topics that exist."""
 
     waiter: Waiter
     request: OffsetDeleteRequest
 
 
 class DeleteGroups(NamedTuple):
-    """Groups of this shard, each named once."""
+    """The request names groups of this shard, each once."""
 
     waiter: Waiter
     request: DeleteGroupsRequest
 
 
 class TopicsDeleted(NamedTuple):
+    """Topics, by name, that the cluster's metadata no longer holds."""
+
     topics: frozenset[str]
 
 
-class Loaded(NamedTuple):
-    """The whole log was replayed; requests come from now on."""
+class TimerFired(NamedTuple):
+    """A timer of a group is due."""
+
+    key: TimerKey
 
 
-class Unloaded(NamedTuple):
-    """The partition is not ours any more: whoever waits is sent to look for the new coordinator. Nothing follows."""
+GroupRequest: TypeAlias = Join | Sync | Heartbeat | Leave | CommitOffsets
+"""A request that concerns one group, which may not exist: what it does depends on the kind of group."""
 
+ShardRequest: TypeAlias = GroupRequest | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
+"""What the shell gives to the shard."""
 
-class Tick(NamedTuple):
-    """A deadline may have passed. Takes care of one: ask `next_deadline_ms` again."""
+Event: TypeAlias = ShardRequest | RuntimeEvent
 
-
-class Appended(NamedTuple):
-    """The records of the step before are in the log, up to this offset."""
-
-    end_offset: int
-
-
-class AppendRefused(NamedTuple):
-    """The records of the step before are not in the log."""
-
-    error: ErrorCode
-
-
-class Committed(NamedTuple):
-    """Everything below this offset is committed."""
-
-    end_offset: int
-
-
-Event: TypeAlias = (
-    Join
-    | Sync
-    | Heartbeat
-    | Leave
-    | CommitOffsets
-    | FetchStableOffsets
-    | DeleteOffsets
-    | DeleteGroups
-    | TopicsDeleted
-    | Loaded
-    | Unloaded
-    | Tick
-    | Appended
-    | AppendRefused
-    | Committed
-)
+GroupEvent: TypeAlias = TimerFired | Loaded | Unloaded
+"""What happens to a group that exists, beside requests."""

@@ -6,17 +6,14 @@ A key is an int16 type and a struct, a value an int16 version and a struct; a mi
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from coordinator.classic.group import Group
 from protocol.compiler import decode, encode
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import Record
 from protocol.records.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
-    MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
 )
@@ -36,19 +33,23 @@ TEXT_SIZE_MAX = 0x7FFF
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group came in a partition, as it said itself."""
+    """The position that a group committed for a partition."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
     commit_ms: int = NO_TIMESTAMP
     expire_ms: int | None = None
-    """Explicit end of its life (OffsetCommit 2-4); None: the broker's retention decides."""
+    """When the offset expires, as the client said (OffsetCommit 2-4); None: the broker's retention decides."""
     topic_id: bytes = ZERO_UUID
 
 
+TopicPartition: TypeAlias = tuple[str, int]
+Offsets: TypeAlias = dict[TopicPartition, CommittedOffset]
+
+
 class OffsetChange(NamedTuple):
-    """A record about an offset; None removes it."""
+    """What an offset record says; None: the offset is removed."""
 
     group_id: str
     topic: str
@@ -57,17 +58,30 @@ class OffsetChange(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """A record about a group's generation; None removes the group."""
+    """What a record about a classic group's generation says; None: the group is removed."""
 
     group_id: str
     value: GroupMetadataValue | None
 
 
 Change: TypeAlias = OffsetChange | GroupChange
+"""What one record says."""
+
+
+class OffsetsLoaded(NamedTuple):
+    """Commits that follow one another in a log, without a tombstone or a group's record between them: of each offset
+    the last."""
+
+    offsets: dict[str, Offsets]
+    """By group id; no group without an offset. The machine may keep these dictionaries."""
+
+
+LoadedChange: TypeAlias = Change | OffsetsLoaded
+"""What a reader of the log makes of its records."""
 
 
 def record_of(change: Change, wall_ms: int) -> Record:
-    """The record that says it."""
+    """The record that stores the change."""
     if isinstance(change, GroupChange):
         value = None if change.value is None else type_prefix(GROUP_VERSION) + encode(change.value, GROUP_VERSION)
         return Record(type_prefix(GROUP_KEY) + encode(GroupMetadataKey(group=change.group_id), 0), value, wall_ms)
@@ -88,42 +102,8 @@ def offset_value(committed: CommittedOffset) -> bytes:
     return type_prefix(version) + encode(value, version)
 
 
-def generation_change(group: Group, assignments: Mapping[str, bytes]) -> GroupChange:
-    """The generation as it stands, with these assignments by member id."""
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol_name,
-        leader=group.leader_id,
-        current_state_timestamp=NO_TIMESTAMP if group.changed_ms is None else group.changed_ms,
-        members=[
-            MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.metadata_of(group.protocol_name),
-                assignment=assignments[member.member_id],
-            )
-            for member in group.members.values()
-        ],
-    )
-    return GroupChange(group.group_id, value)
-
-
-def new_group_change(group: Group) -> GroupChange:
-    """The first record of a group: it is there, and nothing more."""
-    changed_ms = NO_TIMESTAMP if group.changed_ms is None else group.changed_ms
-    value = GroupMetadataValue(
-        protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=changed_ms
-    )
-    return GroupChange(group.group_id, value)
-
-
 def is_storable(text: str) -> bool:
-    """Whether a record can hold the text: its size is an int16, in a request it may be more."""
+    """Whether a record can hold the text: its size there is an int16, while a request may carry more."""
     return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX
 
 
@@ -132,9 +112,9 @@ def type_prefix(number: int) -> bytes:
 
 
 def change_of(record: Record) -> Change | None:
-    """What a record says, None for the types that belong to other kinds of groups.
+    """What a record says; None for the types of records that other kinds of groups write.
 
-    Raises `MalformedMessage` for a record that is none, or in a version that nobody has defined yet.
+    Raises `MalformedMessage` for what is no such record, or has a version that Apache Kafka 4.3.1 does not define.
     """
     if record.key is None:
         raise MalformedMessage("a record without a key")

@@ -1,75 +1,55 @@
-"""One step under way: what it may see and change, and the effects it has gathered so far."""
+"""One step of the shard of groups: the groups by id, their timers, and what clients are told where the log refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
 
-from coordinator.classic.group import Group
-from coordinator.classic.group_state import GroupState
 from coordinator.group.config import GroupConfig
+from coordinator.group.group import Group
 from coordinator.group.records import Change
-from coordinator.offsets.offset_store import OffsetStore
-from coordinator.runtime.effects import Reply, Response, Waiter
-from coordinator.runtime.timers import TimerKey, TimerKind, Timers
+from coordinator.runtime.effects import Waiter
+from coordinator.runtime.step import Step
+from coordinator.runtime.timers import Timers
 from protocol.errors import ErrorCode
 
 
-class Outcome(Protocol):
-    """What follows when the records of a step are committed, or will not be."""
+class TimerKind(Enum):
+    SESSION = auto()
+    """The session timeout of a member."""
+    JOIN = auto()
+    """The join phase of a rebalance, or the initial delay of a group's first."""
+    SYNC = auto()
+    """How long the members of a new generation have for their SyncGroup requests."""
+    EXPIRY = auto()
+    """The next search for expired offsets."""
 
-    def committed(self, turn: Turn) -> None: ...
 
-    def failed(self, turn: Turn, error: ErrorCode) -> None:
-        """The error is the log's, or REQUEST_TIMED_OUT: the records may yet be committed."""
-
-
-class ReplyWhenCommitted(NamedTuple):
-    """Owe a reply until the records are committed."""
-
-    waiter: Waiter
-    response: Response
-    refusal: Callable[[ErrorCode], Response]
-    """The answer for what the log says instead."""
-
-    def committed(self, turn: Turn) -> None:
-        turn.reply(self.waiter, self.response)
-
-    def failed(self, turn: Turn, error: ErrorCode) -> None:
-        turn.reply(self.waiter, self.refusal(error))
+class TimerKey(NamedTuple):
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
 
 
 @dataclass(slots=True)
-class Turn:
+class Rebalances:
+    """A count for the metrics, which outlives the steps."""
+
+    completed: int = 0
+
+
+@dataclass(slots=True)
+class GroupStep(Step[Change]):
     config: GroupConfig
     groups: dict[str, Group]
-    offsets: OffsetStore
-    timers: Timers
-    now_ms: int
-    """The clock of the timers: it never jumps."""
-    wall_ms: int
-    """The clock of the records."""
-    changes: list[Change] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    completed_rebalances: int = 0
-
-    def reply(self, waiter: Waiter, response: Response) -> None:
-        self.replies.append(Reply(waiter.token, response))
+    timers: Timers[TimerKey]
+    rebalances: Rebalances
 
     def note(self, group: Group, text: str) -> None:
-        """Tell the operator. Names and reasons are clients' text: they are quoted by whoever puts them in."""
+        """Tell the operator about a group. The caller quotes names and reasons, which are clients' text."""
         self.notes.append(f"group {group.group_id!r}: {text}")
-
-    def write(self, *changes: Change) -> None:
-        """All records of a step are one batch."""
-        self.changes.extend(changes)
-
-    def when_committed(self, outcome: Outcome) -> None:
-        """Follow up when all that was written up to the end of this step is committed."""
-        self.outcomes.append(outcome)
 
     def schedule(self, kind: TimerKind, group: Group, delay_ms: int, member_id: str = "") -> None:
         self.timers.schedule(TimerKey(kind, group.group_id, member_id), self.now_ms + delay_ms)
@@ -77,11 +57,23 @@ class Turn:
     def cancel(self, kind: TimerKind, group: Group, member_id: str = "") -> None:
         self.timers.cancel(TimerKey(kind, group.group_id, member_id))
 
-    def move(self, group: Group, state: GroupState) -> None:
-        group.move_to(state, self.wall_ms)
+
+class ReplyWhenCommitted(NamedTuple):
+    """The outcome of a request whose response waits until its records are committed."""
+
+    waiter: Waiter
+    response: object
+    refused: Callable[[ErrorCode], object]
+    """The response for an error of the log."""
+
+    def committed(self, step: GroupStep) -> None:
+        step.reply(self.waiter, self.response)
+
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        step.reply(self.waiter, self.refused(error))
 
 
-WRITE_REFUSALS = {
+WRITE_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -92,8 +84,9 @@ WRITE_REFUSALS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What clients of a group are told where the log refuses."""
+"""The error that a group's client is told, by the error with which the log refused."""
 
 
-def write_refusal(error: ErrorCode) -> ErrorCode:
-    return WRITE_REFUSALS.get(error, error)
+def write_error(error: ErrorCode) -> ErrorCode:
+    """The error for the client; one that the table does not know is passed on."""
+    return WRITE_ERRORS.get(error, error)

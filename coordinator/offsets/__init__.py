@@ -1,1 +1,1 @@
-"""Committed offsets of groups: commit, fetch, deletion, expiry."""
+"""The committed offsets of groups of any kind: stored, read, deleted, expired."""

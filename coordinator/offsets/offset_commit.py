@@ -1,15 +1,16 @@
-"""OffsetCommit: a group, or somebody without one, says how far it came."""
+"""OffsetCommit, as far as it is the same for every kind of group: one record for each partition.
+
+Whether the member may commit is for its kind of group to say (`coordinator/classic/commit.py`).
+"""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
-from coordinator.classic.group import Group
-from coordinator.classic.group_state import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE
-from coordinator.classic.sessions import expect_heartbeat
 from coordinator.group.events import CommitOffsets
-from coordinator.group.records import CommittedOffset, OffsetChange, is_storable
-from coordinator.group.step import WRITE_REFUSALS, ReplyWhenCommitted, Turn
+from coordinator.group.records import CommittedOffset, OffsetChange
+from coordinator.group.step import WRITE_ERRORS, GroupStep, ReplyWhenCommitted
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -19,67 +20,40 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-NO_RETENTION = -1
-MEMBER_EPOCH_VERSION = 9
-"""From this version of OffsetCommit on, an unknown group is called that."""
-
-COMMIT_REFUSALS = {
-    **WRITE_REFUSALS,
+NO_RETENTION: Final = -1
+"""The client leaves the retention to the broker."""
+COMMIT_ERRORS: Final = {
+    **WRITE_ERRORS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
 
 
-def commit_offsets(turn: Turn, event: CommitOffsets) -> None:
+def store_offsets(step: GroupStep, event: CommitOffsets) -> None:
+    """Write the offsets of an accepted commit. The client is answered when they are committed."""
     request = event.request
-    group = turn.groups.get(request.group_id)
-    error = refusal_of(group, request, event.waiter.version)
-    if error is not ErrorCode.NONE:
-        turn.reply(event.waiter, same_for_all(request, error))
-        return
-    if group is None:
-        # A consumer without a group: one is made up to keep its offsets.
-        group = turn.groups[request.group_id] = Group(request.group_id, turn.wall_ms)
-    if group.state in (STABLE, PREPARING):
-        expect_heartbeat(turn, group, group.members[request.member_id])
-    response = store(turn, request)
-    if turn.changes:
-        turn.when_committed(ReplyWhenCommitted(event.waiter, response, partial(refused_by_the_log, request)))
+    response = write_offsets(step, request)
+    if step.changes:
+        step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(refused_by_the_log, request)))
     else:
-        turn.reply(event.waiter, response)
+        step.reply(event.waiter, response)
 
 
-def refusal_of(group: Group | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
-    generation = request.generation_id_or_member_epoch
-    if not is_storable(request.group_id):
-        return ErrorCode.INVALID_GROUP_ID
-    if group is None:
-        if generation < 0:
-            return ErrorCode.NONE
-        return ErrorCode.GROUP_ID_NOT_FOUND if version >= MEMBER_EPOCH_VERSION else ErrorCode.ILLEGAL_GENERATION
-    if generation < 0 and group.state is EMPTY:
-        return ErrorCode.NONE
-    refusal = group.refusal_of(request.member_id, request.group_instance_id)
-    if refusal is not ErrorCode.NONE:
-        return refusal
-    return COMMIT_ANSWERS[group.state] if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
-
-
-def store(turn: Turn, request: OffsetCommitRequest) -> OffsetCommitResponse:
+def write_offsets(step: GroupStep, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """One record for each partition whose metadata is not too long."""
     retention_ms = request.retention_time_ms
-    expire_ms = None if retention_ms == NO_RETENTION else turn.wall_ms + retention_ms
+    expire_ms = None if retention_ms == NO_RETENTION else step.wall_ms + retention_ms
     response = OffsetCommitResponse()
     for topic in request.topics:
         results = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         for partition in topic.partitions:
             error = ErrorCode.NONE
-            if len(partition.committed_metadata or "") > turn.config.offset_metadata_max_bytes:
+            if len(partition.committed_metadata or "") > step.config.offset_metadata_max_bytes:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                committed = committed_offset(partition, turn.wall_ms, expire_ms, topic.topic_id)
-                turn.write(OffsetChange(request.group_id, topic.name, partition.partition_index, committed))
+                committed = committed_offset(partition, step.wall_ms, expire_ms, topic.topic_id)
+                step.write(OffsetChange(request.group_id, topic.name, partition.partition_index, committed))
             results.partitions.append(
                 OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
             )
@@ -101,7 +75,7 @@ def committed_offset(
 
 
 def same_for_all(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """The same answer for every partition of the request."""
+    """The same error for every partition of the request."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -118,4 +92,4 @@ def same_for_all(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommit
 
 
 def refused_by_the_log(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    return same_for_all(request, COMMIT_REFUSALS.get(error, error))
+    return same_for_all(request, COMMIT_ERRORS.get(error, error))

@@ -1,14 +1,14 @@
-"""Forgetting offsets on demand: OffsetDelete, DeleteGroups, and topics that are gone."""
+"""Offsets that are deleted on demand: OffsetDelete, DeleteGroups, and topics that no longer exist."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from coordinator.classic.group import Group
-from coordinator.classic.group_state import DELETE_ANSWERS
 from coordinator.group.events import DeleteGroups, DeleteOffsets, TopicsDeleted
-from coordinator.group.records import GroupChange, OffsetChange
-from coordinator.group.step import ReplyWhenCommitted, Turn, write_refusal
+from coordinator.group.group import Group
+from coordinator.group.records import OffsetChange
+from coordinator.group.step import GroupStep, ReplyWhenCommitted, write_error
+from coordinator.offsets.offset_store import OffsetStore
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.offset_delete import (
@@ -18,15 +18,15 @@ from protocol.messages.offset_delete import (
 )
 
 
-def delete_offsets(turn: Turn, event: DeleteOffsets) -> None:
-    """Offsets of topics that the group does not use: of any group of consumers, or of one that is empty."""
+def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) -> None:
+    """OffsetDelete: the offsets of topics to which no member of the group is subscribed."""
     request = event.request
-    group = turn.groups.get(request.group_id)
+    group = step.groups.get(request.group_id)
     error = refusal_of(group, request.group_id)
     if error is not ErrorCode.NONE or group is None:
-        turn.reply(event.waiter, OffsetDeleteResponse(error_code=error))
+        step.reply(event.waiter, OffsetDeleteResponse(error_code=error))
         return
-    offsets = turn.offsets.latest(request.group_id)
+    offsets = store.latest(request.group_id)
     response = OffsetDeleteResponse()
     for topic in request.topics:
         is_used = group.is_subscribed_to(topic.name)
@@ -34,54 +34,52 @@ def delete_offsets(turn: Turn, event: DeleteOffsets) -> None:
         results = OffsetDeleteResponseTopic(name=topic.name)
         for partition_index in (asked.partition_index for asked in topic.partitions):
             if not is_used and (topic.name, partition_index) in offsets:
-                turn.write(OffsetChange(request.group_id, topic.name, partition_index, None))
+                step.write(OffsetChange(request.group_id, topic.name, partition_index, None))
             results.partitions.append(OffsetDeleteResponsePartition(partition_index=partition_index, error_code=code))
         response.topics.append(results)
-    # Even where it has nothing to write: what it does not find may be forgotten by what is not committed yet.
-    turn.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_kept_by_the_log))
+    # Even a request that writes nothing waits: the tombstone of an offset that it does not find may be uncommitted.
+    step.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_refused_by_the_log))
 
 
 def refusal_of(group: Group | None, group_id: str) -> ErrorCode:
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.is_consumer_group else DELETE_ANSWERS[group.state]
+    return ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_deletion_error()
 
 
-def offsets_kept_by_the_log(error: ErrorCode) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=write_refusal(error))
+def offsets_refused_by_the_log(error: ErrorCode) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=write_error(error))
 
 
-def delete_groups(turn: Turn, event: DeleteGroups) -> None:
-    """Empty groups, with all their offsets."""
+def delete_groups(step: GroupStep, store: OffsetStore, event: DeleteGroups) -> None:
+    """DeleteGroups: groups without members, each with all its offsets."""
     response = DeleteGroupsResponse()
     for group_id in event.request.groups_names:
-        group = turn.groups.get(group_id)
-        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else DELETE_ANSWERS[group.state]
-        if error is ErrorCode.NONE:
-            bury(turn, group_id)
+        group = step.groups.get(group_id)
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.deletion_error()
+        if error is ErrorCode.NONE and group is not None:
+            write_tombstones(step, store, group)
         response.results.append(DeletableGroupResult(group_id=group_id, error_code=error))
-    turn.when_committed(ReplyWhenCommitted(event.waiter, response, partial(groups_kept_by_the_log, event.request)))
+    step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(groups_refused_by_the_log, event.request)))
 
 
-def bury(turn: Turn, group_id: str) -> None:
-    """Tombstones for all that the log says of a group."""
-    for topic, partition_index in turn.offsets.latest(group_id):
-        turn.write(OffsetChange(group_id, topic, partition_index, None))
-    turn.write(GroupChange(group_id, None))
+def write_tombstones(step: GroupStep, store: OffsetStore, group: Group) -> None:
+    """Remove everything that the log says of a group."""
+    for topic, partition_index in store.latest(group.group_id):
+        step.write(OffsetChange(group.group_id, topic, partition_index, None))
+    step.write(*group.tombstones())
 
 
-def groups_kept_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:
-    code = write_refusal(error)
+def groups_refused_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:
+    code = write_error(error)
     return DeleteGroupsResponse(
         results=[DeletableGroupResult(group_id=group_id, error_code=code) for group_id in request.groups_names]
     )
 
 
-def topics_deleted(turn: Turn, event: TopicsDeleted) -> None:
-    """Whatever groups had committed for topics that are no more."""
-    for group_id in turn.offsets.groups():
-        for topic, partition_index in turn.offsets.latest(group_id):
+def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
+    """Delete what any group committed for topics that no longer exist."""
+    for group_id in store.groups():
+        for topic, partition_index in store.latest(group_id):
             if topic in event.topics:
-                turn.write(OffsetChange(group_id, topic, partition_index, None))
+                step.write(OffsetChange(group_id, topic, partition_index, None))

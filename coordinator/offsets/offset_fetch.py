@@ -1,13 +1,13 @@
-"""OffsetFetch: how far groups came, as far as that is committed."""
+"""OffsetFetch: the committed offsets of a group."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator.group.events import FetchStableOffsets
-from coordinator.group.records import CommittedOffset
-from coordinator.group.step import Turn, write_refusal
-from coordinator.offsets.offset_store import Offsets
+from coordinator.group.records import CommittedOffset, Offsets
+from coordinator.group.step import GroupStep, write_error
+from coordinator.offsets.offset_store import OffsetStore
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
@@ -18,29 +18,32 @@ from protocol.messages.offset_fetch import (
 )
 from protocol.schema import ZERO_UUID
 
-NO_OFFSET = -1
+NO_OFFSET: Final = -1
+"""The group has no offset for the partition."""
 
 
 class StableRead(NamedTuple):
-    """The commits that were under way when the read came are decided."""
+    """The outcome of a read that waits until the commits before it are decided."""
 
+    store: OffsetStore
     waiter: Waiter
     request: OffsetFetchRequestGroup
 
-    def committed(self, turn: Turn) -> None:
-        turn.reply(self.waiter, offsets_of(turn.offsets.committed(self.request.group_id), self.request))
+    def committed(self, step: GroupStep) -> None:
+        step.reply(self.waiter, offsets_of(self.store.committed(self.request.group_id), self.request))
 
-    def failed(self, turn: Turn, error: ErrorCode) -> None:
-        refusal = OffsetFetchResponseGroup(group_id=self.request.group_id, error_code=write_refusal(error))
-        turn.reply(self.waiter, refusal)
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        refusal = OffsetFetchResponseGroup(group_id=self.request.group_id, error_code=write_error(error))
+        step.reply(self.waiter, refusal)
 
 
-def fetch_stable_offsets(turn: Turn, event: FetchStableOffsets) -> None:
-    turn.when_committed(StableRead(event.waiter, event.request))
+def fetch_stable_offsets(step: GroupStep, store: OffsetStore, event: FetchStableOffsets) -> None:
+    """OffsetFetch with `require_stable`."""
+    step.when_committed(StableRead(store, event.waiter, event.request))
 
 
 def offsets_of(offsets: Offsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    """The offsets that a request names (topics by name), or all of the group's where it names none."""
+    """The offsets of the topics that a request names, or of all topics where it names none."""
     response = OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
         by_topic: dict[str, OffsetFetchResponseTopics] = {}
@@ -62,7 +65,7 @@ def offsets_of(offsets: Offsets, request: OffsetFetchRequestGroup) -> OffsetFetc
 
 
 def is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
-    """The topic was deleted and made again under the same name."""
+    """Whether the topic was deleted and created again under the same name. An id of zeroes is not known."""
     return ZERO_UUID not in (committed_id, asked_id) and committed_id != asked_id
 
 

@@ -1,66 +1,67 @@
-"""The offsets of all groups of a shard, as pairs of what is committed and what is on its way.
+"""The offsets of all groups of a shard, as pairs of committed and pending.
 
-A record changes the pending side as soon as it is appended and the committed side when it is committed. Decisions see
-the latest, readers see the committed.
+A change is pending as soon as it is appended and becomes committed with its batch. Decisions see the latest state,
+readers the committed one.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TypeAlias
-
-from coordinator.group.records import CommittedOffset, OffsetChange
-
-TopicPartition: TypeAlias = tuple[str, int]
-Offsets: TypeAlias = dict[TopicPartition, CommittedOffset]
+from coordinator.group.records import OffsetChange, Offsets, OffsetsLoaded
+from coordinator.runtime.pairs import PendingChanges
 
 
 class OffsetStore:
     def __init__(self) -> None:
         self._committed: dict[str, Offsets] = {}
-        self._pending: deque[tuple[int, OffsetChange]] = deque()
-        """Changes that are not committed yet, each with the end offset of its batch."""
+        self._pending: PendingChanges[OffsetChange] = PendingChanges()
 
-    def replay(self, change: OffsetChange, end_offset: int) -> None:
-        """An appended record, whose batch ends at `end_offset`."""
-        self._pending.append((end_offset, change))
+    def append(self, change: OffsetChange, end_offset: int) -> None:
+        """A change was appended; its batch ends at `end_offset`."""
+        self._pending.add(change, end_offset)
 
     def commit(self, committed_end_offset: int) -> None:
-        """All records below this offset are committed."""
-        pending = self._pending
-        while pending and pending[0][0] <= committed_end_offset:
-            self._settle(pending.popleft()[1])
+        """All batches that end at this offset or before it are committed."""
+        for change in self._pending.take_committed(committed_end_offset):
+            self.load(change)
+
+    def load(self, change: OffsetChange) -> None:
+        """Take in a change that is committed, or will be before any reader is served."""
+        offsets = self._committed.setdefault(change.group_id, {})
+        apply(offsets, change)
+        if not offsets:
+            del self._committed[change.group_id]
+
+    def load_many(self, loaded: OffsetsLoaded) -> None:
+        """Take in many commits at once, as `load`."""
+        for group_id, offsets in loaded.offsets.items():
+            known = self._committed.setdefault(group_id, offsets)
+            if known is not offsets:
+                known.update(offsets)
 
     @property
     def count(self) -> int:
-        """Of committed offsets, over all groups."""
+        """The number of committed offsets, over all groups."""
         return sum(map(len, self._committed.values()))
 
     def committed(self, group_id: str) -> Offsets:
-        """What readers may see. Not to be changed."""
+        """What readers may see. The caller does not change it."""
         return self._committed.get(group_id, {})
 
     def latest(self, group_id: str) -> Offsets:
-        """What decisions rest on: everything appended. Not to be changed."""
+        """What decisions rest on: everything appended. The caller does not change it."""
         if not self._pending:
             return self.committed(group_id)
         offsets = dict(self.committed(group_id))
-        for _, change in self._pending:
+        for change in self._pending:
             if change.group_id == group_id:
                 apply(offsets, change)
         return offsets
 
     def groups(self) -> list[str]:
-        """All groups that have offsets, committed or not."""
+        """All groups that have offsets, committed or pending."""
         found = dict.fromkeys(self._committed)
-        found.update(dict.fromkeys(change.group_id for _, change in self._pending))
+        found.update(dict.fromkeys(change.group_id for change in self._pending))
         return list(found)
-
-    def _settle(self, change: OffsetChange) -> None:
-        offsets = self._committed.setdefault(change.group_id, {})
-        apply(offsets, change)
-        if not offsets:
-            del self._committed[change.group_id]
 
 
 def apply(offsets: Offsets, change: OffsetChange) -> None:

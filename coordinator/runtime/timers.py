@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from collections.abc import Hashable
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Generic, TypeVar
+
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 
-class TimerKind(Enum):
-    SESSION = auto()
-    """A member has not been heard of."""
-    JOIN = auto()
-    """The join phase of a rebalance lasts no longer, or the initial delay is over."""
-    SYNC = auto()
-    """Members of the new generation have not asked for their assignment."""
-    EXPIRY = auto()
-    """Time to look for offsets that nobody needs any more."""
+class Timers(Generic[KeyT]):
+    """A heap of deadlines. Moving one back costs a dictionary write: the heap is corrected when the old time comes.
 
-
-class TimerKey(NamedTuple):
-    kind: TimerKind
-    group_id: str = ""
-    member_id: str = ""
-
-
-class Timers:
-    """A heap of deadlines. Moving one back costs a dictionary write: the heap learns it when the old time comes."""
+    Of equal deadlines the one that was queued first fires first.
+    """
 
     __slots__ = ("_deadlines", "_heap", "_order", "_queued")
 
     def __init__(self) -> None:
-        self._deadlines: dict[TimerKey, int] = {}
-        self._queued: dict[TimerKey, int] = {}
+        self._deadlines: dict[KeyT, int] = {}
+        self._queued: dict[KeyT, int] = {}
         """The earliest time at which the heap holds the key."""
-        self._heap: list[tuple[int, int, TimerKey]] = []
+        self._heap: list[tuple[int, int, KeyT]] = []
         self._order = 0
 
-    def schedule(self, key: TimerKey, deadline_ms: int) -> None:
-        """Fire at this time, and not at the time said before."""
+    def schedule(self, key: KeyT, deadline_ms: int) -> None:
+        """Fire at this time, in place of the time that was set before."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
 
-    def cancel(self, key: TimerKey) -> None:
+    def cancel(self, key: KeyT) -> None:
         self._deadlines.pop(key, None)
 
     def next_deadline_ms(self) -> int | None:
@@ -51,8 +39,8 @@ class Timers:
         self._settle()
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now_ms: int) -> TimerKey | None:
-        """Take the key that is due first, None where none is."""
+    def pop_due(self, now_ms: int) -> KeyT | None:
+        """Take out the key that is due first, None where none is due."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
@@ -62,7 +50,7 @@ class Timers:
         return key
 
     def _settle(self) -> None:
-        """Bring the heap's head in line with what was cancelled and moved."""
+        """Bring the heap's head in line with the deadlines that were cancelled and moved."""
         heap = self._heap
         while heap:
             queued, _, key = heap[0]
@@ -75,7 +63,7 @@ class Timers:
                 if deadline is not None:
                     self._push(key, deadline)
 
-    def _push(self, key: TimerKey, deadline_ms: int) -> None:
+    def _push(self, key: KeyT, deadline_ms: int) -> None:
         self._order += 1
         self._queued[key] = deadline_ms
         heappush(self._heap, (deadline_ms, self._order, key))

@@ -12,7 +12,12 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 from kraft.controller.broker_lifecycle import heartbeat
 from kraft.controller.broker_registration import register_broker
-from kraft.controller.config_control import alter_configs, incremental_alter_configs
+from kraft.controller.config_control import (
+    alter_configs,
+    incremental_alter_configs,
+    refuse_alterations,
+    refuse_incremental_alterations,
+)
 from kraft.controller.context import DecisionContext
 from kraft.controller.controller_registration import register_controller
 from kraft.controller.decision import Decision
@@ -20,12 +25,13 @@ from kraft.controller.directory_assignment import assign_replicas
 from kraft.controller.elections import elect_leaders
 from kraft.controller.feature_control import update_features
 from kraft.controller.in_sync_control import alter_partition
-from kraft.controller.partition_creation import create_partitions
+from kraft.controller.partition_creation import create_partitions, refuse_partitions
 from kraft.controller.producer_id_control import allocate_producer_ids
 from kraft.controller.reassignment import alter_reassignments, list_reassignments
-from kraft.controller.topic_creation import create_topics
-from kraft.controller.topic_deletion import delete_topics
+from kraft.controller.topic_creation import create_topics, refuse_topics
+from kraft.controller.topic_deletion import delete_topics, refuse_deletions
 from kraft.controller.unregistration import unregister_broker
+from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.alter_configs import AlterConfigsRequest
 from protocol.messages.alter_partition import AlterPartitionRequest
@@ -42,21 +48,54 @@ from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsR
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
+from protocol.schema import default_struct, response_class_of
 
 Request = TypeVar("Request")
 Decide = Callable[[DecisionContext, Request], Decision]
+Refuse = Callable[[Request, ErrorCode, "str | None"], object]
+"""The response to a request that says an error, with its message, of everything in it."""
 
 
 class ControllerApi(NamedTuple):
-    """One row. Made by `api`, which checks that the two belong together."""
+    """One row. Made by `api`, which checks that its parts belong together."""
 
     request: type[object]
     decide: Decide[object]
+    is_for_clients: bool
+    """Whether brokers take it from clients and forward it; else nodes of the cluster send it to the controller."""
+    is_forwardable: bool
+    """Whether it may come in an Envelope."""
+    refuse: Refuse[object]
+    """Answers it where the controller did not decide, or could not write its decision down."""
 
 
-def api(request: type[Request], decide: Decide[Request]) -> ControllerApi:
-    """A row. It is looked up by the class of the request, so `decide` meets no other."""
-    return ControllerApi(request, cast("Decide[object]", decide))
+def refuse_whole(request: object, error: ErrorCode, message: str | None) -> object:
+    """The response of an API whose response has an error code of its own; it has no room for a message."""
+    response = default_struct(response_class_of(type(request)))
+    assert hasattr(response, "error_code"), f"{type(response).__name__} has no error code of its own"
+    response.error_code = error
+    return response
+
+
+def api(
+    request: type[Request],
+    decide: Decide[Request],
+    *,
+    is_for_clients: bool = False,
+    is_forwardable: bool | None = None,
+    refuse: Refuse[Request] = refuse_whole,
+) -> ControllerApi:
+    """A row. It is looked up by the class of the request, so its functions meet no other.
+
+    `is_forwardable`: where it is not said, what is for clients is.
+    """
+    return ControllerApi(
+        request,
+        cast("Decide[object]", decide),
+        is_for_clients,
+        is_for_clients if is_forwardable is None else is_forwardable,
+        cast("Refuse[object]", refuse),
+    )
 
 
 ControllerApis = Mapping[type[object], ControllerApi]
@@ -73,21 +112,26 @@ def table_of(rows: Iterable[ControllerApi]) -> ControllerApis:
 
 CONTROLLER_APIS: Final = table_of(
     (
-        api(AllocateProducerIdsRequest, allocate_producer_ids),
-        api(AlterConfigsRequest, alter_configs),
-        api(AlterPartitionReassignmentsRequest, alter_reassignments),
+        api(AllocateProducerIdsRequest, allocate_producer_ids, is_forwardable=True),
+        api(AlterConfigsRequest, alter_configs, is_for_clients=True, refuse=refuse_alterations),
+        api(AlterPartitionReassignmentsRequest, alter_reassignments, is_for_clients=True),
         api(AlterPartitionRequest, alter_partition),
         api(AssignReplicasToDirsRequest, assign_replicas),
         api(BrokerHeartbeatRequest, heartbeat),
         api(BrokerRegistrationRequest, register_broker),
         api(ControllerRegistrationRequest, register_controller),
-        api(CreatePartitionsRequest, create_partitions),
-        api(CreateTopicsRequest, create_topics),
-        api(DeleteTopicsRequest, delete_topics),
-        api(ElectLeadersRequest, elect_leaders),
-        api(IncrementalAlterConfigsRequest, incremental_alter_configs),
-        api(ListPartitionReassignmentsRequest, list_reassignments),
-        api(UnregisterBrokerRequest, unregister_broker),
-        api(UpdateFeaturesRequest, update_features),
+        api(CreatePartitionsRequest, create_partitions, is_for_clients=True, refuse=refuse_partitions),
+        api(CreateTopicsRequest, create_topics, is_for_clients=True, refuse=refuse_topics),
+        api(DeleteTopicsRequest, delete_topics, is_for_clients=True, refuse=refuse_deletions),
+        api(ElectLeadersRequest, elect_leaders, is_for_clients=True),
+        api(
+            IncrementalAlterConfigsRequest,
+            incremental_alter_configs,
+            is_for_clients=True,
+            refuse=refuse_incremental_alterations,
+        ),
+        api(ListPartitionReassignmentsRequest, list_reassignments, is_for_clients=True),
+        api(UnregisterBrokerRequest, unregister_broker, is_for_clients=True),
+        api(UpdateFeaturesRequest, update_features, is_for_clients=True),
     )
 )

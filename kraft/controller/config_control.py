@@ -233,3 +233,37 @@ def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
     if operation is AlterConfigOperation.APPEND:
         return ",".join([*members, *(member for member in named if member not in members)])
     return ",".join(member for member in members if member not in named)
+
+
+def refuse_alterations(
+    request: replacing.AlterConfigsRequest, error: ErrorCode, message: str | None
+) -> replacing.AlterConfigsResponse:
+    """The controller did not decide: each resource says so."""
+    return replacing.AlterConfigsResponse(
+        responses=[
+            replacing.AlterConfigsResourceResponse(
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                error_code=error,
+                error_message=message,
+            )
+            for each in request.resources
+        ]
+    )
+
+
+def refuse_incremental_alterations(
+    request: incremental.IncrementalAlterConfigsRequest, error: ErrorCode, message: str | None
+) -> incremental.IncrementalAlterConfigsResponse:
+    """The same for IncrementalAlterConfigs."""
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=[
+            incremental.AlterConfigsResourceResponse(
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                error_code=error,
+                error_message=message,
+            )
+            for each in request.resources
+        ]
+    )

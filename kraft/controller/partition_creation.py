@@ -96,3 +96,10 @@ def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> l
                 f" but this is not consistent with previous partitions, which have {replication_factor} replica(s).",
             )
     return [assignment.broker_ids for assignment in wanted.assignments]
+
+
+def refuse_partitions(
+    request: CreatePartitionsRequest, error: ErrorCode, message: str | None
+) -> CreatePartitionsResponse:
+    """The controller did not decide: each topic says so."""
+    return CreatePartitionsResponse(results=[refused(each.name, ApiError(error, message)) for each in request.topics])

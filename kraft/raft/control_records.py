@@ -12,9 +12,9 @@ from protocol.record_builder import Record
 from protocol.records.control import (
     KRaftVersionRecord,
     LeaderChangeMessage,
+    LeaderChangeVoter,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
-    Voter,
     VotersRecord,
 )
 
@@ -35,8 +35,8 @@ def leader_change(leader_id: int, voters: VoterSet, granting: tuple[int, ...], n
     message = LeaderChangeMessage(
         version=0,
         leader_id=leader_id,
-        voters=[Voter(voter_id=voter_id) for voter_id in voters.ids],
-        granting_voters=[Voter(voter_id=voter_id) for voter_id in granting],
+        voters=[LeaderChangeVoter(voter_id=voter_id) for voter_id in voters.ids],
+        granting_voters=[LeaderChangeVoter(voter_id=voter_id) for voter_id in granting],
     )
     return control_record(ControlRecordType.LEADER_CHANGE, message, now_ms)
 

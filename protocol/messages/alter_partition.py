@@ -1,4 +1,4 @@
-"""AlterPartition (API 56): a leader asks for another in-sync set."""
+"""AlterPartition (API 56): a leader asks the controller to change the in-sync replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (API 45): move replicas of partitions, or give a move up."""
+"""AlterPartitionReassignments (API 45): move replicas of partitions, or cancel a reassignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions (API 18): what this server speaks: APIs, versions, features."""
+"""ApiVersions (API 18): the APIs, versions and features that a server supports."""
 
 from __future__ import annotations
 

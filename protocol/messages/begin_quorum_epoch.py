@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (API 53): a leader tells a voter that it leads."""
+"""BeginQuorumEpoch (API 53): a new leader announces itself to a voter."""
 
 from __future__ import annotations
 

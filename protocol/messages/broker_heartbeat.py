@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (API 63): a broker shows the controller that it lives, and how far it has read."""
+"""BrokerHeartbeat (API 63): a broker keeps its registration alive, and reports its metadata offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BrokerRegistration (API 62): a broker makes itself known to the controller."""
+"""BrokerRegistration (API 62): a broker registers with the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ControllerRegistration (API 70): a controller makes itself known to the active one."""
+"""ControllerRegistration (API 70): a controller registers with the active controller."""
 
 from __future__ import annotations
 

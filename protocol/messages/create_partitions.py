@@ -1,4 +1,4 @@
-"""CreatePartitions (API 37): grow topics."""
+"""CreatePartitions (API 37): add partitions to topics."""
 
 from __future__ import annotations
 

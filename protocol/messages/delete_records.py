@@ -1,4 +1,4 @@
-"""DeleteRecords (API 21): move the start of partitions forward."""
+"""DeleteRecords (API 21): advance the log start offset of partitions."""
 
 from __future__ import annotations
 

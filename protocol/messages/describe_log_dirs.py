@@ -1,4 +1,4 @@
-"""DescribeLogDirs (API 35): what lies in the log directories, and their disks."""
+"""DescribeLogDirs (API 35): the replicas in the log directories, their sizes, and the space on the disks."""
 
 from __future__ import annotations
 

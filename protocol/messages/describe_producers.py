@@ -1,4 +1,4 @@
-"""DescribeProducers (API 61): the producers that a partition remembers."""
+"""DescribeProducers (API 61): the producer state of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (API 75): topics described in pages."""
+"""DescribeTopicPartitions (API 75): describe topics page by page."""
 
 from __future__ import annotations
 

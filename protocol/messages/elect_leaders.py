@@ -1,4 +1,4 @@
-"""ElectLeaders (API 43): have leaders elected, preferred or unclean."""
+"""ElectLeaders (API 43): trigger preferred or unclean leader elections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EndQuorumEpoch (API 54): a leader resigns, and says who should stand first."""
+"""EndQuorumEpoch (API 54): a leader resigns, and names its preferred successors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Envelope (API 58): a broker passes a client's request on to the controller, with who sent it."""
+"""Envelope (API 58): a broker forwards a client's request to the controller, with the client's principal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (API 40): shorten or end the life of a delegation token (KIP-48)."""
+"""ExpireDelegationToken (API 40): change the expiry time of a delegation token (KIP-48)."""
 
 from __future__ import annotations
 

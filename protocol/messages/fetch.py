@@ -1,4 +1,4 @@
-"""Fetch (API 1): read record batches, waiting for them where asked; replicas read the same way."""
+"""Fetch (API 1): read record batches, optionally waiting for them; consumers and followers."""
 
 from __future__ import annotations
 

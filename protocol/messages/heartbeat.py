@@ -1,4 +1,4 @@
-"""Heartbeat (API 12): show that a member of a classic group lives."""
+"""Heartbeat (API 12): keep a member of a classic group in its group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup (API 11): enter a classic group, or a new generation of it."""
+"""JoinGroup (API 11): join a classic group, or its next generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (API 13): take members out of a classic group."""
+"""LeaveGroup (API 13): remove members from a classic group."""
 
 from __future__ import annotations
 

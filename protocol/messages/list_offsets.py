@@ -1,4 +1,4 @@
-"""ListOffsets (API 2): the offset of a timestamp or of a special position in a partition."""
+"""ListOffsets (API 2): find an offset by timestamp, or the earliest, latest or largest-timestamp offset."""
 
 from __future__ import annotations
 

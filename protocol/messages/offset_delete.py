@@ -1,4 +1,4 @@
-"""OffsetDelete (API 47): forget committed offsets of a group."""
+"""OffsetDelete (API 47): delete committed offsets of a group."""
 
 from __future__ import annotations
 

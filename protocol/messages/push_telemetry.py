@@ -1,4 +1,4 @@
-"""PushTelemetry (API 72): client metrics, pushed."""
+"""PushTelemetry (API 72): a client pushes its metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup (API 14): hand out and receive a generation's assignment."""
+"""SyncGroup (API 14): the leader of a classic group sends the assignment, the members receive theirs."""
 
 from __future__ import annotations
 

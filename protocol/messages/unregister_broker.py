@@ -1,4 +1,4 @@
-"""UnregisterBroker (API 64): forget a broker that is gone for good."""
+"""UnregisterBroker (API 64): remove the registration of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vote (API 52): ask a voter for its vote in an epoch, or in advance whether it would give it (pre-vote)."""
+"""Vote (API 52): ask a voter for its vote in an epoch, or whether it would grant it (pre-vote)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Records that logs hold, declared in the language of the messages."""
+"""The records of internal topics and of the metadata log, declared as the messages are."""

@@ -1,4 +1,4 @@
-"""What consumers put into their join and sync requests: opaque to the broker, save for the topics."""
+"""The consumer protocol: the metadata in join and sync requests. The broker reads only the topics in it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from protocol.schema import ZERO_UUID, Int16, Int32, Int64, UInt16, Uuid, empty,
 
 
 @struct
-class Voter:
+class LeaderChangeVoter:
     voter_id: Int32
     voter_directory_id: Annotated[Uuid, since(1)] = ZERO_UUID
 
@@ -17,8 +17,8 @@ class Voter:
 class LeaderChangeMessage:
     version: Int16
     leader_id: Int32
-    voters: list[Voter] = empty()
-    granting_voters: list[Voter] = empty()
+    voters: list[LeaderChangeVoter] = empty()
+    granting_voters: list[LeaderChangeVoter] = empty()
 
 
 @message(versions="0", flexible="0+")
@@ -39,7 +39,7 @@ class KRaftVersionRecord:
 
 
 @struct
-class Endpoint:
+class VotersRecordEndpoint:
     name: str
     host: str
     port: UInt16
@@ -55,7 +55,7 @@ class KRaftVersionFeature:
 class VotersRecordVoter:
     voter_id: Int32
     voter_directory_id: Uuid
-    endpoints: list[Endpoint] = empty()
+    endpoints: list[VotersRecordEndpoint] = empty()
     k_raft_version_feature: KRaftVersionFeature
 
 

@@ -1,4 +1,4 @@
-"""What became of an append."""
+"""The result of an append: the offsets that were assigned, or why the batch was refused."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from protocol.record_validation import RecordError
 
 
 class AppendOrigin(Enum):
-    """Who appends decides what is checked."""
+    """The source of the batches decides what is checked."""
 
     CLIENT = auto()
-    """Everything: a client's bytes are believed in nothing."""
+    """A client: everything is checked."""
     COORDINATOR = auto()
-    """Records and markers that this process made: they may be control batches."""
+    """A coordinator in this broker: its batches are well formed, and may be transaction markers."""
     RAFT = auto()
-    """The metadata log: control batches, no producers, several batches at once."""
+    """The Raft leader of the metadata log: control batches, no producers, several batches at once."""
 
 
 class AppendResult:
-    """Taken or refused; a refusal changes nothing in the log. Offsets are -1 in a refusal."""
+    """A refusal has an error and offsets of -1, and has changed nothing in the log."""
 
     __slots__ = (
         "base_offset",
@@ -55,7 +55,8 @@ class AppendResult:
         self.record_errors = record_errors
         self.is_duplicate = is_duplicate
         self.is_postponed = is_postponed
-        """Not refused: to be examined beside the loop first, and appended with what came of it."""
+        """Not refused: the batch is so large that an executor thread has to validate it; `append_examined` then takes
+        it."""
 
     def __repr__(self) -> str:
         return f"AppendResult({self.error.name}, {self.base_offset}..{self.last_offset}, {self.error_message})"

@@ -1,4 +1,4 @@
-"""The part of a flush that waits for the disk, to be run in a thread."""
+"""The part of a flush that waits for the disk; it runs in an executor thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from storage.segment.segment import Segment
 
 
 class FlushWork:
-    """Makes a log durable up to an offset. Run it once: after an error the log is lost to us, never synced again."""
+    """Makes a log durable up to an offset.
+
+    Batches are synced before the leader epoch checkpoint, and that before the directory: after a crash in between, no
+    checkpoint and no file name stands for batches that are not there. It runs once: a log with a failed sync has
+    failed.
+    """
 
     __slots__ = (
         "_checkpoint",
@@ -41,14 +46,16 @@ class FlushWork:
         self._directories = directories
         self.end_offset = end_offset
         self.is_abandoned = False
-        """The log was closed meanwhile; its directory may be gone, and nobody needs it to be durable."""
+        """The log was closed meanwhile. Its directory may have been deleted, and a missing file is no error any
+        more."""
         self.is_complete = False
-        """Everything is durable. Without it the batches are, and a full disk had no room for the checkpoint."""
+        """Everything is durable. False after `run` where a full disk had no room for the checkpoint: the batches are
+        durable."""
         self.is_postponed = False
-        """There were too many open files. No sync failed, and another flush may do what is left."""
+        """There were too many open files. No sync failed, and another flush can do what is left."""
 
     def run(self) -> None:
-        """Blocks for as long as the disk takes. Raises OSError: a sync failed."""
+        """Blocks for as long as the disk takes. Raises OSError: a sync failed, and the log with it."""
         try:
             self._sync()
         except OSError as error:
@@ -61,14 +68,14 @@ class FlushWork:
         for file in self._files:
             if isinstance(file, OpenFile):
                 sync_or_evict(file.file)
-            elif self._fs.exists(file):  # retention may have taken the segment away
+            elif self._fs.exists(file):  # retention may have deleted the segment meanwhile
                 self._sync_path(file)
         for path in self.paths:
             self._sync_path(path)
         self.is_complete = self._checkpoint is None or self._write_checkpoint(*self._checkpoint)
         synced = self._checkpoint[0].rpartition("/")[0] if self._checkpoint and self.is_complete else None
         for directory in self._directories:
-            if directory != synced:  # the checkpoint's was synced with it
+            if directory != synced:  # writing the checkpoint has synced that one
                 self._fs.sync_directory(directory)
 
     def _sync_path(self, path: str) -> None:

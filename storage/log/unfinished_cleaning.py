@@ -1,8 +1,12 @@
-"""Finishing, or undoing, what an interrupted compaction left in a directory.
+"""Finishing, or undoing, what an interrupted compaction left in a partition's directory.
 
-A cleaned segment is first written under `.cleaned` (not yet of any worth), then renamed to `.swap` (it is whole and
-takes the place of the segments whose offsets it covers), then to its final name. A `.swap` at or past the lowest
-`.cleaned` is part of a set that is not complete, and goes as well.
+    0000.log.cleaned    a cleaned segment that is being written: removed, the segments that it was made of are still
+    there 0000.log.swap       whole and synced: it replaces the segments whose offsets it covers, and gets its final
+    name 0000.log.deleted    a segment that was replaced, or deleted by retention: removed
+
+One compaction may make several segments. While the last of them is `.cleaned`, those that are `.swap` already belong to
+an unfinished set: a `.swap` at or past the lowest `.cleaned` is removed as well. This broker does not compact yet; it
+opens directories that Apache Kafka has compacted. A swap of its own will use the same names.
 """
 
 from __future__ import annotations
@@ -25,7 +29,10 @@ OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
 def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
-    """The names that remain, sorted. Raises OSError, and `MalformedMessage` where a `.swap` is no segment."""
+    """Remove or finish what is left over; the names that remain, sorted.
+
+    Raises OSError, and `MalformedMessage` where a `.swap` file does not consist of batches.
+    """
     names = fs.list_directory(directory)
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     unlink(fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))])
@@ -47,7 +54,7 @@ def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
 
 
 def take_place(fs: FileSystem, directory: str, swaps: list[str]) -> None:
-    """Remove the segments that the swapped ones replace, and give those their names."""
+    """Remove the segments that the `.swap` files replace, and rename those to their final names. Raises OSError."""
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if logs:
         first_offset = min(offset_of_name(name) for name in logs)
@@ -64,6 +71,7 @@ def take_place(fs: FileSystem, directory: str, swaps: list[str]) -> None:
 
 
 def end_offset_of(fs: FileSystem, directory: str, name: str) -> int:
+    """The offset after the last batch of a .log file. Raises OSError and `MalformedMessage`."""
     opened = OpenFile(fs.open(f"{directory}/{name}"))
     last_offset = offset_of_name(name)
     for place in walk_places(opened.file, 0, opened.file.size()):

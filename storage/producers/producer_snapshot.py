@@ -18,11 +18,11 @@ VERSION = 1
 
 
 class CorruptSnapshot(ValueError):
-    """The file is torn or of another version: it is dropped, and the state rebuilt from the log."""
+    """The file is torn or has an unknown version: it is removed, and the state is rebuilt from the log."""
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
-    """Only the last batch of each producer is kept, as in Kafka."""
+    """The content of a snapshot file. Kafka's format has room for the last batch of each producer only."""
     out = bytearray(HEADER.pack(VERSION, 0, len(states.entries)))
     for entry in states.entries.values():
         last = entry.batches[-1] if entry.batches else None
@@ -41,6 +41,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_snapshot(data: BytesLike) -> list[ProducerEntry]:
+    """Raises `CorruptSnapshot`."""
     if len(data) < HEADER.size:
         raise CorruptSnapshot(f"{len(data)} bytes hold no snapshot")
     version, crc, count = HEADER.unpack_from(data, 0)
@@ -66,9 +67,10 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 
 
 class ProducerSnapshots:
-    """The snapshots of one log directory, by offset.
+    """The snapshot files of one log, by offset.
 
-    They are never synced: what a crash tears or takes is found by its checksum, and made again from the log.
+    They are never synced: a snapshot that a crash tore is recognized by its checksum, and the state is rebuilt from the
+    log.
     """
 
     __slots__ = ("_directory", "_fs", "offsets")
@@ -82,7 +84,7 @@ class ProducerSnapshots:
         return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, states: ProducerStates) -> bool:
-        """Write the state as it is; False where its offset has one already."""
+        """Write a snapshot of the state; False where there is one at its offset, or past it. Raises OSError."""
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False
@@ -97,7 +99,8 @@ class ProducerSnapshots:
         return True
 
     def load_latest(self, offset_min: int, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
-        """The newest readable snapshot in a range of offsets, both included. Unreadable ones are removed."""
+        """The newest readable snapshot in a range of offsets, both inclusive. Unreadable ones are removed. Raises
+        OSError."""
         for offset in reversed(self.offsets):
             if offset_min <= offset <= offset_max:
                 try:
@@ -107,6 +110,7 @@ class ProducerSnapshots:
         return None
 
     def remove_after(self, offset: int) -> None:
+        """Remove the snapshots past an offset, to which the log was truncated. Raises OSError."""
         for late in [each for each in self.offsets if each > offset]:
             self.remove(late)
 
@@ -117,5 +121,5 @@ class ProducerSnapshots:
             self._fs.unlink(path)
 
     def forget(self, offset: int) -> None:
-        """The owner moves the file away itself."""
+        """Take a snapshot off the list whose file the caller renames."""
         self.offsets.remove(offset)

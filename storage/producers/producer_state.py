@@ -1,20 +1,22 @@
-"""What a log remembers of its producers: enough to accept each batch once, in order, from the newest epoch.
+"""The producer state of a log: enough to accept each batch once, in order, and only from the newest epoch.
 
-For each producer id the last five batches are kept, because a client may have five requests under way and repeat any of
-them. The rules on a data batch from a client, with `last` the last sequence taken in this epoch (-1 for none):
+For each producer id the last five batches are remembered, because a client may have five requests in flight and send
+any of them again. The decision about a data batch from a client, with `last` the last sequence accepted in the known
+epoch (-1 for none):
 
-| producer id | epoch                | sequence                    | answer                                            |
+| producer id | epoch                | sequence                    | decision                                          |
 |-------------|----------------------|-----------------------------|---------------------------------------------------|
-| unknown     | any                  | any                         | taken: its data may have expired                  |
+| unknown     | any                  | any                         | accepted: its state may have expired              |
 | known       | below the known one  | any                         | INVALID_PRODUCER_EPOCH                            |
-| known       | above the known one  | 0                           | taken, a new epoch                                |
-| known       | above the known one  | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER (-1 to any: taken)   |
-| known       | the known one        | last + 1 (wrapping to 0)    | taken                                             |
-| known       | the known one        | those of a remembered batch | a duplicate: answered with the offsets stored then|
+| known       | above the known one  | 0                           | accepted: a new epoch                             |
+| known       | above the known one  | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER; accepted where the  |
+|             |                      |                             | known epoch is -1                                 |
+| known       | the known one        | last + 1 (wrapping to 0)    | accepted                                          |
+| known       | the known one        | those of a remembered batch | duplicate: answered with the offsets of that batch|
 | known       | the known one        | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER                      |
 
-Followers and recovery take everything the leader took. Open transactions are noted with their first offset: the last
-stable offset stays before the earliest of them.
+Followers and recovery take every batch that the leader took, without a decision. Open transactions are noted with their
+first offset: the last stable offset does not go past the earliest of them.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ NO_COORDINATOR_EPOCH = -1
 PRODUCER_EXPIRATION_MS = 86_400_000
 
 ACCEPTED = ErrorCode.NONE
-_new_tuple = tuple.__new__  # what the constructor of a named tuple comes down to, at half its cost
+_new_tuple = tuple.__new__  # what the constructor of a named tuple calls in the end, at half its cost
 
 
 class ProducerBatch(NamedTuple):
-    """One remembered batch."""
+    """One remembered batch: enough to recognize it when it comes again, and to answer with its offsets."""
 
     first_sequence: int
     last_sequence: int
@@ -57,7 +59,7 @@ class ProducerBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """What is known of one producer id."""
+    """The state of one producer id."""
 
     __slots__ = (
         "batches",
@@ -79,6 +81,7 @@ class ProducerEntry:
         self.open_transaction_offset = NO_OFFSET
 
     def take(self, epoch: int, batch: ProducerBatch) -> None:
+        """Remember a batch, and forget the oldest of `BATCHES_KEPT`."""
         if epoch != self.producer_epoch:
             self.move_to(epoch)
         batches = self.batches
@@ -89,12 +92,14 @@ class ProducerEntry:
         self.last_timestamp = batch.timestamp
 
     def move_to(self, epoch: int) -> None:
+        """Sequences begin anew in another epoch, so no batch of the former one can be a duplicate any more."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
             self.last_sequence = NO_SEQUENCE
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
+        """The remembered batch with the same sequences, None where there is none."""
         if epoch == self.producer_epoch:
             for batch in self.batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
@@ -103,13 +108,15 @@ class ProducerEntry:
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a transaction, as its control batch says."""
+    """The content of a control batch that ends a transaction."""
 
     is_commit: bool
     coordinator_epoch: int
 
 
 class CompletedTransaction(NamedTuple):
+    """A transaction whose marker is in the log."""
+
     producer_id: int
     first_offset: int
     last_offset: int
@@ -118,7 +125,11 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """All producers of one log."""
+    """The producers of one log, and their transactions.
+
+    A transaction is open until its marker is appended, and undecided until the marker is below the high watermark: a
+    marker that is not replicated yet may be truncated again. Either keeps the last stable offset at its first offset.
+    """
 
     __slots__ = ("_open_transactions", "_undecided", "entries", "expiration_ms", "map_end_offset")
 
@@ -126,16 +137,15 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
         self.map_end_offset = 0
-        """The state is that of the log up to here."""
+        """The state is that of the log up to this offset (exclusive)."""
         self._open_transactions: dict[int, int] = {}  # first offset -> producer id
-        self._undecided: dict[
-            int, CompletedTransaction
-        ] = {}  # first offset -> completed, marker not yet below the high watermark
+        self._undecided: dict[int, CompletedTransaction] = {}  # first offset -> its transaction
 
     # The decision
 
     def check(self, header: BatchHeader) -> ErrorCode | ProducerBatch:
-        """NONE to take a client's batch, another code to refuse it, or the batch that it repeats. Changes nothing."""
+        """NONE to accept a client's batch, an error to refuse it, or the batch that it is a duplicate of. Changes
+        nothing."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return ACCEPTED
@@ -153,7 +163,7 @@ class ProducerStates:
         return ACCEPTED
 
     def check_marker(self, header: BatchHeader, marker: TransactionMarker) -> ErrorCode:
-        """Whether a transaction coordinator may still write this marker."""
+        """NONE, or the error for a marker of an older producer epoch or of a former transaction coordinator."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return ErrorCode.NONE
@@ -163,10 +173,10 @@ class ProducerStates:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
-    # What the log took
+    # Batches that are in the log
 
     def take_data(self, header: BatchHeader, base_offset: int) -> None:
-        """Remember a data batch with a producer id that was appended at an offset."""
+        """Account for a data batch with a producer id that was appended at an offset."""
         producer_id = header.producer_id
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -187,8 +197,10 @@ class ProducerStates:
             self._open_transactions[base_offset] = producer_id
 
     def take_run(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
-        """Remember data batches of one producer outside of transactions, in order; of each the fields of a
-        `ProducerBatch`."""
+        """Account for data batches of one producer outside of transactions, in order.
+
+        Each is given as the fields of a `ProducerBatch`.
+        """
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
@@ -196,7 +208,7 @@ class ProducerStates:
             entry.take(epoch, ProducerBatch(*batch))
 
     def take_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
-        """Remember a marker; the transaction that it ended, None where none was open."""
+        """Account for a transaction marker; the transaction that it ended, None where none was open."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id)
@@ -212,7 +224,7 @@ class ProducerStates:
         return completed
 
     def replay(self, header: BatchHeader, marker: TransactionMarker | None) -> CompletedTransaction | None:
-        """Take a batch of the log as it is stored; the transaction that it ended, if any."""
+        """Account for a stored batch, when the state is restored; the transaction that it ended, None for none."""
         completed = None
         if header.producer_id >= 0:
             if not header.attributes & CONTROL_BIT:
@@ -225,27 +237,29 @@ class ProducerStates:
     # Transactions
 
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest transaction that is open, or whose marker is not known to be replicated."""
+        """The first offset of the earliest transaction that is open or undecided, None where there is none."""
         if not self._open_transactions and not self._undecided:
-            return None  # asked for with every fetch
+            return None  # the usual case, and every fetch asks
         first = min(self._open_transactions, default=None)
         undecided = min(self._undecided, default=None)
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """What the last stable offset is once this transaction, and nothing else, is out of the way."""
+        """The last stable offset when this transaction, and no other, is decided: part of its transaction index
+        entry."""
         open_offset = min(
             (offset for offset in self._open_transactions if offset != completed.first_offset), default=None
         )
         return completed.last_offset + 1 if open_offset is None else open_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose markers lie below the high watermark are decided."""
+        """Transactions with their marker below the high watermark are decided."""
         if self._undecided:
             for first_offset in [f for f, done in self._undecided.items() if done.last_offset < high_watermark]:
                 del self._undecided[first_offset]
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
+        """The transaction index entry of an aborted transaction."""
         return AbortedTransaction(
             completed.producer_id,
             completed.first_offset,
@@ -253,20 +267,22 @@ class ProducerStates:
             self.last_stable_offset_after(completed),
         )
 
-    # Life
+    # Expiring and restoring
 
     def expire(self, now_ms: int) -> list[int]:
-        """Forget producers that wrote nothing for a while and have no open transaction; their ids."""
+        """Remove the producers without a batch for producer.id.expiration.ms and without an open transaction; their
+        ids."""
         expired = [producer_id for producer_id, entry in self.entries.items() if self.is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.entries[producer_id]
         return expired
 
     def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        """By the largest timestamp of its last batch, as in Kafka."""
         return entry.open_transaction_offset == NO_OFFSET and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def restore(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
-        """Become what a snapshot says, less what has expired."""
+        """Become the state of a snapshot at an offset, without the producers that have expired since."""
         self.clear(end_offset)
         for entry in entries:
             if not self.is_expired(entry, now_ms):
@@ -275,6 +291,7 @@ class ProducerStates:
                     self._open_transactions[entry.open_transaction_offset] = entry.producer_id
 
     def clear(self, end_offset: int) -> None:
+        """Become the state of a log that begins at an offset."""
         self.entries.clear()
         self._open_transactions.clear()
         self._undecided.clear()

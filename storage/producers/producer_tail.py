@@ -1,7 +1,7 @@
-"""The last batches of each producer, read back from the log: a snapshot holds only the very last one.
+"""The last batches of each producer, read back from the log, because a snapshot holds only the very last one.
 
-A client with five requests under way when the process ends repeats all five to the next process. Those that were stored
-must be known as duplicates; without them the first would be out of order, and the client would give up or write twice.
+A client with five requests in flight when the broker restarts sends all five again. The ones that were stored must be
+recognized as duplicates. Otherwise the first of them would be out of order, and the client would fail.
 
 DIVERGES: Apache Kafka knows only the last batch after a restart from a snapshot.
 """
@@ -19,15 +19,16 @@ from storage.segment.batch_scan import walk_headers
 from storage.segment.segment import Segment
 
 HEADERS_MAX = 256
-"""How many batches one goes back: clients repeat only what was sent last, and a start must not read whole logs."""
+"""Limit on the batches that are read: clients repeat only what they sent last, and a start must not read whole logs."""
 IDLE_MS_MAX = 300_000
-"""Who wrote nothing for so long before the last batch has no request in flight: clients give up after two minutes."""
+"""A producer whose last batch is so much older than the newest of the log has no request in flight any more: clients
+give up after delivery.timeout.ms, by default two minutes."""
 
 _base_offset = attrgetter("base_offset")
 
 
 def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> None:
-    """Add to each producer of a snapshot, while nothing else has been replayed, the batches before its last."""
+    """Add the batches before the last to each producer of a snapshot. Only right after the snapshot was restored."""
     since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - IDLE_MS_MAX
     wanted = {
         producer_id: entry
@@ -44,11 +45,11 @@ def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> 
                 if not wanted:
                     return
     except MalformedMessage:
-        return  # an index that leads astray: recovery deals with it
+        return  # an index entry points between batches: recovery makes the index again
 
 
 def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Put a batch before those that are known; False where no more can come."""
+    """Put a batch before those that are known; False where no earlier batch of the producer counts."""
     first = entry.batches[0]
     if header.attributes & CONTROL_BIT or header.last_offset >= first.first_offset:
         return True
@@ -69,7 +70,7 @@ def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
 
 
 def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator[BatchHeader]:
-    """The headers of the batches before an offset, last first, as far as the budget goes."""
+    """The headers of the batches before an offset, the last one first, at most about `HEADERS_MAX`."""
     left = HEADERS_MAX
     for segment in reversed(segments[: bisect_left(segments, end_offset, key=_base_offset)]):
         end_position = segment.size
@@ -84,7 +85,7 @@ def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator
 
 
 def _headers_before(segment: Segment, position: int, end_position: int, end_offset: int) -> list[BatchHeader]:
-    """Those from a position on that lie before an offset; what follows may be torn after a crash, and is left alone."""
+    """The headers from a position on, before an offset: what follows it may be torn after a crash, and is not read."""
     headers: list[BatchHeader] = []
     for _, header in walk_headers(segment.file(), position, end_position):
         if header.base_offset >= end_offset:

@@ -1,4 +1,4 @@
-"""Reading the one record of an end-of-transaction batch."""
+"""Reading the one record of a control batch that ends a transaction."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from storage.producers.producer_state import TransactionMarker
 
 
 def read_transaction_marker(batch: BytesLike) -> TransactionMarker | None:
-    """What a control batch says of a transaction; None where it is another kind of control batch.
+    """The transaction marker in a control batch; None where it is another kind of control batch.
 
-    Raises `MalformedMessage` where the record does not hold together.
+    Raises `MalformedMessage` where the record cannot be read.
     """
     for record in records_of(batch):
         kind = control_record_type(record.key)

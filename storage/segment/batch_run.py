@@ -1,8 +1,11 @@
-"""The walk over plain batches, back to back in a piece of a .log file: each checked, and what they come to noted.
+"""The inner loop of recovery: a walk over plain batches that checks each and collects what recovery has to note.
 
-The inner loop of recovery: ordinary typed Python that `broker/compile_hot_path.py` compiles. A batch is plain where it
-needs no thought: whole, its checksum right, the next in order, outside of any transaction, of the same leader epoch
-and producer epoch as before. The walk stops at the first batch that is not, and the caller decides about that one.
+A batch is plain where there is nothing to decide about it: it is whole, its checksum is right, its offsets come next,
+it is outside of any transaction, and its leader epoch and producer epoch are those of the batches before. Nearly all
+batches are. The walk stops at the first that is not plain, and `TailRecovery` decides about that one.
+
+Ordinary typed Python that `broker/compile_hot_path.py` compiles: one call for many batches, and machine integers
+inside.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ OfProducer: TypeAlias = tuple[int, int, int, int, int]
 
 
 class BatchRun:
-    """What the batches came to since the last `BatchRun.clear`; where the row stands is kept."""
+    """The state of the walk, and what was collected since the last `clear`."""
 
     __slots__ = (
         "batches_kept_max",
@@ -56,9 +59,9 @@ class BatchRun:
         self.next_offset: int = next_offset
         self.leader_epoch: int = leader_epoch
         self.limit_offset: int = limit_offset
-        """A batch from here on is not plain."""
+        """A batch at or past this offset is not plain: the next segment begins there."""
         self.producers_offset: int = producers_offset
-        """Producers of the batches before it are known already."""
+        """The producer state knows the batches before this offset already."""
         self.batches_kept_max: int = batches_kept_max
         """How many of the last batches of each producer are noted."""
         self.last_base_offset: int = -1
@@ -67,18 +70,20 @@ class BatchRun:
         self.max_timestamp: int = -1
         self.offset_of_max_timestamp: int = -1
         self.index_entries: list[tuple[int, int, int, int]] = []
-        """Last offset and position of each batch that gets an entry, with the largest timestamp so far and its
-        offset."""
+        """Of each batch that gets index entries: last offset, position, largest timestamp so far, offset of that."""
         self.producers: dict[int, tuple[int, list[OfProducer]]] = {}
-        """Of each producer id the epoch and the last batches, in order."""
+        """By producer id, its epoch and its last batches in order."""
 
     def clear(self) -> None:
-        """What was noted has been taken over."""
+        """The caller has taken over what was collected."""
         self.index_entries = []
         self.producers = {}
 
     def take(self, piece: bytes, start: i64, piece_position: i64) -> int:
-        """Walk from `start` on in a piece that begins at a position of the file; where in the piece the walk ended."""
+        """Walk over the batches in `piece[start:]`, where the piece begins at `piece_position` of the file.
+
+        Returns the index in the piece at which the walk stopped.
+        """
         at: i64 = start
         end: i64 = len(piece)
         view = memoryview(piece)
@@ -148,7 +153,7 @@ class BatchRun:
         return at
 
     def _has_noted(self, producer_id: int, epoch: int, batch: OfProducer) -> bool:
-        """Note a batch of a producer, unless its epoch is another than that of its batches before."""
+        """Note a batch of a producer; False where its epoch differs from that of the batches before."""
         known = self.producers.get(producer_id)
         if known is None:
             self.producers[producer_id] = (epoch, [batch])

@@ -19,7 +19,7 @@ from protocol.record_batch import (
 from storage.files.port import Readable
 
 CHUNK_SIZE = 8192
-"""Read at once: about the distance between two index entries, so that small batches cost one call."""
+"""Bytes read at once: about the distance between two index entries, so that a lookup costs one or two reads."""
 _PLACE = Struct(">qi11xi")  # base offset, length, last offset delta; as in the header of a batch
 
 
@@ -33,9 +33,9 @@ class BatchPlace(NamedTuple):
 
 
 def walk_places(file: Readable, position: int, end_position: int) -> Iterator[BatchPlace]:
-    """The complete batches between two positions.
+    """The whole batches between two positions.
 
-    Stops before a torn tail; raises `MalformedMessage` where no batch can begin.
+    Stops before a batch that is cut short. Raises `MalformedMessage` where no batch can begin, and OSError.
     """
     chunk: BytesLike = b""
     chunk_position = position
@@ -62,8 +62,8 @@ def find_batch(
 ) -> BatchPlace | None:
     """The first batch at or after a position that ends at or past an offset, None where all end before it.
 
-    `is_whole`: the last batch must end where the stretch does. One that goes past it hides all those behind it, and has
-    another length than was written: `MalformedMessage`.
+    `is_whole`: the last batch must end at `end_position`. One that goes past it would hide all batches behind it, so
+    its length cannot be what was written: `MalformedMessage`. Raises OSError.
     """
     for place in walk_places(file, position, end_position):
         if place.last_offset >= offset:
@@ -75,7 +75,7 @@ def find_batch(
 
 
 def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the complete batches between two positions, as `walk_places`."""
+    """(position, header) of the whole batches between two positions, as `walk_places`."""
     chunk: BytesLike = b""
     chunk_position = position
     while position + HEADER_SIZE <= end_position:
@@ -93,7 +93,10 @@ def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[t
 
 
 def damage_in(records: BytesLike) -> str | None:
-    """What is wrong with the first bad batch of some that were stored; a batch cut short at the end is none."""
+    """What is wrong with the first bad one of some stored batches, None where all are good.
+
+    A batch that is cut short at the end is not bad: it was not read as a whole.
+    """
     try:
         for position, header in iterate_batches(records):
             if not crc_is_valid(records, position, header):

@@ -12,6 +12,8 @@ _OFFSET, _POSITION = 0, 1
 
 
 class OffsetIndex:
+    """Positions in a .log file by offset, for about every `index.interval.bytes`."""
+
     __slots__ = ("_base_offset", "entries")
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int, *, read_only: bool = False) -> None:
@@ -22,7 +24,7 @@ class OffsetIndex:
         self.entries.append((last_offset - self._base_offset, position))
 
     def position_at_or_before(self, offset: int, *, waits: bool = True) -> int:
-        """Where to start looking for an offset: a batch at or before it; 0 where the index knows nothing.
+        """The position of a batch at or before an offset, from which to walk the headers; 0 where no entry is.
 
         Without `waits` it may raise `NotCached`.
         """
@@ -30,13 +32,15 @@ class OffsetIndex:
         return entry[_POSITION] if entry else 0
 
     def last_position(self) -> int:
+        """The position of the last entry, 0 in an empty index. Raises OSError."""
         last = self.entries.last()
         return last[_POSITION] if last else 0
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the batches that end at or past an offset."""
+        """Remove the entries of batches that end at or past an offset. Raises OSError."""
         self.entries.truncate(_OFFSET, offset - self._base_offset)
 
     def is_sound(self) -> bool:
+        """Whether the file can be trusted (see `SparseIndex.is_sound`)."""
         # The first batch of a segment never gets an entry, so neither column is ever zero in Kafka's files.
         return self.entries.is_sound((0, 1))

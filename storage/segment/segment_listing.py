@@ -1,7 +1,8 @@
-"""Reading the segments of a directory from outside, whether or not a broker writes them meanwhile.
+"""Reading the segments of a partition's directory from another process (Spark), while a broker may be writing them.
 
-Nothing is locked and nothing is written. An index may be some entries behind its log (a reader then walks a few batches
-more), the last batch may be half written, and retention may take a segment away: `FileNotFoundError` is for the caller.
+Nothing is locked and nothing is written. An index may be some entries behind its log (the reader then walks over more
+headers), the last batch may be half written, and retention may delete a segment: the caller handles
+`FileNotFoundError`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class PositionRange(NamedTuple):
 
 
 def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
-    """In the order of their offsets; files that are being deleted, cleaned or swapped are left out."""
+    """The segments in the order of their offsets, without files that are being deleted, cleaned or swapped."""
     offsets = [offset_of_name(name) for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX)]
     sizes = [fs.file_size(f"{directory}/{offset_name(offset, LOG_SUFFIX)}") for offset in offsets]
     following: list[int | None] = [*offsets[1:], None]
@@ -44,7 +45,7 @@ def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
 
 
 def offset_index_of(fs: FileSystem, segment: ListedSegment) -> OffsetIndex | None:
-    """None where there is no file."""
+    """The index of a segment, None where it has no file."""
     path = segment.path(OFFSET_INDEX_SUFFIX)
     return OffsetIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
 
@@ -58,7 +59,7 @@ def locate(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | 
 
 
 def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_size: int) -> list[PositionRange]:
-    """Cut a range of whole batches at index entries into slices of about a size, reading no batch.
+    """Cut a range of whole batches into slices of about `slice_size` bytes at index entries, without reading a batch.
 
     Every slice but the last has at least `slice_size` bytes and at most one index interval or one batch more.
     """

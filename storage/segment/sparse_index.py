@@ -1,12 +1,12 @@
-"""A sorted file of fixed-size entries whose newest ones wait in memory.
+"""A sorted file of fixed-size entries, with the newest entries in memory.
 
-Entries are tuples of integers, each column never decreasing. Lookups read the file by binary search, so an index costs
-no memory in proportion to its size; the newest entries, which the readers at the tail ask for, are kept. A few entries
-are written at a time: an index behind its log costs a longer scan after a crash and nothing else, because everything
-past the recovery point is rebuilt.
+Entries are tuples of integers, and no column ever decreases. A lookup is a binary search in the file, so that an index
+takes no memory in proportion to its size. The newest entries, which readers at the tail need, are kept in memory.
+Entries are written in groups of `PENDING_COUNT_MAX`: an index that is behind its log after a crash costs nothing,
+because the entries past the recovery point are made again from the batches in any case.
 
-Files of Apache Kafka may end in zeros (it maps them at their full size): an entry of zeros is never a valid one and
-ends the file for us.
+Apache Kafka maps index files at their full size, so that files from it may end in zeros. An entry of zeros is never
+valid and ends the file.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from storage.files.open_file import OpenFile
 from storage.files.open_files import open_kept
 from storage.files.port import File, FileSystem
 
-# DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls; ours grow as they are written,
-# so that an idle partition takes no room and a truncated file can never be under a mapping.
+# DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls. Here they grow as they are
+# written: an idle partition takes no space, and a file is never truncated under a mapping.
 PENDING_COUNT_MAX = 64
 BLOCK_COUNT = 1024
-"""Entries read at once in a search: a call for one costs as much."""
+"""Entries read at once in a search: reading one costs as much."""
 
 Entry = tuple[int, ...]
 
 
 class SparseIndex:
+    """The entries of an index file. `column` in lookups is 0 or 1, the position in an entry."""
+
     __slots__ = (
         "_count",
         "_entry",
@@ -51,8 +53,8 @@ class SparseIndex:
         self._entry = entry
         self._read_only = read_only
         self._open_file: OpenFile | None = None
-        self._count = -1  # not looked at yet
-        self._near = 0  # the slot that was found last: a reader comes back for one a little further on
+        self._count = -1  # unknown until the file is looked at
+        self._near = 0  # the slot of the last lookup: a sequential reader needs the next one soon
         self.is_unsynced = False
         """The file was changed since the owner last synced it."""
         self._written_count = 0
@@ -77,16 +79,19 @@ class SparseIndex:
         self._recent.clear()
 
     def last(self) -> Entry | None:
+        """The last entry, None in an empty index. Raises OSError."""
         if self._recent:
             return self._recent[-1]
         return self.entry_at(self._count - 1) if self.count else None
 
     def remember_last(self) -> None:
-        """Have the last entry at hand, so that the next one can be compared with it without opening the file."""
+        """Have the last entry in memory, so that an append that compares with it need not open the file. Raises
+        OSError."""
         if not self._recent and self.count:
             self._recent.append(self.entry_at(self._count - 1))
 
     def entry_at(self, slot: int) -> Entry:
+        """The entry at a slot below `count`. Raises OSError."""
         assert 0 <= slot < self.count
         recent_slot = slot - (self._count - len(self._recent))
         if recent_slot >= 0:
@@ -94,13 +99,14 @@ class SparseIndex:
         return self._read(slot, 1)[0]
 
     def all_entries(self) -> Iterator[Entry]:
-        """From the first, read in blocks."""
+        """All entries from the first on, read in blocks. Raises OSError."""
         in_file_count = self.count - len(self._recent)
         for slot in range(0, in_file_count, BLOCK_COUNT):
             yield from self._read(slot, min(BLOCK_COUNT, in_file_count - slot))
         yield from self._recent
 
     def append(self, entry: Entry) -> None:
+        """Add an entry, which is not below the last in any column. Raises OSError, but not for a full disk."""
         if self._count < 0:
             self._load()
         self._recent.append(entry)
@@ -109,9 +115,9 @@ class SparseIndex:
             self.write_pending_if_possible()
 
     def lookup(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
-        """The last entry whose column is not above the target, None where all are above.
+        """The last entry with a column not above the target, None where all are above. Raises OSError.
 
-        Without `waits` it raises `NotCached` where it would have to read from the disk.
+        Without `waits` it raises `NotCached` where it would have to wait for the disk.
         """
         if self._count < 0:
             self._load(waits=waits)
@@ -121,7 +127,7 @@ class SparseIndex:
         return self._search(column, target, waits=waits)[1]
 
     def truncate(self, column: int, bound: int) -> None:
-        """Keep the entries whose column is below the bound."""
+        """Keep the entries with a column below the bound. Raises OSError."""
         kept_count = self._upper_slot(column, bound - 1)
         if kept_count == self._count:
             return
@@ -134,6 +140,7 @@ class SparseIndex:
             self.file().truncate(kept_count * self._entry.size)
 
     def clear(self) -> None:
+        """Remove all entries. Raises OSError."""
         if not self._fs.exists(self._path):
             self.create()
             return
@@ -143,7 +150,7 @@ class SparseIndex:
         self.file().truncate(0)
 
     def write_pending(self) -> None:
-        """Bring the file up to date. Raises OSError and keeps the entries where the disk refuses."""
+        """Write the entries that are not in the file yet. Raises OSError, and then keeps them in memory."""
         pending_count = self.pending_count
         if not pending_count:
             return
@@ -155,7 +162,7 @@ class SparseIndex:
             del self._recent[:-PENDING_COUNT_MAX]
 
     def write_pending_if_possible(self) -> bool:
-        """On a full disk, or where there are too many open files, the entries wait, as the log does."""
+        """As `write_pending`; False on a full disk or for a lack of file descriptors: the entries stay in memory."""
         try:
             self.write_pending()
         except OSError as error:
@@ -165,6 +172,7 @@ class SparseIndex:
         return True
 
     def open_file(self) -> OpenFile:
+        """The file, opened where it is not open. Raises OSError."""
         if self._open_file is None:
             self._open_file = open_kept(self._fs, self, self._path, read_only=self._read_only)
         return self._open_file
@@ -174,6 +182,7 @@ class SparseIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
+        """Let go of the file for `OpenFiles`; False where pending entries could not be written."""
         self.release()
         return self._open_file is None
 
@@ -181,7 +190,7 @@ class SparseIndex:
         return (self._open_file or self.open_file()).file
 
     def release(self) -> None:
-        """Let go of the file and forget the kept entries; the next use opens it again."""
+        """Write pending entries, let go of the file and of the entries in memory. A full disk keeps all as it is."""
         if self.write_pending_if_possible():
             self._recent.clear()
             self.close()
@@ -192,7 +201,10 @@ class SparseIndex:
             self._fs.open_files.closed(self)
 
     def is_sound(self, column_min: Entry) -> bool:
-        """Whether the file can be believed: whole entries and no zeros, at or past a bound, in order at both ends."""
+        """Whether the file can be trusted: whole entries without zeros behind them, and the first and last in order.
+
+        No column of the first entry may be below `column_min`. Raises OSError.
+        """
         try:
             size = self.file().size()
         except FileNotFoundError:
@@ -206,12 +218,12 @@ class SparseIndex:
 
     def _writable_file(self) -> File:
         file = self.file()
-        if file.size() != self._written_count * self._entry.size:  # padding, or half an entry
+        if file.size() != self._written_count * self._entry.size:  # zeros of Apache Kafka, or half an entry
             file.truncate(self._written_count * self._entry.size)
         return file
 
     def _load(self, *, waits: bool = True) -> None:
-        """Find the number of entries: all, or those before the zeros."""
+        """Find the number of entries: those before the zeros, by binary search. Raises OSError and `NotCached`."""
         count = self.file().size() // self._entry.size
         if count and not any(self._read(count - 1, 1, waits=waits)[0]):
             low, high = 0, count - 1
@@ -241,7 +253,7 @@ class SparseIndex:
         return self._search(column, target, waits=True)[0]
 
     def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None]:
-        """Among those that are in the file alone: how many are not above the target, and the last of these."""
+        """Of the entries that are only in the file: how many are not above the target, and the last of those."""
         size, unpack = self._entry.size, self._entry.unpack_from
         low, high = 0, self._count - len(self._recent)
         before: Entry | None = None

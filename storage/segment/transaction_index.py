@@ -1,4 +1,9 @@
-"""The aborted transactions of a segment, in a file that is made when the first one is noted."""
+"""The transaction index of a segment: its aborted transactions, in a file that is made for the first of them.
+
+A read_committed consumer gets the aborted transactions that overlap its read (`Log.aborted_transactions`) and skips
+their records. An entry is in the segment that holds the abort marker, so that a lookup also asks the segments after the
+one that is read, until one whose last stable offset is past the read.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +19,22 @@ VERSION = 0
 
 
 class CorruptTransactionIndex(ValueError):
-    """The file is not a row of whole entries in order: it must be rebuilt from the log."""
+    """The file does not consist of whole entries in order: it must be made again from the batches."""
 
 
 class AbortedTransaction(NamedTuple):
+    """One entry."""
+
     producer_id: int
     first_offset: int
     last_offset: int
     """Offset of the abort marker."""
     last_stable_offset: int
-    """Of the log when the marker was written."""
+    """Of the log, when the marker was appended and this transaction was decided."""
 
 
 class TransactionIndex:
-    """Small (one entry for each abort), so it is read whole when first asked."""
+    """Read as a whole when it is first used: it has one entry for each abort."""
 
     __slots__ = ("_entries", "_fs", "_open_file", "_path", "is_unsynced")
 
@@ -40,14 +47,16 @@ class TransactionIndex:
         """The file was changed since the owner last synced it."""
 
     def entries(self) -> list[AbortedTransaction]:
+        """All entries. Raises OSError and `CorruptTransactionIndex`."""
         if self._entries is None:
             self._entries = self._load()
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
+        """Add an entry. Raises OSError and `CorruptTransactionIndex`."""
         entries = self.entries()
         assert not entries or aborted.last_offset > entries[-1].last_offset, (
-            "aborts are noted in the order of their markers"
+            "aborted transactions are noted in the order of their markers"
         )
         if self._open_file is None:
             self._open_file = open_kept(self._fs, self, self._path, create=True)
@@ -56,7 +65,7 @@ class TransactionIndex:
         entries.append(aborted)
 
     def collect(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that overlap [first, end), and whether later segments need not be asked."""
+        """The aborted transactions that overlap [first, end), and whether no later segment can hold another one."""
         found = []
         for aborted in self.entries():
             if aborted.last_offset >= first_offset and aborted.first_offset < end_offset:
@@ -66,6 +75,7 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
+        """Remove the entries of markers at or past an offset. Raises OSError and `CorruptTransactionIndex`."""
         entries = self.entries()
         kept_count = sum(aborted.last_offset < offset for aborted in entries)
         if kept_count < len(entries):
@@ -76,6 +86,7 @@ class TransactionIndex:
             open_file.file.truncate(kept_count * ENTRY.size)
 
     def clear(self) -> None:
+        """Remove all entries. Raises OSError."""
         self._entries = []
         open_file = self.open_file()
         if open_file is not None:
@@ -83,7 +94,7 @@ class TransactionIndex:
             open_file.file.truncate(0)
 
     def open_file(self) -> OpenFile | None:
-        """The open file, None where there is none."""
+        """The file, opened where it is not open; None where there is no file. Raises OSError."""
         if self._open_file is None and self._fs.exists(self._path):
             self._open_file = open_kept(self._fs, self, self._path)
         return self._open_file
@@ -93,10 +104,12 @@ class TransactionIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
+        """Let go of the file for `OpenFiles`."""
         self.close()
         return True
 
     def release(self) -> None:
+        """Let go of the file and of the entries in memory."""
         self._entries = None
         self.close()
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.requests.apis import APIS
+from broker.requests.table import APIS
 from protocol.compiler import encode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.primitives import uvarint

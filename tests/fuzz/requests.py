@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 import struct
 from dataclasses import dataclass, field
 from typing import cast
 
-from broker.requests.apis import APIS, Api
+from broker.requests.api import Api
+from broker.requests.table import APIS
 from protocol.compiler import encode
 from protocol.schema import Field, Wire, fields_of, spec_of
 from tests.fuzz import batches
@@ -71,27 +71,19 @@ class RequestMaker:
     def __init__(self, chance: random.Random, surroundings: Surroundings) -> None:
         self.chance = chance
         self.surroundings = surroundings
-        self._classes: dict[int, type[object]] = {}
 
     def frame(self, api: Api | None = None) -> bytes:
         """A whole frame, its size not included."""
         api = api or self.chance.choice(ASKED)
         version = self.chance.randint(api.first, api.last)
-        cls = self.request_class(api)
+        cls = api.request
         return self.header(api, version) + encode(self.message(cls, version), version)
 
     def header(self, api: Api, version: int) -> bytes:
         client_id = self.chance.choice((None, b"", b"fuzz", b"\xff\xfe"))
         size = -1 if client_id is None else len(client_id)
         head = struct.pack(">hhih", api.key, version, self.chance.randrange(1 << 31), size) + (client_id or b"")
-        return head + b"\0" * (version in spec_of(self.request_class(api)).flexible)
-
-    def request_class(self, api: Api) -> type[object]:
-        cls = self._classes.get(api.key)
-        if cls is None:
-            module = importlib.import_module(f"protocol.messages.{api.module}")
-            cls = self._classes[api.key] = cast("type[object]", getattr(module, f"{api.name}Request"))
-        return cls
+        return head + b"\0" * (version in spec_of(api.request).flexible)
 
     def message(self, cls: type[object], version: int) -> object:
         message = cls.__new__(cls)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from protocol.record_builder import Record
 from spark_jobs.latest import LatestJob, plan_latest, run_latest
-from spark_jobs.progress import Progress
+from spark_jobs.progress import JobProgress
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 Last = dict[bytes, tuple[int, int, bytes | None]]
@@ -60,7 +60,7 @@ def test_the_last_value_of_each_key_is_written(spark: SparkSession, directory: P
     options = {"path": str(directory), "subscribe": "t", "minPartitions": "6"}
     plan = plan_latest(LatestJob(options, str(output), keeps_tombstones=keeps_tombstones))
     assert plan.tasks_count > 3
-    count = run_latest(spark, plan, Progress(lambda _: None, plan.size, plan.tasks_count))
+    count = run_latest(spark, plan, JobProgress(lambda _: None, plan.size, plan.tasks_count))
     found = written(output)
     assert found == latest_by_hand(keeps_tombstones=keeps_tombstones)
     assert count == len(found)
@@ -70,7 +70,7 @@ def test_the_last_value_of_each_key_is_written(spark: SparkSession, directory: P
 def test_progress_is_said_while_the_job_runs(spark: SparkSession, directory: Path) -> None:
     said: list[str] = []
     plan = plan_latest(LatestJob({"path": str(directory), "subscribe": "t"}, str(directory / "out.parquet")))
-    run_latest(spark, plan, Progress(said.append, plan.size, plan.tasks_count, interval_seconds=0.01))
+    run_latest(spark, plan, JobProgress(said.append, plan.size, plan.tasks_count, interval_seconds=0.01))
     assert any("tasks" in line for line in said)
 
 

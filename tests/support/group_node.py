@@ -8,12 +8,12 @@ import re
 from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 
+from broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from broker.coordinators.groups import Groups
-from broker.coordinators.partition_log import PartitionGroupLog
+from broker.coordinators.registry import CoordinatorRegistry
 from broker.replicas.replicas import Replicas
 from broker.runtime.pending import Pending
 from coordinator.group.config import GroupConfig
-from coordinator.group.partition import OFFSETS_TOPIC
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from protocol.compiler import decode, encode
 from protocol.records.metadata import PartitionRecord, TopicRecord
@@ -37,25 +37,30 @@ class GroupNode:
         self.created: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.partitions: dict[int, Partition] = {}
-        self.groups = Groups(config, environment, self.loop, self._spawn, lambda: config.offsets_topic_num_partitions)
+        self.groups = Groups(
+            config, environment, self.loop, self._spawn, lambda topic: config.offsets_topic_num_partitions
+        )
+        self.coordinators = CoordinatorRegistry([self.groups.shards], lambda log: None)
+        self.cluster = SimpleNamespace(image=image, live_nodes=self.live_nodes)
+        self.topics = SimpleNamespace(create_internal=self.create_internal)
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None], name: str = "", /) -> None:
         self.tasks.append(self.loop.create_task(work))
 
     async def start(self) -> None:
-        for index in range(self.groups.config.offsets_topic_num_partitions):
+        for index in range(self.groups.shards.topic.partitions):
             self.gain(index)
         await self.loaded()
 
     def gain(self, index: int) -> Partition:
         """The controller gives us a partition."""
-        directory = f"/data/{OFFSETS_TOPIC}-{index}"
+        directory = f"/data/{GROUP_METADATA_TOPIC}-{index}"
         self.environment.fs.make_directories(directory)
         log = Log.open(self.environment.fs, directory, LogConfig(), now_ms=self.environment.wall_ms())
-        partition = Partition(OFFSETS_TOPIC, bytes(16), index, log, log.log_start_offset)
+        partition = Partition(GROUP_METADATA_TOPIC, bytes(16), index, log, log.log_start_offset)
         partition.become_leader(NODE_ID, 0, (NODE_ID,))
         self.partitions[index] = partition
-        self.groups.gained(PartitionGroupLog(partition, lambda log: None))
+        self.coordinators.gained(partition)
         return partition
 
     async def loaded(self) -> None:
@@ -64,8 +69,8 @@ class GroupNode:
 
     # What handlers ask of a broker
 
-    def create_internal_topic(self, name: str) -> None:
-        self.created.append(name)
+    def create_internal(self, topic: InternalTopic) -> None:
+        self.created.append(topic.name)
 
     def live_nodes(self, listener_name: str) -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(id=NODE_ID, host="localhost", port=9092)

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from coordinator.group import events
 from coordinator.group.config import GroupConfig
 from coordinator.group.records import GroupChange, OffsetChange, change_of
-from coordinator.group.shard import GroupShard
+from coordinator.runtime import events as runtime_events
 from coordinator.runtime.effects import Effects, Waiter
+from coordinator.shard.shard import GroupShard
 from protocol.compiler import encode
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -65,7 +66,7 @@ class GroupScribe:
         self.ids_given = 0
         self.requests = 0
         self.shard = GroupShard(self.config)
-        self.shard.step(events.Loaded(), 0, WALL_MS)
+        self.shard.step(runtime_events.Loaded(), 0, WALL_MS)
 
     def respond(self, command: Command) -> list[str]:
         handler = getattr(self, "do_" + command.name.replace("-", "_"))
@@ -84,13 +85,13 @@ class GroupScribe:
                 yield f"the log refuses: {self.refusal.name}"
                 error, self.refusal = self.refusal, ErrorCode.NONE
                 yield from self.told(effects)
-                yield from self.step(events.AppendRefused(error))
+                yield from self.step(runtime_events.AppendRefused(error))
                 return
             end_offset = len(self.log) + len(effects.records)
             self.log += [(record, end_offset) for record in effects.records]
             yield from (f"write {written(record)}" for record in effects.records)
             yield from self.told(effects)
-            yield from self.step(events.Appended(end_offset))
+            yield from self.step(runtime_events.Appended(end_offset))
             if not self.is_held:
                 yield from self.commit_log()
         else:
@@ -101,7 +102,7 @@ class GroupScribe:
 
     def commit_log(self) -> Iterator[str]:
         self.committed_end_offset = len(self.log)
-        yield from self.step(events.Committed(self.committed_end_offset))
+        yield from self.step(runtime_events.Committed(self.committed_end_offset))
 
     def waiter(self, command: Command, version: int) -> Waiter:
         self.requests += 1
@@ -236,7 +237,7 @@ class GroupScribe:
         until_ms = self.now_ms + int(command.arguments[0])
         while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= until_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            lines = list(self.step(events.Tick()))
+            lines = list(self.step(runtime_events.Tick()))
             if lines:
                 yield f"at {self.now_ms}:"
                 yield from (f"  {line}" for line in lines)
@@ -255,7 +256,7 @@ class GroupScribe:
         yield from ()
 
     def do_unload(self, command: Command) -> Iterator[str]:
-        return self.step(events.Unloaded())
+        return self.step(runtime_events.Unloaded())
 
     def do_reload(self, command: Command) -> Iterator[str]:
         """The partition moved away and came back, or the broker was restarted."""
@@ -264,7 +265,7 @@ class GroupScribe:
             change = change_of(record)
             assert change is not None
             self.shard.replay(change, end_offset)
-        return self.step(events.Loaded())
+        return self.step(runtime_events.Loaded())
 
 
 def subscription(topics: list[str], user_data: str) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from broker.metadata.raft.former_leader import FormerLeader
 from broker.metadata.raft.log_writer import Feed
-from broker.network.peer_channel import NoAnswer, PeerChannels
+from broker.network.peer_channel import NoResponse, PeerChannels
 from kraft.raft import events
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
@@ -36,18 +36,18 @@ class QuorumPeers:
         channel.ask(send.request, lambda response: self._answered(send, response), send.timeout_ms)
 
     def _answered(self, send: events.Send, response: object) -> None:
-        is_gone = response is NoAnswer.GONE
+        is_gone = response is NoResponse.DISCONNECTED
         if send.to.node_id == self._former_leader.node_id:
             self._note_leader(response)
         if is_gone:
             self._disconnected(send.to.node_id)
-        if isinstance(response, NoAnswer):
+        if isinstance(response, NoResponse):
             self._feed(events.ResponseReceived(send.to, send.request, None, is_refused=is_gone))
         else:
             self._feed(events.ResponseReceived(send.to, send.request, response))  # type: ignore[arg-type]
 
     def _note_leader(self, response: object) -> None:
-        if response is NoAnswer.GONE:
+        if response is NoResponse.DISCONNECTED:
             self._former_leader.disconnected()
-        elif not isinstance(response, NoAnswer):
+        elif not isinstance(response, NoResponse):
             self._former_leader.answered()

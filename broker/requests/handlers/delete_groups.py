@@ -1,10 +1,13 @@
-"""DeleteGroups: delete empty groups."""
+"""DeleteGroups (API key 42, versions 0-2; KIP-229): delete groups without members, with their offsets.
+
+The groups of a request may belong to several shards of this broker: the reply waits for all of them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.shard_runner import ShardRunner
+from broker.coordinators.groups import Groups
 from broker.runtime.pending import Pending
 from coordinator.group.events import DeleteGroups
 from coordinator.runtime.effects import Waiter
@@ -12,24 +15,28 @@ from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
+    from broker.coordinators.groups import GroupRunner
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
-    from coordinator.runtime.effects import Response
 
 
-class GatheredReply:
-    """Complete when all shards have answered."""
+class DeleteGroupsServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+
+class GatheredDeletions:
+    """The reply, complete when all shards have answered."""
 
     def __init__(self) -> None:
         self.pending: Pending[DeleteGroupsResponse] = Pending()
         self.waiting = 1
-        """Shards that were asked, and one for the handler itself."""
+        """Shards that have been asked, and one for the handler itself."""
         self._results: list[DeletableGroupResult] = []
 
     def refuse(self, group_id: str, error: ErrorCode) -> None:
         self._results.append(DeletableGroupResult(group_id=group_id, error_code=error))
 
-    def complete(self, response: Response) -> None:
+    def complete(self, response: object) -> None:
         assert isinstance(response, DeleteGroupsResponse)
         self._results.extend(response.results)
         self.waiting -= 1
@@ -38,16 +45,17 @@ class GatheredReply:
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DeleteGroupsRequest
+    services: DeleteGroupsServices, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
-    reply = GatheredReply()
-    by_partition: dict[int, tuple[ShardRunner, list[str]]] = {}
+    groups = services.groups
+    reply = GatheredDeletions()
+    by_partition: dict[int, tuple[GroupRunner, list[str]]] = {}
     for group_id in dict.fromkeys(request.groups_names):
-        runner = broker.groups.runner_of(group_id)
+        runner = groups.runner_of(group_id)
         if isinstance(runner, ErrorCode):
             reply.refuse(group_id, runner)
         else:
-            by_partition.setdefault(broker.groups.partition_of(group_id), (runner, []))[1].append(group_id)
+            by_partition.setdefault(groups.partition_of(group_id), (runner, []))[1].append(group_id)
     for runner, names in by_partition.values():
         reply.waiting += 1
         runner.submit(DeleteGroups(Waiter(reply, context.version), DeleteGroupsRequest(groups_names=names)))

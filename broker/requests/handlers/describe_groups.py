@@ -1,20 +1,30 @@
-"""DescribeGroups: the state and the members of groups."""
+"""DescribeGroups (API key 15, versions 0-6; KIP-345, KIP-430, KIP-1043): state and members of classic groups.
+
+KIP-430 (authorized operations), KIP-345 (instance ids), KIP-1043 (an absent group is an error from version 6 on).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from broker.coordinators.groups import Groups
 from broker.requests.authorized_operations import GROUP_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    groups = [describe(broker, group_id, context.version) for group_id in request.groups]
+class DescribeGroupsServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+
+def handle(
+    services: DescribeGroupsServices, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    groups = [describe(services.groups, group_id, context.version) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
@@ -22,8 +32,8 @@ def handle(broker: Broker, context: RequestContext, request: DescribeGroupsReque
     return DescribeGroupsResponse(groups=groups)
 
 
-def describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
-    runner = broker.groups.runner_of(group_id)
+def describe(groups: Groups, group_id: str, version: int) -> DescribedGroup:
+    runner = groups.runner_of(group_id)
     if isinstance(runner, ErrorCode):
         return DescribedGroup(error_code=runner, group_id=group_id, group_state="", protocol_type="", protocol_data="")
     return runner.shard.describe(group_id, version)

@@ -1,4 +1,8 @@
-"""Envelope: a broker passes a client's request on to the controller as it came, with who sent it."""
+"""Envelope (API key 58, version 0; KIP-590): a broker forwards a client's request to the controller.
+
+The request inside is as the client sent it, with the client's principal and address. Only an API that may be
+forwarded is accepted inside; its response travels back in the same way.
+"""
 
 from __future__ import annotations
 
@@ -13,32 +17,6 @@ from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint
 from protocol.tagged_section import skip_tags
 
-FORWARDABLE: Final = frozenset(
-    {
-        "AddRaftVoter",
-        "AllocateProducerIds",
-        "AlterClientQuotas",
-        "AlterConfigs",
-        "AlterPartitionReassignments",
-        "AlterUserScramCredentials",
-        "CreateAcls",
-        "CreateDelegationToken",
-        "CreatePartitions",
-        "CreateTopics",
-        "DeleteAcls",
-        "DeleteTopics",
-        "DescribeQuorum",
-        "ElectLeaders",
-        "ExpireDelegationToken",
-        "IncrementalAlterConfigs",
-        "ListPartitionReassignments",
-        "RemoveRaftVoter",
-        "RenewDelegationToken",
-        "UnregisterBroker",
-        "UpdateFeatures",
-    }
-)
-"""What may come in an envelope; of these, what a controller listener serves does."""
 ADDRESS_SIZES: Final = (4, 16)
 
 _HEADER: Final = struct.Struct(">hhih").unpack_from
@@ -78,7 +56,7 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest) -> tuple[Request
         raise MalformedMessage("the request header is cut short")
     key, version, correlation_id, client_id_size = _HEADER(data)
     route = context.listener.routes.get(key)
-    decoder = None if route is None or route.name not in FORWARDABLE else route.load(version)
+    decoder = None if route is None or not route.is_forwardable else route.load(version)
     if route is None or decoder is None:
         raise MalformedMessage(f"API key {key} in version {version} is not served in an envelope")
     position = 10 + max(0, client_id_size)

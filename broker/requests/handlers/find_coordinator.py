@@ -1,44 +1,56 @@
-"""FindCoordinator: the broker that coordinates a group."""
+"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699): the broker that coordinates a group.
+
+KIP-699: several keys in one request, from version 4 on. The coordinator of a key is the leader of the partition of
+the internal topic that keeps the key. The first request for a coordinator has its topic created.
+"""
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
+from broker.coordinators.registry import CoordinatorRegistry
+from broker.coordinators.row import KeyType
+from broker.metadata.cluster_view import ClusterView
+from broker.metadata.topic_creation import TopicCreation
+from broker.replicas.replicas import Replicas
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
 
 BATCH_VERSION: Final = 4
-"""From this version on several keys are asked for at once."""
-NOBODY: Final = -1
-
-
-class KeyType(IntEnum):
-    """What a key names."""
-
-    GROUP = 0
-    TRANSACTION = 1
-    SHARE = 2
-
-
+"""From this version on a request has several keys."""
+NO_NODE: Final = -1
 NO_TRANSACTIONS: Final = "this broker does not coordinate transactions"
-INVALID_REQUEST: Final = "the key type is none that this broker coordinates"
+INVALID_REQUEST: Final = "this broker does not coordinate keys of this type"
 NOT_AVAILABLE: Final = "The coordinator is not available."
 
 
-def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+class FindCoordinatorServices(Protocol):
+    @property
+    def coordinators(self) -> CoordinatorRegistry: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def replicas(self) -> Replicas: ...
+
+    @property
+    def topics(self) -> TopicCreation: ...
+
+
+def handle(
+    services: FindCoordinatorServices, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
     if context.version >= BATCH_VERSION:
-        found = [find(broker, context, key, request.key_type) for key in request.coordinator_keys]
+        found = [find(services, context, key, request.key_type) for key in request.coordinator_keys]
         for coordinator in found:
             if coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 coordinator.error_message = ""
         return FindCoordinatorResponse(coordinators=found)
-    coordinator = find(broker, context, request.key, request.key_type)
+    coordinator = find(services, context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=coordinator.error_code,
         error_message=coordinator.error_message or ErrorCode.NONE.name,
@@ -48,24 +60,30 @@ def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequ
     )
 
 
-def find(broker: Broker, context: RequestContext, key: str, key_type: int) -> Coordinator:
-    if key_type == KeyType.TRANSACTION:
-        # DIVERGES: there are no transactions yet; an error that clients would repeat for ever helps nobody.
-        return refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    if key_type != KeyType.GROUP:
-        return refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST)
-    index = broker.groups.partition_of(key)
-    partition = broker.image.topics.partition(GROUP_METADATA_TOPIC, index)
+def find(services: FindCoordinatorServices, context: RequestContext, key: str, key_type: int) -> Coordinator:
+    coordinator = services.coordinators.of_key_type(key_type)
+    if coordinator is None:
+        return refused_type(key, key_type)
+    topic, index = coordinator.topic, coordinator.partition_of(key)
+    partition = services.cluster.image.topics.partition(topic.name, index)
     if partition is None:
-        broker.create_internal_topic(GROUP_METADATA_TOPIC)
+        services.topics.create_internal(topic)
         return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
-    if broker.replicas.why_not(GROUP_METADATA_TOPIC, index) is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it is being made
+    if services.replicas.why_not(topic.name, index) is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # its log is being created
         return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
-    for node in broker.live_nodes(context.listener.name):
+    for node in services.cluster.live_nodes(context.listener.name):
         if node.id == partition.leader:
             return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
     return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
 
 
+def refused_type(key: str, key_type: int) -> Coordinator:
+    """A key of a type for which this broker has no coordinator."""
+    if key_type == KeyType.TRANSACTION:
+        # DIVERGES: there are no transactions yet; clients would repeat the request for ever after any other error.
+        return refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    return refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST)
+
+
 def refused(key: str, error: ErrorCode, message: str) -> Coordinator:
-    return Coordinator(key=key, node_id=NOBODY, host="", port=NOBODY, error_code=error, error_message=message)
+    return Coordinator(key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=error, error_message=message)

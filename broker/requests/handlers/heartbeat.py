@@ -1,9 +1,13 @@
-"""Heartbeat: show that a member of a group lives."""
+"""Heartbeat (API key 12, versions 0-4; KIP-345): keeps a member of a classic group in its session.
+
+KIP-345: static members, from version 3 on.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from broker.coordinators.groups import Groups
 from broker.runtime.pending import Pending
 from coordinator.group.events import Heartbeat
 from coordinator.runtime.effects import Waiter
@@ -12,15 +16,19 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
+
+
+class HeartbeatServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: HeartbeatRequest
+    services: HeartbeatServices, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | Pending[HeartbeatResponse]:
-    runner = broker.groups.runner_of(request.group_id)
+    runner = services.groups.runner_of(request.group_id)
     if runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        # Nobody is counted out while the group is loading.
+        # Sessions begin when the group is loaded, as in Apache Kafka: until then no member can miss one.
         return HeartbeatResponse()
     if isinstance(runner, ErrorCode):
         return HeartbeatResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)

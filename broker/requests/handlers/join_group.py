@@ -1,9 +1,14 @@
-"""JoinGroup: enter a group, or a new generation of it."""
+"""JoinGroup (API key 11, versions 0-9; KIP-62, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814): enter a classic group.
+
+KIP-62 (rebalance timeout), KIP-345 (static members), KIP-394 (ids before joining), KIP-559 (protocol type), KIP-800
+(reason), KIP-814 (a leader that skips the assignment). The reply waits until the rebalance is over.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from broker.coordinators.groups import Groups
 from broker.runtime.pending import Pending
 from coordinator.classic.rebalance import join_refusal
 from coordinator.group.events import Join
@@ -13,18 +18,22 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
+
+
+class JoinGroupServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: JoinGroupRequest
+    services: JoinGroupServices, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Pending[JoinGroupResponse]:
-    runner = broker.groups.runner_of(request.group_id)
+    runner = services.groups.runner_of(request.group_id)
     reply: Pending[JoinGroupResponse] = Pending()
     waiter = Waiter(reply, context.version)
     if isinstance(runner, ErrorCode):
         error = runner if request.group_id else ErrorCode.INVALID_GROUP_ID
         return join_refusal(waiter, error, request.member_id)
     client_id = context.client_id or ""
-    runner.submit(Join(waiter, request, client_id, f"/{context.client_host}", broker.groups.fresh_id()))
+    runner.submit(Join(waiter, request, client_id, f"/{context.client_host}", services.groups.fresh_id()))
     return reply

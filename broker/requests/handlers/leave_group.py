@@ -1,9 +1,13 @@
-"""LeaveGroup: take members out of a group."""
+"""LeaveGroup (API key 13, versions 0-5; KIP-345, KIP-800): remove members from a classic group.
+
+KIP-345 (several members in one request, static members by instance id), KIP-800 (reason).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from broker.coordinators.groups import Groups
 from broker.runtime.pending import Pending
 from coordinator.classic.leave import BATCH_VERSION
 from coordinator.group.events import Leave
@@ -13,13 +17,17 @@ from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse,
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
+
+
+class LeaveGroupServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: LeaveGroupRequest
+    services: LeaveGroupServices, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
-    runner = broker.groups.runner_of(request.group_id)
+    runner = services.groups.runner_of(request.group_id)
     if isinstance(runner, ErrorCode):
         return LeaveGroupResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
     if context.version < BATCH_VERSION:

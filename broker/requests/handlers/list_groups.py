@@ -1,21 +1,29 @@
-"""ListGroups: the groups that this broker coordinates."""
+"""ListGroups (API key 16, versions 0-5; KIP-518, KIP-848): the groups of all kinds that this broker coordinates.
+
+KIP-518 (filter by state), KIP-848 (filter by type).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from broker.coordinators.groups import Groups
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
 
 
-def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """All or nothing: while a shard is loading, nobody can say which groups there are."""
+class ListGroupsServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+
+def handle(services: ListGroupsServices, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    """The list is complete or an error: while a shard is loading, its groups are not known."""
     response = ListGroupsResponse()
-    for runner in broker.groups.runners:
+    for runner in services.groups.runners:
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListGroupsResponse(error_code=runner.refusal)
         if runner.refusal is ErrorCode.NONE:

@@ -1,9 +1,15 @@
-"""OffsetCommit: store the offsets that a group has reached, in partitions that exist."""
+"""OffsetCommit (8), versions 2 to 10: store the offsets that a group has reached, of partitions that exist.
+
+KIP-211 (retention; a client's own in versions 2 to 4), KIP-320 (leader epochs), KIP-345 (static members), KIP-848
+(member epochs), KIP-1189 (topic ids from version 10 on).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.coordinators.groups import Groups
+from broker.metadata.cluster_view import ClusterView
 from broker.runtime.pending import Pending
 from coordinator.group.events import CommitOffsets
 from coordinator.offsets.offset_commit import same_for_all
@@ -20,22 +26,28 @@ from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
-    from coordinator.runtime.effects import Response
 
 TOPIC_ID_VERSION: Final = 10
-"""From this version on topics travel by id."""
+"""From this version on requests name topics by id."""
 
 
-class MergedReply:
-    """Puts what the coordinator says beside what was refused before it was asked."""
+class OffsetCommitServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+class MergedCommit:
+    """The reply: the coordinator's results beside those of partitions that do not exist."""
 
     def __init__(self, refused: list[OffsetCommitResponseTopic], *, by_id: bool) -> None:
         self.pending: Pending[OffsetCommitResponse] = Pending()
         self._refused = refused
         self._by_id = by_id
 
-    def complete(self, response: Response) -> None:
+    def complete(self, response: object) -> None:
         assert isinstance(response, OffsetCommitResponse)
         self.pending.complete(self.merged(response))
 
@@ -54,18 +66,18 @@ class MergedReply:
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+    services: OffsetCommitServices, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
     by_id = context.version >= TOPIC_ID_VERSION
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
-        accept(broker, topic, by_id, accepted, refused)
-    reply = MergedReply(refused, by_id=by_id)
+        accept(services.cluster, topic, by_id, accepted, refused)
+    reply = MergedCommit(refused, by_id=by_id)
     request.topics = accepted
     if not accepted:
         return reply.merged(OffsetCommitResponse())
-    runner = broker.groups.runner_of(request.group_id)
+    runner = services.groups.runner_of(request.group_id)
     if isinstance(runner, ErrorCode):
         return reply.merged(same_for_all(request, runner))
     runner.submit(CommitOffsets(Waiter(reply, context.version), request))
@@ -73,14 +85,14 @@ def handle(
 
 
 def accept(
-    broker: Broker,
+    cluster: ClusterView,
     topic: OffsetCommitRequestTopic,
     by_id: bool,
     accepted: list[OffsetCommitRequestTopic],
     refused: list[OffsetCommitResponseTopic],
 ) -> None:
-    """Part the partitions that exist, under name and id of their topic, from those that do not."""
-    topics = broker.image.topics
+    """Divide the partitions of a topic: those that exist, under its name and id, and those that do not."""
+    topics = cluster.image.topics
     known = topics.by_id.get(topic.topic_id) if by_id else topics.by_name(topic.name)
     error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     existing = () if known is None else known.partitions

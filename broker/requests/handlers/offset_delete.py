@@ -1,9 +1,14 @@
-"""OffsetDelete: forget committed offsets of a group."""
+"""OffsetDelete (API key 47, version 0; KIP-496): delete committed offsets of a group.
+
+Only offsets of topics to which no member of the group is subscribed are deleted.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from broker.coordinators.groups import Groups
+from broker.metadata.cluster_view import ClusterView
 from broker.runtime.pending import Pending
 from coordinator.group.events import DeleteOffsets
 from coordinator.runtime.effects import Waiter
@@ -19,18 +24,24 @@ from protocol.messages.offset_delete import (
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
-    from coordinator.runtime.effects import Response
 
 
-class MergedReply:
-    """Puts what the coordinator says beside what was refused before it was asked."""
+class OffsetDeleteServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+class MergedDeletion:
+    """The reply: the coordinator's results beside those of partitions that do not exist."""
 
     def __init__(self, refused: list[OffsetDeleteResponseTopic]) -> None:
         self.pending: Pending[OffsetDeleteResponse] = Pending()
         self._refused = refused
 
-    def complete(self, response: Response) -> None:
+    def complete(self, response: object) -> None:
         assert isinstance(response, OffsetDeleteResponse)
         if response.error_code == ErrorCode.NONE:
             by_name = {topic.name: topic for topic in self._refused}
@@ -44,29 +55,29 @@ class MergedReply:
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetDeleteRequest
+    services: OffsetDeleteServices, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
-    runner = broker.groups.runner_of(request.group_id)
+    runner = services.groups.runner_of(request.group_id)
     if isinstance(runner, ErrorCode):
         return OffsetDeleteResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
     refused: list[OffsetDeleteResponseTopic] = []
     accepted: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
-        known = broker.image.topics.by_name(topic.name)
+        known = services.cluster.image.topics.by_name(topic.name)
         existing = () if known is None else known.partitions
-        found = [wish for wish in topic.partitions if wish.partition_index in existing]
-        missing = [wish for wish in topic.partitions if wish.partition_index not in existing]
+        found = [asked for asked in topic.partitions if asked.partition_index in existing]
+        missing = [asked for asked in topic.partitions if asked.partition_index not in existing]
         if found:
             accepted.append(OffsetDeleteRequestTopic(name=topic.name, partitions=found))
         if missing:
             refused.append(OffsetDeleteResponseTopic(name=topic.name, partitions=list(map(unknown, missing))))
-    reply = MergedReply(refused)
+    reply = MergedDeletion(refused)
     request.topics = accepted
     runner.submit(DeleteOffsets(Waiter(reply, context.version), request))
     return reply.pending
 
 
-def unknown(wish: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:
+def unknown(asked: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:
     return OffsetDeleteResponsePartition(
-        partition_index=wish.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition_index=asked.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )

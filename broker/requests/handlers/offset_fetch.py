@@ -1,9 +1,15 @@
-"""OffsetFetch: read the offsets that groups have committed."""
+"""OffsetFetch (9), versions 1 to 10: read the committed offsets of groups.
+
+KIP-447 (`require_stable` waits until the commits before it are decided), KIP-709 (several groups), KIP-848 (member
+epochs), KIP-1189 (topic ids from version 10 on).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.coordinators.groups import Groups
+from broker.metadata.cluster_view import ClusterView
 from broker.runtime.pending import Pending
 from coordinator.group.events import FetchStableOffsets
 from coordinator.offsets.offset_fetch import NO_OFFSET
@@ -24,22 +30,28 @@ from protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
-    from coordinator.runtime.effects import Response
 
 GROUPS_VERSION: Final = 8
-"""From this version on several groups are asked for at once."""
+"""From this version on a request has several groups."""
 GROUP_ERROR_VERSION: Final = 2
-"""Before this version an error had no place but the partitions."""
+"""Before this version only partitions have an error code."""
 TOPIC_ID_VERSION: Final = 10
+"""From this version on requests name topics by id."""
 
 
-class GatheredReply:
-    """Complete when all groups of the request have answered."""
+class OffsetFetchServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
 
-    def __init__(self, broker: Broker, version: int, count: int) -> None:
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+class GatheredOffsets:
+    """The reply, complete when all groups of the request have answered."""
+
+    def __init__(self, version: int, count: int) -> None:
         self.pending: Pending[OffsetFetchResponse] = Pending()
-        self._broker = broker
         self._version = version
         self._answers: list[OffsetFetchResponseGroup | None] = [None] * count
         self._missing = count
@@ -53,23 +65,23 @@ class GatheredReply:
 
 
 class GroupReply:
-    """The token of one group of a request, which knows what the coordinator was not asked about."""
+    """The token of one group of a request, with the results of the topics that do not exist."""
 
     def __init__(
         self,
-        broker: Broker,
-        gathered: GatheredReply,
+        cluster: ClusterView,
+        gathered: GatheredOffsets,
         place: int,
         unknown: list[OffsetFetchResponseTopics],
         version: int,
     ) -> None:
-        self._broker = broker
+        self._cluster = cluster
         self._gathered = gathered
         self._place = place
         self._unknown = unknown
         self._version = version
 
-    def complete(self, response: Response) -> None:
+    def complete(self, response: object) -> None:
         assert isinstance(response, OffsetFetchResponseGroup)
         if self._version >= TOPIC_ID_VERSION:
             response.topics = [topic for topic in response.topics if self._identify(topic)]
@@ -77,8 +89,8 @@ class GroupReply:
         self._gathered.answer(self._place, response)
 
     def _identify(self, topic: OffsetFetchResponseTopics) -> bool:
-        """Give the topic its id; False where it does not exist any more."""
-        known = self._broker.image.topics.by_name(topic.name)
+        """Add the topic's id; False where the topic does not exist any more."""
+        known = self._cluster.image.topics.by_name(topic.name)
         if known is None:
             return False
         topic.topic_id = known.id
@@ -86,17 +98,17 @@ class GroupReply:
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetFetchRequest
+    services: OffsetFetchServices, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
     version = context.version
     groups = request.groups if version >= GROUPS_VERSION else [single_group(request)]
     if not groups:
         return OffsetFetchResponse()
-    gathered = GatheredReply(broker, version, len(groups))
+    gathered = GatheredOffsets(version, len(groups))
     for place, group in enumerate(groups):
-        unknown = by_name(broker, group, version)
-        reply = GroupReply(broker, gathered, place, unknown, version)
-        runner = broker.groups.runner_of(group.group_id)
+        unknown = by_name(services.cluster, group, version)
+        reply = GroupReply(services.cluster, gathered, place, unknown, version)
+        runner = services.groups.runner_of(group.group_id)
         if isinstance(runner, ErrorCode):
             gathered.answer(place, refused(group, runner, version))
         elif request.require_stable:
@@ -107,7 +119,7 @@ def handle(
 
 
 def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    """A request of before version 8 in the newer form."""
+    """A request of versions 1 to 7 in the form of the later ones."""
     topics = None
     if request.topics is not None:
         topics = [
@@ -117,14 +129,14 @@ def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def by_name(broker: Broker, group: OffsetFetchRequestGroup, version: int) -> list[OffsetFetchResponseTopics]:
-    """Name the topics that the request names by id; the answers for those that nobody knows."""
+def by_name(cluster: ClusterView, group: OffsetFetchRequestGroup, version: int) -> list[OffsetFetchResponseTopics]:
+    """Replace the ids of a request by names; the results of the ids that do not exist."""
     if version < TOPIC_ID_VERSION or group.topics is None:
         return []
     unknown: list[OffsetFetchResponseTopics] = []
     known: list[OffsetFetchRequestTopics] = []
     for topic in group.topics:
-        found = broker.image.topics.by_id.get(topic.topic_id)
+        found = cluster.image.topics.by_id.get(topic.topic_id)
         if found is None:
             unknown.append(no_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
@@ -153,7 +165,7 @@ def no_offsets(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetch
 
 
 def in_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
-    """The reply as the version wants it."""
+    """The reply in the form of the version."""
     if version >= GROUPS_VERSION:
         if version < TOPIC_ID_VERSION:
             for topic in (topic for group in groups for topic in group.topics):

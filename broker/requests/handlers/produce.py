@@ -72,7 +72,7 @@ def handle(
     services: ProduceServices, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
     """Everything is appended before this returns. The reply waits for followers under acks=all, for a flush where a
-    topic asks for one, and for a batch so large that it is examined beside the loop; the connection is not read then.
+    topic asks for one, and for a batch so large that a thread examines it; the connection is not read then.
     """
     acks = request.acks
     refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
@@ -187,7 +187,7 @@ def must_wait(partition: Partition, acks: int) -> bool:
 
 
 def _refuse(answer: PartitionProduceResponse, message: str) -> None:
-    """The disk failed before what was appended was durable: nobody knows whether it will be there."""
+    """The disk failed before what was appended was durable: it is not known whether a restart finds it."""
     answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
     answer.error_message = message
@@ -199,7 +199,7 @@ def _append(partition: Partition, data: PartitionProduceData, acks: int, now_ms:
         # DIVERGES: Apache Kafka fails on null and never answers.
         return AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1)
     if len(records) > TRANSACTIONAL_POSITION and records[TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT:
-        # Nobody would ever end the transaction, and readers of committed records would stop before it for good.
+        # No coordinator would end the transaction, and readers of committed records would stop before it for good.
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return AppendResult(error, -1, -1, -1, -1)
     return partition.append(records, acks, now_ms, version)

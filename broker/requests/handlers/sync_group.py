@@ -1,11 +1,16 @@
-"""SyncGroup: hand out and receive a generation's assignment."""
+"""SyncGroup (API key 14, versions 0-5; KIP-345, KIP-559): send and receive the assignment of a generation.
+
+KIP-345 (static members), KIP-559 (protocol type and name). The reply waits until the leader's assignment is
+committed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from broker.coordinators.groups import Groups
 from broker.runtime.pending import Pending
-from coordinator.classic.assignment import sync_refusal
+from coordinator.classic.sync_answers import sync_refusal
 from coordinator.group.events import Sync
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
@@ -13,13 +18,17 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
+
+
+class SyncGroupServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: SyncGroupRequest
+    services: SyncGroupServices, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Pending[SyncGroupResponse]:
-    runner = broker.groups.runner_of(request.group_id)
+    runner = services.groups.runner_of(request.group_id)
     if runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         # DIVERGES: what the member waits for is lost, so it has to join again. Apache passes this error on, which
         # consumers take for a fatal one when they sync.

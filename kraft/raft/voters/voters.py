@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES, SupportedRange
-from protocol.records.control import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
+from protocol.records.control import KRaftVersionFeature, VotersRecord, VotersRecordEndpoint, VotersRecordVoter
 from protocol.schema import ZERO_UUID
 
 Address = tuple[str, int]
@@ -103,7 +103,9 @@ class VoterSet(NamedTuple):
                 VotersRecordVoter(
                     voter_id=voter.id,
                     voter_directory_id=voter.directory_id,
-                    endpoints=[Endpoint(name=name, host=host, port=port) for name, (host, port) in voter.endpoints],
+                    endpoints=[
+                        VotersRecordEndpoint(name=name, host=host, port=port) for name, (host, port) in voter.endpoints
+                    ],
                     k_raft_version_feature=KRaftVersionFeature(
                         min_supported_version=voter.kraft_versions.first,
                         max_supported_version=voter.kraft_versions.last,

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from coordinator.group import events
-from coordinator.runtime.effects import Response, Waiter
+from coordinator.runtime.effects import Waiter
 from protocol.compiler import encode
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -166,7 +166,7 @@ class Client:
         self.topics = self.random.sample(TOPICS, self.random.choice((1, 1, 2)))
         self.names = self.random.choice((["range"], ["range", "sticky"], ["sticky", "range"]))
 
-    def hear(self, response: Response) -> None:
+    def hear(self, response: object) -> None:
         """The answer to what it asked last."""
         self.is_waiting = False
         match response:

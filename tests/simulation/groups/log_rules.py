@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from coordinator.classic.group import Group
+from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import EMPTY, STABLE
 from coordinator.classic.subscription import topics_of
 from coordinator.group import events
 from coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange
-from coordinator.runtime.effects import Effects, Response
+from coordinator.runtime import events as runtime_events
+from coordinator.runtime.effects import Effects
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsResponse
 from protocol.messages.offset_commit import OffsetCommitResponse
@@ -17,6 +18,7 @@ from protocol.messages.offset_delete import OffsetDeleteResponse
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from protocol.records.offsets import GroupMetadataValue
 from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
+from tests.support.classic_groups import classic_groups
 
 CONSUMER: Final = "consumer"
 Place: TypeAlias = tuple[str, str, int]
@@ -64,13 +66,13 @@ class LogRules:
         self._topics: dict[str, tuple[int, set[str]]] = {}
         """Generation of a group, and what its members subscribed to when it began."""
         self._appended_ms: dict[int, int] = {}
-        self._event: events.Event = events.Tick()
+        self._event: events.Event = runtime_events.Tick()
         self._looked_at = 0
 
     # The log
 
     def stepped(self, event: events.Event, effects: Effects) -> None:
-        if not isinstance(event, (events.Appended, events.AppendRefused)):
+        if not isinstance(event, (runtime_events.Appended, runtime_events.AppendRefused)):
             self._event = event
 
     def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
@@ -101,7 +103,7 @@ class LogRules:
         for stored in self.shell.log:
             for change in stored.changes:
                 self.latest.take(change, stored.end_offset)
-        groups = self.shell.shard._groups
+        groups = classic_groups(self.shell.shard)
         if set(groups) != self.latest.known:
             raise Violation(f"the log tells of groups {sorted(self.latest.known)}, loaded are {sorted(groups)}")
         for group_id, value in self.latest.groups.items():
@@ -155,7 +157,7 @@ class LogRules:
                 is_allowed = change.group_id in request.groups_names
             case events.TopicsDeleted(topics):
                 is_allowed = change.topic in topics
-            case events.Tick():
+            case runtime_events.Tick():
                 is_allowed = self._is_expired(change)
             case _:
                 is_allowed = False
@@ -164,14 +166,14 @@ class LogRules:
 
     def _is_used(self, group_id: str, topic: str) -> bool:
         """By a member of the generation there is."""
-        group = self.shell.shard._groups.get(group_id)
+        group = classic_groups(self.shell.shard).get(group_id)
         if group is None or group.state is not STABLE:
             return False
         return topic in self._topics.get(group_id, (-1, set()))[1]
 
     def _is_expired(self, change: OffsetChange) -> bool:
         found = self.latest.offsets.get((change.group_id, change.topic, change.partition))
-        group = self.shell.shard._groups.get(change.group_id)
+        group = classic_groups(self.shell.shard).get(change.group_id)
         if found is None or group is None:
             return False
         value, _ = found
@@ -186,7 +188,7 @@ class LogRules:
         return self.shell.wall_ms >= end_ms
 
     def _may_bury(self, group_id: str, changes: tuple[Change, ...]) -> None:
-        group, event = self.shell.shard._groups.get(group_id), self._event
+        group, event = classic_groups(self.shell.shard).get(group_id), self._event
         if group is None or group.members or group.state is not EMPTY:
             raise Violation(f"group {group_id} is forgotten, and is not empty")
         forgotten = {(each.group_id, each.topic, each.partition) for each in changes if isinstance(each, OffsetChange)}
@@ -195,14 +197,14 @@ class LogRules:
             raise Violation(f"group {group_id} is forgotten, and its offsets {kept} are not")
         if isinstance(event, events.DeleteGroups) and group_id in event.request.groups_names:
             return
-        if not isinstance(event, events.Tick):
+        if not isinstance(event, runtime_events.Tick):
             raise Violation(f"group {group_id} is forgotten after {type(event).__name__}")
 
     def _is_the_group(self, group_id: str, value: GroupMetadataValue) -> None:
         """A record tells the group as it stands, with what its leader planned or planned before."""
         if group_id not in self.latest.groups and not value.members and not value.generation:
             return  # it is there, and nothing more
-        group = self.shell.shard._groups[group_id]
+        group = classic_groups(self.shell.shard)[group_id]
         said = (value.generation, value.leader, value.protocol, [each.member_id for each in value.members])
         if said != (group.generation, group.leader_id, group.protocol_name, [*group.members]):
             raise Violation(f"group {group_id}: {said} is written of it")
@@ -220,7 +222,7 @@ class LogRules:
 
     # What is told
 
-    def replied(self, asked: Asked, response: Response) -> None:
+    def replied(self, asked: Asked, response: object) -> None:
         match asked.event, response:
             case events.CommitOffsets(_, request), OffsetCommitResponse():
                 for topic, results in zip(request.topics, response.topics, strict=True):
@@ -261,7 +263,7 @@ class LogRules:
                 raise Violation(f"a stable read is answered, and what ends at {stored.end_offset} is not decided")
 
     def settled(self, event: events.Event) -> None:
-        for group_id, group in self.shell.shard._groups.items():
+        for group_id, group in classic_groups(self.shell.shard).items():
             self._learn_topics(group_id, group)
             if self._states.get(group_id) is not group.state:
                 self._states[group_id] = group.state
@@ -271,12 +273,12 @@ class LogRules:
             left = [place for place in self.latest.offsets if place[1] in event.topics]
             if left:
                 raise Violation(f"the topic is no more, and {left} are there")
-        if isinstance(event, events.Loaded):
+        if isinstance(event, runtime_events.Loaded):
             return  # what of it is committed comes next
         self._looked_at += 1
         self.look(self.group_ids[self._looked_at % len(self.group_ids)])
 
-    def _learn_topics(self, group_id: str, group: Group) -> None:
+    def _learn_topics(self, group_id: str, group: ClassicGroup) -> None:
         """As a generation begins: a static member that comes back with others changes nothing, as in Apache Kafka."""
         generation, _ = self._topics.get(group_id, (-1, None))
         if generation != group.generation:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from coordinator.classic.group import Group
+from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
 from coordinator.group import events
 from coordinator.group.records import Change, GroupChange
-from coordinator.runtime.effects import Effects, Response
+from coordinator.runtime import events as runtime_events
+from coordinator.runtime.effects import Effects
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.join_group import JoinGroupResponse
@@ -17,6 +18,7 @@ from protocol.messages.offset_commit import OffsetCommitResponse
 from protocol.messages.sync_group import SyncGroupResponse
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
+from tests.support.classic_groups import classic_groups
 
 NOT_TAKEN = frozenset(
     {
@@ -80,7 +82,7 @@ class MemberRules:
         self.shell: Shell
         self._log_rules = log_rules
         self._before: dict[str, Glance] = {}
-        self._replies: dict[Asked, Response] = {}
+        self._replies: dict[Asked, object] = {}
         self._were_refused: set[str] = set()
         """Groups of which a join was refused in this step."""
         self._places: dict[MemberKey, str] = {}
@@ -105,7 +107,7 @@ class MemberRules:
         self._pending_ms: dict[MemberKey, int] = {}
 
     def _now(self) -> dict[str, Glance]:
-        return {group_id: glance_at(group) for group_id, group in self.shell.shard._groups.items()}
+        return {group_id: glance_at(group) for group_id, group in classic_groups(self.shell.shard).items()}
 
     def stepped(self, event: events.Event, effects: Effects) -> None:
         pass
@@ -132,7 +134,7 @@ class MemberRules:
 
     # What is told
 
-    def replied(self, asked: Asked, response: Response) -> None:
+    def replied(self, asked: Asked, response: object) -> None:
         if asked.replies > 1:
             raise Violation(f"{asked.event} is answered twice")
         self._replies[asked] = response
@@ -144,14 +146,14 @@ class MemberRules:
                 self._learn_places(request.group_id)
                 self._has_its_share(asked.event, bytes(response.assignment))
             case events.Leave(_, request), LeaveGroupResponse(error_code=ErrorCode.NONE):
-                group = self.shell.shard._groups.get(request.group_id)
+                group = classic_groups(self.shell.shard).get(request.group_id)
                 for each in response.members:
                     is_gone = group is None or each.member_id not in group.members or not each.member_id
                     if each.error_code == ErrorCode.NONE and not is_gone:
                         raise Violation(f"{each.member_id} is said to be out of {request.group_id}, and is in it")
 
     def _learn_places(self, group_id: str) -> None:
-        group = self.shell.shard._groups.get(group_id)
+        group = classic_groups(self.shell.shard).get(group_id)
         for each in group.members.values() if group is not None else ():
             self._places[group_id, each.member_id] = each.group_instance_id or each.member_id
 
@@ -159,7 +161,7 @@ class MemberRules:
         request, member_id = event.request, response.member_id
         if request.member_id and member_id != request.member_id:
             raise Violation(f"{request.member_id} joins, and is called {member_id}")
-        group = self.shell.shard._groups[request.group_id]
+        group = classic_groups(self.shell.shard)[request.group_id]
         if request.group_instance_id and group.static_members.get(request.group_instance_id) != member_id:
             raise Violation(f"{request.group_instance_id} is told to be {member_id}, and is another")
         if member_id not in group.members or response.generation_id != group.generation:
@@ -238,7 +240,7 @@ class MemberRules:
         self,
         event: events.Heartbeat | events.Sync | events.CommitOffsets,
         group: Glance | None,
-        replies: dict[Asked, Response],
+        replies: dict[Asked, object],
     ) -> None:
         """Members of this generation are taken for that, and nobody else is."""
         token, request = event.waiter.token, event.request
@@ -291,7 +293,7 @@ class MemberRules:
             case events.Sync(_, request):
                 self._heard_ms[request.group_id, request.member_id] = now_ms
             case events.Join(_, request):
-                group = self.shell.shard._groups.get(request.group_id)
+                group = classic_groups(self.shell.shard).get(request.group_id)
                 owner = None if group is None else group.static_members.get(request.group_instance_id or "")
                 self._heard_ms[request.group_id, owner or request.member_id] = now_ms
 
@@ -305,7 +307,7 @@ class MemberRules:
         for member_id in after.members.keys() - former.keys():
             self._heard_ms[group_id, member_id] = self._granted_ms[group_id, member_id] = now_ms
         instances = [each.instance for each in after.members.values() if each.instance is not None]
-        known = self.shell.shard._groups[group_id].static_members
+        known = classic_groups(self.shell.shard)[group_id].static_members
         if len(set(instances)) != len(instances) or {*known} != {*instances}:
             raise Violation(f"group {group_id} has the static members {instances}, and knows {known}")
         is_new_generation = before is not None and after.generation != before.generation
@@ -318,7 +320,7 @@ class MemberRules:
             self._parked_ms.pop(group_id, None)
         if state is PREPARING and after.state is not PREPARING and not is_new_generation:
             raise Violation(f"group {group_id} goes from {state} to {after.state} in one generation")
-        leader_id = self.shell.shard._groups[group_id].leader_id or ""
+        leader_id = classic_groups(self.shell.shard)[group_id].leader_id or ""
         if after.state in (COMPLETING, STABLE) and leader_id not in after.members:
             raise Violation(f"group {group_id} is led by {leader_id}, who is no member")
         if is_new_generation:
@@ -367,7 +369,7 @@ class MemberRules:
                 case events.Join(_, request) if request.group_id == group_id and request.member_id == member_id:
                     if self.shell.config.max_size < 100:
                         continue
-                case events.Tick() if self._is_over(group_id, state, member_id, seen):
+                case runtime_events.Tick() if self._is_over(group_id, state, member_id, seen):
                     continue
             raise Violation(f"{member_id} is out of {group_id}, which was {state}, after {type(event).__name__}")
 
@@ -415,7 +417,7 @@ class MemberRules:
                 raise Violation(f"generation {group.generation} of {group_id} is made for {now_ms - since_ms} ms")
 
 
-def glance_at(group: Group) -> Glance:
+def glance_at(group: ClassicGroup) -> Glance:
     members = {
         each.member_id: Seen(
             each.group_instance_id,

@@ -9,10 +9,12 @@ from typing import Final, NamedTuple, Protocol
 
 from coordinator.group import events
 from coordinator.group.config import GroupConfig
-from coordinator.group.log_reading import LogReader
 from coordinator.group.records import Change, change_of
-from coordinator.group.shard import GroupShard
-from coordinator.runtime.effects import Effects, Response, Waiter
+from coordinator.runtime import events as runtime_events
+from coordinator.runtime.effects import Effects, Waiter
+from coordinator.runtime.log_reading import LogReader
+from coordinator.shard.record_reading import GroupRecordReader
+from coordinator.shard.shard import GroupShard
 from protocol.errors import ErrorCode
 from protocol.record_builder import Record, build_batch
 
@@ -63,7 +65,7 @@ class Watcher(Protocol):
 
     def committed(self, stored: Stored) -> None: ...
 
-    def replied(self, asked: Asked, response: Response) -> None: ...
+    def replied(self, asked: Asked, response: object) -> None: ...
 
     def settled(self, event: events.Event) -> None:
         """A step is over, with all that follows from it."""
@@ -89,7 +91,7 @@ class Shell:
     random: Random
     config: GroupConfig
     watcher: Watcher
-    answer: Callable[[Asked, Response], None]
+    answer: Callable[[Asked, object], None]
     """Sends it."""
     now_ms: int = 0
     wall_skew_ms: int = 0
@@ -136,16 +138,16 @@ class Shell:
         self.watcher.stepped(event, effects)
         return effects
 
-    def _append(self, records: list[Record]) -> events.Appended | events.AppendRefused:
+    def _append(self, records: list[Record]) -> runtime_events.Appended | runtime_events.AppendRefused:
         if self.random.random() < self.manners.refuses:
-            return events.AppendRefused(self.random.choice(REFUSALS))
+            return runtime_events.AppendRefused(self.random.choice(REFUSALS))
         base_offset = self.end_offset
         end_offset = base_offset + len(records)
         changes = tuple(change for change in map(change_of, records) if change is not None)
         data = build_batch(records, base_offset=base_offset, base_sequence=0)
         self.log.append(Stored(base_offset, end_offset, data, changes))
         self.watcher.appended(changes, end_offset)
-        return events.Appended(end_offset)
+        return runtime_events.Appended(end_offset)
 
     def _reply(self, effects: Effects) -> None:
         for token, response in effects.replies:
@@ -163,7 +165,7 @@ class Shell:
             if self.committed_end_offset < stored.end_offset <= end_offset:
                 self.watcher.committed(stored)
         self.committed_end_offset = max(self.committed_end_offset, end_offset)
-        self.step(events.Committed(self.committed_end_offset))
+        self.step(runtime_events.Committed(self.committed_end_offset))
 
     def boundary(self) -> int:
         """The end of some batch that may be cut away or committed, or of what is committed."""
@@ -180,7 +182,7 @@ class Shell:
             if ticks > TICKS_MAX:
                 raise Violation("a deadline is due again and again")
             self.now_ms = max(self.now_ms, deadline_ms)
-            self.step(events.Tick())
+            self.step(runtime_events.Tick())
         self.now_ms = end_ms
 
     def freeze(self, ms: int) -> None:
@@ -192,7 +194,7 @@ class Shell:
     def take_over(self, *, is_told: bool) -> None:
         """Another node leads the partition: it has all that is committed and perhaps more, and reads it first."""
         if is_told:
-            effects = self._stepped(events.Unloaded())
+            effects = self._stepped(runtime_events.Unloaded())
             assert not effects.records, "nothing is written by one who was replaced"
             self._reply(effects)
             self.watcher.unloaded()
@@ -206,8 +208,8 @@ class Shell:
                 self.watcher.committed(stored)
         self.committed_end_offset = self.end_offset
         self.watcher.loaded()
-        self.step(events.Loaded())
-        self.step(events.Committed(self.committed_end_offset))
+        self.step(runtime_events.Loaded())
+        self.step(runtime_events.Committed(self.committed_end_offset))
 
     def _told_committed(self) -> int:
         """A new leader's high watermark lags."""
@@ -215,7 +217,7 @@ class Shell:
 
     def _load(self) -> None:
         """Some batches at a time."""
-        reader, rest = LogReader(0), self.log
+        reader, rest = LogReader(0, GroupRecordReader()), self.log
         while rest:
             count = self.random.choice((1, 3, len(rest)))
             piece, rest = rest[:count], rest[count:]

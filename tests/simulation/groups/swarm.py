@@ -14,7 +14,8 @@ from coordinator.classic.group_state import EMPTY
 from coordinator.group import events
 from coordinator.group.config import MINUTE_MS, GroupConfig
 from coordinator.group.records import Change
-from coordinator.runtime.effects import Effects, Response
+from coordinator.runtime import events as runtime_events
+from coordinator.runtime.effects import Effects
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -26,6 +27,7 @@ from tests.simulation.groups.client import TOPICS, Client, Sent, commit_request
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.member_rules import MemberRules
 from tests.simulation.groups.shell import Asked, Manners, Shell, Stored, Violation
+from tests.support.classic_groups import classic_groups
 from tests.support.drawn_steps import Weighted, drawn_steps
 
 STEPS: Final = 500
@@ -97,7 +99,7 @@ class Swarm:
     def run(self) -> None:
         self.shell.manners = Manners()
         self.loaded()
-        self.shell.step(events.Loaded())
+        self.shell.step(runtime_events.Loaded())
         self.shell.manners = self._manners
         for step in drawn_steps(self.random, self._steps, STEPS):
             self.last = step.__name__
@@ -122,7 +124,7 @@ class Swarm:
             self.member_rules.look()
         self.look()
         self._is_answered()
-        states = {group_id: group.state for group_id, group in shell.shard._groups.items()}
+        states = {group_id: group.state for group_id, group in classic_groups(shell.shard).items()}
         if any(state is not EMPTY for state in states.values()):
             raise Violation(f"nobody is there, and groups are {states}")
         left = {*offsets}
@@ -156,7 +158,7 @@ class Swarm:
         for each in self._watchers:
             each.committed(stored)
 
-    def replied(self, asked: Asked, response: Response) -> None:
+    def replied(self, asked: Asked, response: object) -> None:
         for each in self._watchers:
             each.replied(asked, response)
 
@@ -198,7 +200,7 @@ class Swarm:
         make, version = sent
         self.asked.append(self.shell.ask(owner, version, make))
 
-    def answer(self, asked: Asked, response: Response) -> None:
+    def answer(self, asked: Asked, response: object) -> None:
         if not isinstance(asked.owner, tuple):
             return
         client, number = asked.owner

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.classic import group_loading
-from coordinator.group.step import Turn
+from coordinator.classic import loading
+from coordinator.group.step import GroupStep
 from coordinator.offsets.offset_store import OffsetStore
 from tests.simulation.groups.shell import Violation
 from tests.simulation.groups.swarm import Swarm
@@ -39,13 +39,13 @@ def test_offsets_that_are_shown_too_early_are_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_plan_that_is_told_before_it_is_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Turn, "when_committed", lambda self, outcome: outcome.committed(self))
+    monkeypatch.setattr(GroupStep, "when_committed", lambda self, outcome: outcome.committed(self))
     with pytest.raises(Violation):
         run_many()
 
 
 def test_sessions_that_a_new_coordinator_forgets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_loading, "expect_heartbeat", lambda *_: None)
+    monkeypatch.setattr(loading, "expect_heartbeat", lambda *_: None)
     with pytest.raises(Violation, match="not heard of"):
         run_many()
 

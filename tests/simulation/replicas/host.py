@@ -68,6 +68,7 @@ class Host(LeaderSide):
         assigned = SimpleNamespace(directory_of=lambda replica: bytes(16))
         topics = SimpleNamespace(by_id={}, partition=lambda topic, index: assigned)
         broker.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=topics)
+        broker.cluster.image = broker.image
         broker.in_sync_changes = self.changes = InSyncChanges(
             self.node_id,
             LAG_MS_MAX,

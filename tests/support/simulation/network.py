@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
 
-from broker.runtime.acceptor import Door
+from broker.runtime.acceptor import AcceptPolicy
 from tests.support.simulation.connection import Connection
 from tests.support.simulation.life import NANOSECONDS, Life
 from tests.support.simulation.loop import SimulatedLoop
@@ -81,11 +81,11 @@ class Listener(asyncio.AbstractServer):
         factory: Callable[[], asyncio.BaseProtocol],
         *,
         serving: bool,
-        door: Door | None = None,
+        policy: AcceptPolicy | None = None,
     ) -> None:
-        self.door = door
+        self.policy = policy
         self._waiting: deque[Connection] = deque()
-        """Those that the door has not let in."""
+        """Those that the accept policy has not accepted yet."""
         self.node = node
         self.life = life
         self.context = context
@@ -104,12 +104,12 @@ class Listener(asyncio.AbstractServer):
         return self._serving and self.life.alive
 
     def admit(self, connection: Connection) -> None:
-        """A connection has arrived: it begins, or waits at the door."""
-        if self.door is None:
+        """A connection has arrived: it begins, or waits to be accepted."""
+        if self.policy is None:
             connection.begin_serving(self.factory())
         else:
             self._waiting.append(connection)
-            self._let_in(self.door)
+            self._let_in(self.policy)
 
     # `broker.runtime.acceptor.Acceptor`
 
@@ -117,18 +117,18 @@ class Listener(asyncio.AbstractServer):
         self._serving = bool(self.sockets)
 
     def release(self) -> None:
-        assert self.door is not None
-        asyncio.get_running_loop().call_soon(self._let_in, self.door)
+        assert self.policy is not None
+        asyncio.get_running_loop().call_soon(self._let_in, self.policy)
 
-    def _let_in(self, door: Door) -> None:
-        while self._waiting and door.may_enter():
+    def _let_in(self, policy: AcceptPolicy) -> None:
+        while self._waiting and policy.may_accept():
             connection = self._waiting.popleft()
             address = connection.get_extra_info("peername")[0]
-            if door.enters(address):
+            if policy.accepted(address):
                 if connection.gone:
-                    door.left(address)
+                    policy.gone(address)
                 else:
-                    connection.begin_serving(door.protocol(address))
+                    connection.begin_serving(policy.protocol_for(address))
             else:
                 connection.abort()
 
@@ -258,7 +258,7 @@ class Network:
         port: int,
         *,
         serving: bool,
-        door: Door | None = None,
+        policy: AcceptPolicy | None = None,
     ) -> Listener:
         names = [host] if host is None or isinstance(host, str) else list(host)
         for name in names:
@@ -269,7 +269,7 @@ class Network:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         assert node.life is not None
         listener = node.listeners[port] = Listener(
-            node, node.life, copy_context(), port, factory, serving=serving, door=door
+            node, node.life, copy_context(), port, factory, serving=serving, policy=policy
         )
         return listener
 

@@ -19,7 +19,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
-from broker.runtime.acceptor import Acceptor, Door
+from broker.runtime.acceptor import Acceptor, AcceptPolicy
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
 from tests.support.simulation.life import NANOSECONDS, Life
@@ -71,13 +71,13 @@ class SimulatedEnvironment:
     def process(self) -> None:
         """All hosts are one process."""
 
-    async def acceptor(self, door: Door, host: str | None, port: int) -> Acceptor:
+    async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
         network = self._host.world.network
 
         def no_other_way() -> asyncio.BaseProtocol:
-            raise AssertionError("the door gives protocols")
+            raise AssertionError("the accept policy makes protocols")
 
-        return network.listen(network.nodes[self._host.name], no_other_way, host, port, serving=False, door=door)
+        return network.listen(network.nodes[self._host.name], no_other_way, host, port, serving=False, policy=policy)
 
     def entropy(self, size: int) -> bytes:
         return self._entropy.randbytes(size)

@@ -14,7 +14,7 @@ from broker.cli import main
 from spark_jobs import latest
 from spark_jobs.latest import LatestJob, LatestReader, last_rows, latest_batches, plan_latest
 from spark_jobs.options import parse_options
-from spark_jobs.progress import Progress
+from spark_jobs.progress import JobProgress
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 
@@ -79,7 +79,7 @@ def test_a_plan_pins_the_offsets(tmp_path: Path) -> None:
 
 
 def test_progress_speaks_of_bytes_while_the_topic_is_read() -> None:
-    progress = Progress(lambda _: None, size=400_000_000, tasks_count=8)
+    progress = JobProgress(lambda _: None, size=400_000_000, tasks_count=8)
     assert progress.line([(2, 8)], 4.2) == "4 s: read 100.0 MB of 400.0 MB, 2 of 8 tasks"
     assert progress.line([(1, 3)], 9) == "9 s: 1 of 3 tasks"
     assert progress.line([], 10) == "10 s: between two stages"
@@ -89,7 +89,7 @@ def test_progress_speaks_of_bytes_while_the_topic_is_read() -> None:
     ("arguments", "said"),
     [
         (["--topic", "u"], "no partition of u is in these log directories"),
-        (["--topic", "t", "--starting", "latest"], "startingOffsets=latest makes no batch"),
+        (["--topic", "t", "--starting", "latest"], "startingOffsets=latest is not possible in a batch query"),
         (["--topic", "t", "--output", "{path}/t-0"], "is there already; --overwrite replaces it"),
     ],
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.options import ReadOptions, Subscription, parse_options
+from spark_jobs.options import ReadOptions, TopicSelection, parse_options
 from spark_jobs.partition_files import Refused
 
 NAMED = {"path": "/data", "subscribe": "t"}
 
 
 def test_what_is_not_said_is_as_in_the_connector() -> None:
-    assert parse_options(NAMED) == ReadOptions(("/data",), Subscription(topics=("t",)), "earliest", "latest")
+    assert parse_options(NAMED) == ReadOptions(("/data",), TopicSelection(topics=("t",)), "earliest", "latest")
 
 
 def test_names_of_options_are_taken_in_any_case() -> None:
@@ -50,10 +50,10 @@ def test_offsets_are_given_in_json() -> None:
         ({"path": "/data", "assign": "[0]"}, "not of the shape"),
         ({"path": "/data", "assign": '{"t": [-1]}'}, "not of the shape"),
         ({"path": "/data", "assign": "t"}, "not JSON"),
-        ({**NAMED, "startingOffsets": "latest"}, "startingOffsets=latest makes no batch"),
-        ({**NAMED, "endingOffsets": "earliest"}, "endingOffsets=earliest makes no batch"),
-        ({**NAMED, "startingOffsets": '{"t": {"0": -1}}'}, "-1 (latest) for t-0 makes no batch"),
-        ({**NAMED, "endingOffsets": '{"t": {"0": -2}}'}, "-2 (earliest) for t-0 makes no batch"),
+        ({**NAMED, "startingOffsets": "latest"}, "startingOffsets=latest is not possible in a batch query"),
+        ({**NAMED, "endingOffsets": "earliest"}, "endingOffsets=earliest is not possible in a batch query"),
+        ({**NAMED, "startingOffsets": '{"t": {"0": -1}}'}, "-1 (latest) for t-0 is not possible in a batch query"),
+        ({**NAMED, "endingOffsets": '{"t": {"0": -2}}'}, "-2 (earliest) for t-0 is not possible in a batch query"),
         ({**NAMED, "startingOffsets": '{"t": {"0": -3}}'}, "of the shape"),
         ({**NAMED, "startingOffsets": '{"t": [1]}'}, "of the shape"),
         ({**NAMED, "startingOffsets": "tomorrow"}, "not JSON"),

@@ -12,13 +12,11 @@ BEING_SPLIT: Final = "being split"
 BEING_RENAMED: Final = "being renamed"
 
 CLASSES: Final = {
-    "broker.replicas.local_logs.LocalLogs": BEING_SPLIT,
     "replication.partition.Partition": BEING_SPLIT,
 }
 """Classes of more than 30 methods."""
 
 MODULES: Final = {
-    "broker/replicas/local_logs.py": BEING_SPLIT,
     "broker/requests/handlers/fetch.py": BEING_SPLIT,
     "protocol/compiler.py": "The code generator is one concept, and everything that it emits stays in one file.",
 }
@@ -33,12 +31,6 @@ FOLDERS: Final = {
 
 DUPLICATES: Final[dict[str, str]] = {
     "Answer": BEING_RENAMED,
-    "GatheredReply": BEING_RENAMED,
-    "Listener": BEING_RENAMED,
-    "MergedReply": BEING_RENAMED,
-    "Reply": BEING_RENAMED,
-    "Spawn": BEING_RENAMED,
-    "Voter": BEING_RENAMED,
     "Wait": BEING_RENAMED,
 }
 """Names of public classes that occur more than once outside `protocol/messages/`. There a name is that of Kafka's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import Config, ConfigError, Listener, resolved
+from broker.config import Config, ConfigError, ListenerAddress, resolved
 from broker.config.sources import single_node_defaults
 from storage.checkpoints.java_properties import read_properties
 
@@ -71,17 +71,17 @@ def test_the_stock_file_starts_unchanged() -> None:
     assert config.node_id == 1
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
     assert config.metadata_log_dir == "/tmp/kraft-combined-logs"
-    assert config.broker_listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
-    assert config.controller_listeners == (Listener("CONTROLLER", "", 9093, "PLAINTEXT"),)
-    assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
-    assert config.advertised_controller_listeners == (Listener("CONTROLLER", "localhost", 9093, "PLAINTEXT"),)
+    assert config.broker_listeners == (ListenerAddress("PLAINTEXT", "", 9092, "PLAINTEXT"),)
+    assert config.controller_listeners == (ListenerAddress("CONTROLLER", "", 9093, "PLAINTEXT"),)
+    assert config.advertised_listeners == (ListenerAddress("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
+    assert config.advertised_controller_listeners == (ListenerAddress("CONTROLLER", "localhost", 9093, "PLAINTEXT"),)
 
 
 def test_a_node_without_a_file_starts_without_a_warning() -> None:
     config = Config.load(single_node_defaults("./data"))
     assert config.warnings == ()
     assert config.is_broker and config.is_controller
-    assert config.advertised_listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+    assert config.advertised_listeners == (ListenerAddress("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
 
 
 def test_a_setting_without_effect_warns_once_with_its_reason() -> None:
@@ -305,13 +305,13 @@ def test_a_node_may_have_one_role() -> None:
 
 def test_static_voters_say_where_the_controller_is() -> None:
     config = load("controller.quorum.voters=1@example:7", "-controller.quorum.bootstrap.servers")
-    assert config.advertised_controller_listeners == (Listener("CONTROLLER", "example", 7, "PLAINTEXT"),)
+    assert config.advertised_controller_listeners == (ListenerAddress("CONTROLLER", "example", 7, "PLAINTEXT"),)
 
 
 def test_clients_are_told_this_machines_name_and_the_ports_that_were_bound() -> None:
     config = load("listeners=PLAINTEXT://:0,CONTROLLER://:9093")
     assert resolved(config.advertised_listeners, "me", {"PLAINTEXT": 1234}) == (
-        Listener("PLAINTEXT", "me", 1234, "PLAINTEXT"),
+        ListenerAddress("PLAINTEXT", "me", 1234, "PLAINTEXT"),
     )
 
 

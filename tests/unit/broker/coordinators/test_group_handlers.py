@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from broker.runtime.pending import Pending
 from coordinator.group.config import GroupConfig
-from coordinator.group.partition import OFFSETS_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.support.group_conversation import MAIN, converse
@@ -22,7 +22,7 @@ def on_a_node(scenario: Callable[[GroupNode], Awaitable[None]], *, has_offsets_t
     """Run a scenario in a simulated process that coordinates groups."""
     topics = {"t": (TOPIC_ID, 2)}
     if has_offsets_topic:
-        topics[OFFSETS_TOPIC] = (bytes(range(1, 17)), 5)
+        topics[GROUP_METADATA_TOPIC] = (bytes(range(1, 17)), 5)
 
     async def main(environment: SimulatedEnvironment) -> None:
         config = GroupConfig(initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5)
@@ -101,7 +101,7 @@ def test_the_first_lookup_has_the_topic_created() -> None:
         found = await find(node, 2, key="g")
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (found.node_id, found.host, found.port) == (-1, "", -1)
-        assert node.created == [OFFSETS_TOPIC]
+        assert node.created == [GROUP_METADATA_TOPIC]
 
     on_a_node(scenario, has_offsets_topic=False)
 

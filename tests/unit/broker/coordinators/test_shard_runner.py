@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from broker.coordinators.partition_log import PartitionGroupLog
+from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from broker.coordinators.shard_runner import RunnerState
 from coordinator.group.config import GroupConfig
-from coordinator.group.partition import OFFSETS_TOPIC
 from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -34,7 +33,7 @@ Scenario = Callable[[GroupNode], Awaitable[None]]
 
 def lives(*scenarios: Scenario, config: GroupConfig = CONFIG) -> None:
     """Run a process for each scenario, one after the other, on one disk."""
-    image = image_with({"t": (TOPIC_ID, 2), OFFSETS_TOPIC: (bytes(range(1, 17)), 1)})
+    image = image_with({"t": (TOPIC_ID, 2), GROUP_METADATA_TOPIC: (bytes(range(1, 17)), 1)})
     with World(1) as world:
         host = world.add_host("broker")
 
@@ -139,7 +138,7 @@ def test_a_compressed_log_is_read_as_well() -> None:
 def test_while_it_loads_requests_are_told_to_come_again() -> None:
     async def first(node: GroupNode) -> None:
         assert await commit(node, 7) == ErrorCode.NONE
-        node.groups.lost(0)
+        node.groups.shards.lost(0)
         node.gain(0)
         (runner,) = node.groups.runners
         assert runner.state is RunnerState.LOADING
@@ -191,7 +190,7 @@ def test_with_the_partition_go_all_who_wait() -> None:
         member = await stable_member(node)
         parked = node.ask(join(), 3)
         assert not parked.is_complete
-        node.groups.lost(0)
+        node.groups.shards.lost(0)
         answers: list[object] = []
         parked.listen(answers.append)
         (answer,) = answers
@@ -235,10 +234,10 @@ def test_a_log_that_cannot_be_read_is_left_to_another_leader() -> None:
     async def scenario(node: GroupNode) -> None:
         assert await commit(node, 1) == ErrorCode.NONE
         partition = node.partitions[0]
-        node.groups.lost(0)
+        node.groups.shards.lost(0)
         assert isinstance(node.environment.fs, SimulatedDisk)
         node.environment.fs.faults.read_error = 1.0
-        node.groups.gained(PartitionGroupLog(partition, lambda log: None))
+        node.coordinators.gained(partition)
         await node.loaded()
         assert partition.log.failure is not None
         assert await commit(node, 1) == ErrorCode.NOT_COORDINATOR
@@ -284,7 +283,7 @@ def test_a_broker_that_stops_lets_go_of_all_who_wait() -> None:
     async def scenario(node: GroupNode) -> None:
         await stable_member(node)
         parked = node.ask(join(), 3)
-        node.groups.close()
+        node.coordinators.close()
         assert parked.is_complete
         assert node.groups.runners == []
 

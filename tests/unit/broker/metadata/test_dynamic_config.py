@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.config.config import Config
-from broker.config.internal_topics import GROUP_METADATA_TOPIC, internal_topic
+from broker.coordinators.group_row import group_config, offsets_topic
 from broker.metadata.dynamic_config import LOG_CONFIGS_MAX, DynamicConfig
 from kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
 from kraft.image.metadata_image import MetadataImage
@@ -62,6 +62,6 @@ def test_the_topic_of_group_offsets_is_made_as_its_settings_say() -> None:
             "offsets.topic.segment.bytes": "2097152",
         }
     )
-    topic = internal_topic(config, GROUP_METADATA_TOPIC)
+    topic = offsets_topic(group_config(config))
     assert (topic.partitions, topic.replication_factor) == (7, 1)
     assert topic.configs == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "2097152"}

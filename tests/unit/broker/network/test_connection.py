@@ -24,7 +24,8 @@ from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
 from broker.network.request_memory import RequestMemory
 from broker.network.route import Binding, RequestContext, Route
 from broker.purgatory.wakes import Wakes
-from broker.requests.apis import APIS, route
+from broker.requests.api import route
+from broker.requests.table import APIS
 from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
 from protocol.compiler import decode, encode

@@ -82,7 +82,7 @@ def test_what_is_said_of_a_full_disk_is_said_once(caplog: pytest.LogCaptureFixtu
         make_room(node)
         await asyncio.sleep(4)
         texts = [record.getMessage() for record in caplog.records if record.name == "moldau.logs"]
-        assert len(texts) == 2 and "is full" in texts[0] and "has room again" in texts[1], texts
+        assert len(texts) == 2 and "is full" in texts[0] and "has space again" in texts[1], texts
 
     serve_and(story)
 
@@ -127,7 +127,7 @@ def test_offsets_are_refused_and_committed_again_when_there_is_room() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        node.broker.create_internal_topic("__consumer_offsets")
+        node.broker.topics.create_internal(node.broker.groups.shards.topic)
         await asyncio.sleep(1)
 
         async def commit(offset: int) -> int:

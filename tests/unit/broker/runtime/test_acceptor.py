@@ -23,7 +23,7 @@ class Greeter(asyncio.Protocol):
         transport.close()
 
 
-class Door:
+class AcceptPolicy:
     def __init__(self) -> None:
         self.is_open = True
         self.stays = True
@@ -31,37 +31,37 @@ class Door:
         self.failures = 0
         self.met = asyncio.Event()
 
-    def may_enter(self) -> bool:
+    def may_accept(self) -> bool:
         if not self.is_open:
             self.met.set()
         return self.is_open
 
-    def enters(self, address: str) -> bool:
+    def accepted(self, address: str) -> bool:
         self.entered.append(address)
         return self.stays
 
-    def left(self, address: str) -> None:
+    def gone(self, address: str) -> None:
         self.entered.remove(address)
 
-    def failed(self) -> None:
+    def accept_failed(self) -> None:
         self.failures += 1
         self.met.set()
 
-    def protocol(self, address: str) -> asyncio.BaseProtocol:
+    def protocol_for(self, address: str) -> asyncio.BaseProtocol:
         return Greeter()
 
 
-Story = Callable[[SocketAcceptor, Door, int], Awaitable[None]]
+Story = Callable[[SocketAcceptor, AcceptPolicy, int], Awaitable[None]]
 
 
 def run(story: Story, descriptors_max: int = 1 << 20) -> None:
     async def told() -> None:
-        door = Door()
-        acceptor = SocketAcceptor(asyncio.get_running_loop(), door, descriptors_max)
+        policy = AcceptPolicy()
+        acceptor = SocketAcceptor(asyncio.get_running_loop(), policy, descriptors_max)
         await acceptor.bind(HOST, 0)
         port = acceptor._sockets[0].getsockname()[1]
         try:
-            await asyncio.wait_for(story(acceptor, door, port), PATIENCE_S)
+            await asyncio.wait_for(story(acceptor, policy, port), PATIENCE_S)
         finally:
             acceptor.close()
 
@@ -76,12 +76,12 @@ async def read_all(port: int) -> bytes:
 
 
 def test_nobody_is_accepted_before_it_opens_and_after_it_closes() -> None:
-    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
+    async def story(acceptor: SocketAcceptor, policy: AcceptPolicy, port: int) -> None:
         with pytest.raises(ConnectionRefusedError):
             await read_all(port)
         acceptor.open()
         assert await read_all(port) == b"hello"
-        assert door.entered == [HOST]
+        assert policy.entered == [HOST]
         acceptor.close()
         with pytest.raises(ConnectionRefusedError):
             await read_all(port)
@@ -90,13 +90,13 @@ def test_nobody_is_accepted_before_it_opens_and_after_it_closes() -> None:
 
 
 def test_who_comes_while_the_door_is_closed_waits() -> None:
-    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
-        door.is_open = False
+    async def story(acceptor: SocketAcceptor, policy: AcceptPolicy, port: int) -> None:
+        policy.is_open = False
         acceptor.open()
         reading = asyncio.create_task(read_all(port))
-        await door.met.wait()
-        assert not reading.done() and door.entered == []
-        door.is_open = True
+        await policy.met.wait()
+        assert not reading.done() and policy.entered == []
+        policy.is_open = True
         acceptor.release()
         assert await reading == b"hello"
 
@@ -104,8 +104,8 @@ def test_who_comes_while_the_door_is_closed_waits() -> None:
 
 
 def test_who_may_not_stay_is_hung_up_on() -> None:
-    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
-        door.stays = False
+    async def story(acceptor: SocketAcceptor, policy: AcceptPolicy, port: int) -> None:
+        policy.stays = False
         acceptor.open()
         assert await read_all(port) == b""
 
@@ -113,19 +113,19 @@ def test_who_may_not_stay_is_hung_up_on() -> None:
 
 
 def test_without_descriptors_it_waits_a_moment_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
+    async def story(acceptor: SocketAcceptor, policy: AcceptPolicy, port: int) -> None:
         acceptor.open()
         reading = asyncio.create_task(read_all(port))
-        await door.met.wait()
+        await policy.met.wait()
         acceptor._try_again()
-        while door.failures < 2:
+        while policy.failures < 2:
             await asyncio.sleep(0)
         acceptor.release()
         assert not acceptor._is_reading, "nobody but the timer tries again"
         acceptor._last_descriptor = 1 << 20
         acceptor._try_again()
         assert await reading == b"hello"
-        assert door.failures == 2
+        assert policy.failures == 2
 
     with caplog.at_level(logging.INFO, "moldau.listener"):
         run(story, descriptors_max=FILES_SHARE)
@@ -136,9 +136,9 @@ def test_without_descriptors_it_waits_a_moment_and_says_so_once(caplog: pytest.L
 
 
 def test_an_address_in_use_is_named() -> None:
-    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
+    async def story(acceptor: SocketAcceptor, policy: AcceptPolicy, port: int) -> None:
         acceptor.open()
-        other = SocketAcceptor(asyncio.get_running_loop(), door, 1 << 20)
+        other = SocketAcceptor(asyncio.get_running_loop(), policy, 1 << 20)
         with pytest.raises(OSError, match=f"cannot listen on {HOST}:{port}: Address already in use"):
             await other.bind(HOST, port)
 
@@ -146,8 +146,8 @@ def test_an_address_in_use_is_named() -> None:
 
 
 def test_every_family_of_a_wildcard_is_served() -> None:
-    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
-        everywhere = SocketAcceptor(asyncio.get_running_loop(), door, 1 << 20)
+    async def story(acceptor: SocketAcceptor, policy: AcceptPolicy, port: int) -> None:
+        everywhere = SocketAcceptor(asyncio.get_running_loop(), policy, 1 << 20)
         with socket.socket() as free:
             free.bind((HOST, 0))
             port = free.getsockname()[1]
@@ -160,7 +160,7 @@ def test_every_family_of_a_wildcard_is_served() -> None:
 
 
 def test_who_was_accepted_and_not_yet_begun_is_hung_up_on_when_it_closes() -> None:
-    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
+    async def story(acceptor: SocketAcceptor, policy: AcceptPolicy, port: int) -> None:
         acceptor.open()
         with socket.create_connection((HOST, port)) as client:
             client.setblocking(False)
@@ -174,12 +174,12 @@ def test_who_was_accepted_and_not_yet_begun_is_hung_up_on_when_it_closes() -> No
 
 
 def test_a_burst_of_connections_lets_others_have_their_turn() -> None:
-    async def story(acceptor: SocketAcceptor, door: Door, port: int) -> None:
+    async def story(acceptor: SocketAcceptor, policy: AcceptPolicy, port: int) -> None:
         acceptor.open()
         clients = [socket.create_connection((HOST, port)) for _ in range(ACCEPTS_MAX + 1)]
         acceptor._accept(acceptor._sockets[0])
-        assert len(door.entered) == ACCEPTS_MAX
-        while len(door.entered) < len(clients):
+        assert len(policy.entered) == ACCEPTS_MAX
+        while len(policy.entered) < len(clients):
             await asyncio.sleep(0)
         for each in clients:
             each.close()

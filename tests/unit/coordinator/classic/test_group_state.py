@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.classic import group_state
-from coordinator.classic.group import Group
+from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import FORMER_STATES, GroupState
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command
@@ -95,7 +95,7 @@ def test_every_table_knows_every_state() -> None:
 @pytest.mark.parametrize("source", GroupState)
 @pytest.mark.parametrize("target", GroupState)
 def test_there_are_no_other_ways_between_states(source: GroupState, target: GroupState) -> None:
-    group = Group("g", None)
+    group = ClassicGroup("g", None)
     group.state = source
     if source in FORMER_STATES[target]:
         group.move_to(target, 7)

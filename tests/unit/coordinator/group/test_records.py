@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.classic.group import Group
-from coordinator.classic.group_loading import restore
-from coordinator.group.log_reading import LogReader
+from coordinator.classic.group import ClassicGroup
+from coordinator.classic.loading import restore
+from coordinator.classic.records import generation_change, new_group_change
 from coordinator.group.records import (
     Change,
     CommittedOffset,
     GroupChange,
     OffsetChange,
     change_of,
-    generation_change,
-    new_group_change,
     record_of,
 )
+from coordinator.runtime.log_reading import LogReader, RecordReader
 from protocol.batch_iterator import iterate_batches
 from protocol.control_records import end_transaction_marker
 from protocol.primitives import MalformedMessage
@@ -58,7 +57,7 @@ def test_what_kafka_wrote_is_understood_and_would_be_written_again_byte_for_byte
 
 
 def test_the_story_of_a_group_is_told_by_its_log() -> None:
-    found = [replayable.change for replayable in LogReader(0).read(LOGS["3"])]
+    found = [replayable.change for replayable in LogReader(0, RecordReader(change_of)).read(LOGS["3"])]
     values = [change.value for change in found if isinstance(change, GroupChange)]
     generations = [(value.generation, value.protocol_type, len(value.members)) for value in values if value is not None]
     assert generations == [(0, "", 0), (1, "consumer", 1), (3, "consumer", 0)]
@@ -71,7 +70,7 @@ def test_the_story_of_a_group_is_told_by_its_log() -> None:
 
 def test_the_first_record_of_a_group_is_what_kafka_writes() -> None:
     (first, *_) = records_of(LOGS["19"])
-    group = Group("old", 1795279570653)
+    group = ClassicGroup("old", 1795279570653)
     assert record_of(new_group_change(group), first.timestamp).value == first.value
 
 
@@ -161,7 +160,7 @@ def test_offsets_of_transactions_count_when_they_are_committed() -> None:
             marker(commits=True, producer_id=8, base_offset=4),
         ]
     )
-    found = LogReader(0).read(log)
+    found = LogReader(0, RecordReader(change_of)).read(log)
     assert [(replayable.change, replayable.end_offset) for replayable in found] == [
         (OffsetChange("g", "t", 0, CommittedOffset(2)), 5)
     ]
@@ -170,15 +169,16 @@ def test_offsets_of_transactions_count_when_they_are_committed() -> None:
 def test_a_log_is_read_in_pieces_that_cut_and_overlap_batches() -> None:
     log = b"".join(build_batch([commit(offset)], base_offset=offset) for offset in range(5))
     size = len(log) // 5
-    reader = LogReader(0)
+    reader = LogReader(0, RecordReader(change_of))
     found = reader.read(log[: 2 * size + 10])
     assert reader.next_offset == 2
     found += reader.read(log[size:])
-    assert [replayable.end_offset for replayable in found] == [1, 2, 3, 4, 5]
+    assert [replayable.change for replayable in found] == [change_of(commit(offset)) for offset in range(5)]
+    assert [replayable.end_offset for replayable in found] == [2, 2, 5, 5, 5], "the end of what was read at once"
 
 
 def test_a_log_with_a_flipped_bit_is_refused() -> None:
     log = bytearray(build_batch([commit(1)]))
     log[-1] ^= 1
     with pytest.raises(MalformedMessage, match="checksum"):
-        LogReader(0).read(bytes(log))
+        LogReader(0, RecordReader(change_of)).read(bytes(log))

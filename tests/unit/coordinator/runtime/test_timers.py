@@ -5,12 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.runtime.timers import TimerKey, TimerKind, Timers
+from coordinator.group.step import TimerKey, TimerKind
+from coordinator.runtime.timers import Timers
 
 A, B, C = (TimerKey(TimerKind.SESSION, "g", name) for name in "abc")
 
 
-def due(timers: Timers, now_ms: int) -> list[TimerKey]:
+def due(timers: Timers[TimerKey], now_ms: int) -> list[TimerKey]:
     found = []
     while (key := timers.pop_due(now_ms)) is not None:
         found.append(key)
@@ -18,7 +19,7 @@ def due(timers: Timers, now_ms: int) -> list[TimerKey]:
 
 
 def test_keys_are_due_in_the_order_of_their_deadlines() -> None:
-    timers = Timers()
+    timers: Timers[TimerKey] = Timers()
     timers.schedule(A, 30)
     timers.schedule(B, 10)
     timers.schedule(C, 20)
@@ -30,7 +31,7 @@ def test_keys_are_due_in_the_order_of_their_deadlines() -> None:
 
 
 def test_a_key_that_was_moved_back_is_not_due_at_the_old_time() -> None:
-    timers = Timers()
+    timers: Timers[TimerKey] = Timers()
     timers.schedule(A, 10)
     timers.schedule(A, 50)
     assert timers.next_deadline_ms() == 50
@@ -39,14 +40,14 @@ def test_a_key_that_was_moved_back_is_not_due_at_the_old_time() -> None:
 
 
 def test_a_key_that_was_moved_forward_fires_once() -> None:
-    timers = Timers()
+    timers: Timers[TimerKey] = Timers()
     timers.schedule(A, 50)
     timers.schedule(A, 10)
     assert due(timers, 100) == [A]
 
 
 def test_a_cancelled_key_can_be_scheduled_again() -> None:
-    timers = Timers()
+    timers: Timers[TimerKey] = Timers()
     timers.schedule(A, 10)
     timers.cancel(A)
     timers.cancel(B)
@@ -58,7 +59,7 @@ def test_a_cancelled_key_can_be_scheduled_again() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.one_of(st.none(), st.integers(0, 50)), st.booleans())))
 def test_they_do_what_a_plain_dictionary_does(steps: list[tuple[TimerKey, int | None, bool]]) -> None:
-    timers = Timers()
+    timers: Timers[TimerKey] = Timers()
     model: dict[TimerKey, int] = {}
     for now_ms, (key, deadline_ms, fires) in enumerate(steps):
         if deadline_ms is None:

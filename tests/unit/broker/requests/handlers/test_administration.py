@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from broker.network.listener_role import ListenerRole
-from broker.requests.apis import APIS
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.requests.handlers.api_versions import SOFTWARE_LENGTH_MAX
+from broker.requests.table import APIS
 from kraft.image.configs import ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterableConfig as ReplacedConfig

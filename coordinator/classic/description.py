@@ -1,21 +1,21 @@
-"""What operators see of groups: DescribeGroups and ListGroups."""
+"""DescribeGroups: what operators see of a classic group."""
 
 from __future__ import annotations
 
-from coordinator.classic.group import Group
+from typing import Final
+
+from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import DEAD, STABLE
 from coordinator.classic.member import Member
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from protocol.messages.list_groups import ListedGroup
 
-GROUP_TYPE = "classic"
-NOT_FOUND_VERSION = 6
-"""From this version of DescribeGroups on, a group that is not there is an error; it was a dead group before."""
+NOT_FOUND_VERSION: Final = 6
+"""From this version of DescribeGroups on, a group that does not exist is an error; before, it is a dead group."""
 
 
-def describe(group: Group) -> DescribedGroup:
-    """What members say is shown when the group is stable; what they were given last, always."""
+def describe(group: ClassicGroup) -> DescribedGroup:
+    """The protocol and the members' subscriptions are shown while the group is stable; assignments always."""
     is_stable = group.state is STABLE
     return DescribedGroup(
         group_id=group.group_id,
@@ -26,7 +26,7 @@ def describe(group: Group) -> DescribedGroup:
     )
 
 
-def describe_member(group: Group, member: Member, *, with_metadata: bool) -> DescribedGroupMember:
+def describe_member(group: ClassicGroup, member: Member, *, with_metadata: bool) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -38,24 +38,9 @@ def describe_member(group: Group, member: Member, *, with_metadata: bool) -> Des
 
 
 def describe_absent(group_id: str, version: int) -> DescribedGroup:
+    """A group that does not exist, or is not a classic one."""
     described = DescribedGroup(group_id=group_id, group_state=DEAD.value, protocol_type="", protocol_data="")
     if version >= NOT_FOUND_VERSION:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         described.error_message = f"Group {group_id} not found."
     return described
-
-
-def list_entry(group: Group) -> ListedGroup:
-    return ListedGroup(
-        group_id=group.group_id,
-        protocol_type=group.protocol_type or "",
-        group_state=group.state.value,
-        group_type=GROUP_TYPE,
-    )
-
-
-def is_listed(entry: ListedGroup, states: list[str], types: list[str]) -> bool:
-    """Whether filters let the group through; an empty filter lets all."""
-    return (not states or entry.group_state.lower() in {state.lower() for state in states}) and (
-        not types or entry.group_type in {kind.lower() for kind in types}
-    )

@@ -6,8 +6,9 @@ import pytest
 
 from coordinator.group import events
 from coordinator.group.config import GroupConfig
-from coordinator.group.shard import GroupShard
-from coordinator.runtime.effects import Effects, Response, Waiter
+from coordinator.runtime import events as runtime_events
+from coordinator.runtime.effects import Effects, Waiter
+from coordinator.shard.shard import GroupShard
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -31,19 +32,19 @@ class Shell:
     def __init__(self) -> None:
         self.shard = GroupShard(GroupConfig(initial_rebalance_delay_ms=0))
         self.end_offset = 0
-        self.step(events.Loaded())
+        self.step(runtime_events.Loaded())
 
-    def step(self, event: events.Event) -> list[Response]:
+    def step(self, event: events.Event) -> list[object]:
         effects = self.shard.step(event, 0, 0)
         replies = self.told(effects)
         while effects.records:
             self.end_offset += len(effects.records)
-            effects = self.shard.step(events.Appended(self.end_offset), 0, 0)
+            effects = self.shard.step(runtime_events.Appended(self.end_offset), 0, 0)
             replies += self.told(effects)
-            replies += self.told(self.shard.step(events.Committed(self.end_offset), 0, 0))
+            replies += self.told(self.shard.step(runtime_events.Committed(self.end_offset), 0, 0))
         return replies
 
-    def told(self, effects: Effects) -> list[Response]:
+    def told(self, effects: Effects) -> list[object]:
         return [response for _, response in effects.replies]
 
     def join(self, **values: object) -> JoinGroupResponse:
@@ -65,7 +66,7 @@ class Shell:
             "/10.0.0.1",
             "1",
         )
-        replies = self.step(event) + self.step(events.Tick()) + self.step(events.Tick())
+        replies = self.step(event) + self.step(runtime_events.Tick()) + self.step(runtime_events.Tick())
         (reply,) = replies
         assert isinstance(reply, JoinGroupResponse)
         return reply

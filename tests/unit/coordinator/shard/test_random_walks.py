@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 from coordinator.classic.group_state import GroupState
-from coordinator.group.shard import GroupShard
+from coordinator.shard.shard import GroupShard
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command
 
@@ -63,7 +64,7 @@ class Walk:
         self.asked += 1
         token = f"as=q{self.asked}"
         group, member = choose(self.members[-6:]) if self.members and self.random.random() < 0.9 else ("g", "nobody")
-        shard_group = self.scribe.shard._groups.get(group)
+        shard_group = classic_groups(self.scribe.shard).get(group)
         generation = shard_group.generation if shard_group is not None and self.random.random() < 0.9 else 1
         protocols = choose(["range", "range,sticky", "sticky,range", "sticky"])
         everybody = ",".join(f"{name}:w" for name in (shard_group.members if shard_group is not None else ()))
@@ -112,7 +113,7 @@ def test_everybody_is_answered_once_and_the_log_tells_the_truth(seed: int) -> No
         check_shard_against_its_log(walk)
         walk.do(f"wait {LONG_MS}")
         assert not walk.owed, "somebody was never answered"
-        states = {group.state for group in walk.scribe.shard._groups.values()}
+        states = {group.state for group in classic_groups(walk.scribe.shard).values()}
         assert states <= {GroupState.EMPTY}, "a group without living members is empty in the end"
         check_shard_against_its_log(walk)
     except Exception as error:
@@ -127,13 +128,13 @@ def check_shard_against_its_log(walk: Walk) -> None:
         everything = OffsetFetchRequestGroup(group_id=name, topics=None)
         ours, theirs = shard.offsets(everything), again.offsets(everything)
         assert ours == theirs
-        group = shard._groups.get(name)
+        group = classic_groups(shard).get(name)
         if group is None or group.visible_from is None:
-            assert name not in again._groups
+            assert name not in classic_groups(again)
             continue
         # Where the log refused to hear that a group is empty, its last members come back, and time out again.
         if group.state is GroupState.STABLE or (group.state is GroupState.EMPTY and not walk.log_refuses):
-            stored = again._groups[name]
+            stored = classic_groups(again)[name]
             if group.state is GroupState.STABLE:
                 assert stored.generation == group.generation
                 assert stored.leader_id == group.leader_id

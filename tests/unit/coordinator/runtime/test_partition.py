@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.partition import java_hash, partition_of
+from coordinator.runtime.partition import java_hash, partition_of
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-"""Which partition of `__consumer_offsets` keeps a group."""
+"""Which partition of an internal topic keeps a key: a group, later a transactional id."""
 
 from __future__ import annotations
 
 import struct
 
-OFFSETS_TOPIC = "__consumer_offsets"
 INT32_MIN = -0x80000000
 
 
@@ -17,7 +16,7 @@ def java_hash(text: str) -> int:
     return result - (1 << 32) if result & 0x80000000 else result
 
 
-def partition_of(group_id: str, partitions_count: int) -> int:
-    """The partition whose leader coordinates the group."""
-    code = java_hash(group_id)
+def partition_of(key: str, partitions_count: int) -> int:
+    """The partition whose leader coordinates the key, as Apache Kafka's clients and brokers compute it."""
+    code = java_hash(key)
     return 0 if code == INT32_MIN else abs(code) % partitions_count

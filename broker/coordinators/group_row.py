@@ -1,0 +1,77 @@
+"""The coordinator of groups, as a row: `__consumer_offsets` → `GroupShard`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from broker.config.config import Config
+from broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
+from broker.coordinators.row import CoordinatorRow, KeyType
+from coordinator.group.config import GroupConfig
+from protocol.compression import Codec
+
+if TYPE_CHECKING:
+    from coordinator.group.events import ShardRequest
+    from coordinator.group.records import LoadedChange
+    from coordinator.runtime.log_reading import RecordReader
+    from coordinator.shard.shard import GroupShard
+
+    GroupRow: TypeAlias = CoordinatorRow[GroupShard, ShardRequest, LoadedChange]
+
+
+def group_row(config: GroupConfig) -> GroupRow:
+    return CoordinatorRow(
+        topic=offsets_topic(config),
+        key_type=KeyType.GROUP,
+        log_name="moldau.groups",
+        new_shard=lambda high_watermark: new_shard(config, high_watermark),
+        new_reader=new_reader,
+        load_buffer_size=config.offsets_load_buffer_size,
+        codec=Codec(config.offsets_topic_compression_codec),
+    )
+
+
+def offsets_topic(config: GroupConfig) -> InternalTopic:
+    return InternalTopic(
+        GROUP_METADATA_TOPIC,
+        config.offsets_topic_num_partitions,
+        config.offsets_topic_replication_factor,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )
+
+
+def new_shard(config: GroupConfig, high_watermark: int) -> GroupShard:
+    """Imported with the first partition that this broker leads: most of the coordinator is of no use before."""
+    from coordinator.shard.shard import GroupShard
+
+    return GroupShard(config, high_watermark)
+
+
+def new_reader() -> RecordReader[LoadedChange]:
+    from coordinator.shard.record_reading import GroupRecordReader
+
+    return GroupRecordReader()
+
+
+def group_config(config: Config) -> GroupConfig:
+    """What a node's configuration says of groups."""
+    return GroupConfig(
+        min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
+        max_size=config.integer("group.max.size"),
+        member_metadata_bytes_max=config.integer("message.max.bytes"),
+        initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
+        offsets_retention_minutes=config.integer("offsets.retention.minutes"),
+        offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
+        offset_metadata_max_bytes=config.integer("offset.metadata.max.bytes"),
+        offsets_topic_num_partitions=config.integer("offsets.topic.num.partitions"),
+        offsets_topic_replication_factor=config.integer("offsets.topic.replication.factor"),
+        offsets_topic_segment_bytes=config.integer("offsets.topic.segment.bytes"),
+        offsets_topic_compression_codec=config.integer("offsets.topic.compression.codec"),
+        offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
+        offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
+    )

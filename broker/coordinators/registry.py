@@ -1,0 +1,58 @@
+"""The registry: internal topic → coordinator. A further coordinator is one more value in its list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from broker.config.internal_topics import InternalTopic
+from broker.coordinators.partition_log import CoordinatorLog, LeaderLog
+from broker.coordinators.row import KeyType
+from replication.partition import Partition
+from storage.log.log import Log
+
+
+class TopicCoordinator(Protocol):
+    """A `Shards` of any kind of machine."""
+
+    @property
+    def topic(self) -> InternalTopic: ...
+
+    @property
+    def key_type(self) -> KeyType: ...
+
+    def gained(self, partition_log: CoordinatorLog) -> None: ...
+
+    def lost(self, index: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    def partition_of(self, key: str) -> int: ...
+
+
+class CoordinatorRegistry:
+    """`flush` makes a log durable soon, where its settings ask for that."""
+
+    def __init__(self, coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> None:
+        self._by_topic = {each.topic.name: each for each in coordinators}
+        self._flush = flush
+
+    def of_key_type(self, key_type: int) -> TopicCoordinator | None:
+        """The coordinator for a key type of FindCoordinator, None where this broker has none."""
+        return next((each for each in self._by_topic.values() if each.key_type == key_type), None)
+
+    def gained(self, partition: Partition) -> None:
+        """This broker leads a partition that it did not lead before, of an internal topic or of any other."""
+        coordinator = self._by_topic.get(partition.topic)
+        if coordinator is not None:
+            coordinator.gained(LeaderLog(partition, self._flush))
+
+    def lost(self, partition: Partition) -> None:
+        """This broker does not lead the partition any more, or the partition is deleted."""
+        coordinator = self._by_topic.get(partition.topic)
+        if coordinator is not None:
+            coordinator.lost(partition.index)
+
+    def close(self) -> None:
+        for coordinator in self._by_topic.values():
+            coordinator.close()

@@ -1,0 +1,44 @@
+"""A row of the registry of coordinators: what the shell has to know of one kind of machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+from broker.config.internal_topics import InternalTopic
+from coordinator.runtime.log_reading import RecordReader
+from protocol.compression import Codec
+
+ShardT = TypeVar("ShardT")
+RequestT = TypeVar("RequestT")
+LoadedT = TypeVar("LoadedT")
+
+
+class KeyType(IntEnum):
+    """What a key of FindCoordinator names."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
+    """`ShardT` is a `StateMachine[RequestT, LoadedT]` over one partition of the topic."""
+
+    topic: InternalTopic
+    """Whose partitions hold the machines' records."""
+    key_type: KeyType
+    """Of the keys that the machines coordinate."""
+    log_name: str
+    """The logger of their notes."""
+    new_shard: Callable[[int], ShardT]
+    """An empty machine, by the high watermark of its partition."""
+    new_reader: Callable[[], RecordReader[LoadedT]]
+    """Decodes the records of a partition, once from its start to its end."""
+    load_buffer_size: int
+    """How many bytes of a log are read at once, at least one batch."""
+    codec: Codec
+    """With which the machines' records are compressed."""

@@ -1,0 +1,85 @@
+"""The machines of one coordinator: one for each partition of its internal topic that this broker leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from broker.config.internal_topics import InternalTopic
+from broker.coordinators.partition_log import CoordinatorLog
+from broker.coordinators.row import CoordinatorRow, KeyType
+from broker.coordinators.shard_runner import ShardRunner
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
+from coordinator.runtime.partition import partition_of
+from protocol.errors import ErrorCode
+
+ShardT = TypeVar("ShardT")
+RequestT = TypeVar("RequestT")
+LoadedT = TypeVar("LoadedT")
+
+
+class Shards(Generic[ShardT, RequestT, LoadedT]):
+    """`partitions_count` says how many partitions a topic has, None where it does not exist yet."""
+
+    def __init__(
+        self,
+        row: CoordinatorRow[ShardT, RequestT, LoadedT],
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        partitions_count: Callable[[str], int | None],
+    ) -> None:
+        self._row = row
+        self._environment = environment
+        self._loop = loop
+        self._spawn = spawn
+        self._partitions_count = partitions_count
+        self._runners: dict[int, ShardRunner[ShardT, RequestT, LoadedT]] = {}
+
+    @property
+    def topic(self) -> InternalTopic:
+        return self._row.topic
+
+    @property
+    def key_type(self) -> KeyType:
+        return self._row.key_type
+
+    # The partitions
+
+    def gained(self, partition_log: CoordinatorLog) -> None:
+        """This broker leads the partition now: load its machine, anew if it is loaded already."""
+        runner = ShardRunner(self._row, partition_log, self._environment, self._loop)
+        self.lost(partition_log.index)
+        self._runners[partition_log.index] = runner
+        self._spawn(runner.load())
+
+    def lost(self, index: int) -> None:
+        """This broker does not lead the partition any more, or the partition is deleted."""
+        runner = self._runners.pop(index, None)
+        if runner is not None:
+            runner.close()
+
+    def close(self) -> None:
+        for index in list(self._runners):
+            self.lost(index)
+
+    # Requests
+
+    def partition_of(self, key: str) -> int:
+        """The partition that keeps a key; of a topic that does not exist yet, the one that will."""
+        count = self._partitions_count(self.topic.name)
+        return partition_of(key, self.topic.partitions if count is None else count)
+
+    def runner_of(self, key: str) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
+        """The loaded machine of a key, or the error that its request is answered with."""
+        runner = self._runners.get(self.partition_of(key))
+        if runner is None:
+            return ErrorCode.NOT_COORDINATOR
+        return runner if runner.refusal is ErrorCode.NONE else runner.refusal
+
+    @property
+    def runners(self) -> list[ShardRunner[ShardT, RequestT, LoadedT]]:
+        """All machines, loaded or not, in the order of their partitions."""
+        return [runner for _, runner in sorted(self._runners.items())]

@@ -1,0 +1,115 @@
+"""One row of the table of APIs: who is served what, and what answers it.
+
+request class ──▶ key, name, versions           as it is declared in `protocol/messages/`
+broker, controller                               the handler behind listeners of either role
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from broker.network.listener_role import ListenerRole
+from broker.network.route import Binding, FrameHook, RequestContext, Route
+from protocol.schema import response_class_of, spec_of
+
+Request = TypeVar("Request")
+Handle = Callable[[Any, RequestContext, Request], object]
+"""Answers a request with the services of the node: the response, a `Pending` that becomes it, or None."""
+MakeHook = Callable[[Any, Route], FrameHook]
+RefuseVersion = Callable[[Route], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """Made by `api`, which checks that handlers take the request of the row."""
+
+    request: type[object]
+    broker: Handle[object] | None
+    """Behind listeners of brokers; None where they do not serve it."""
+    controller: Handle[object] | None
+    """Behind listeners of controllers."""
+    is_advertised: bool
+    """Whether ApiVersions names it."""
+    is_forwardable: bool
+    """Whether it may come to a controller in an Envelope."""
+    hook: MakeHook | None
+    """Makes what may answer the frames of a connection before they are decoded."""
+    refuse_version: RefuseVersion | None
+    """Answers a version that is not served; without it such a request ends its connection."""
+
+    @property
+    def key(self) -> int:
+        key = spec_of(self.request).key
+        assert key is not None, f"{self.request.__name__} is declared without an API key"
+        return key
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def first(self) -> int:
+        """The first version that is served: the first that is declared."""
+        return spec_of(self.request).versions.first
+
+    @property
+    def last(self) -> int:
+        return spec_of(self.request).versions.last
+
+    @property
+    def role(self) -> ListenerRole:
+        """The listeners behind which it is served."""
+        if self.broker is None:
+            return ListenerRole.CONTROLLER
+        return ListenerRole.BROKER if self.controller is None else ListenerRole.BOTH
+
+
+def api(
+    request: type[Request],
+    *,
+    broker: Handle[Request] | None = None,
+    controller: Handle[Request] | None = None,
+    is_advertised: bool = True,
+    is_forwardable: bool = False,
+    hook: MakeHook | None = None,
+    refuse_version: RefuseVersion | None = None,
+) -> Api:
+    """A row. A handler whose request is not that of the row is a type error."""
+    assert broker is not None or controller is not None, f"{request.__name__} has no handler"
+    return Api(
+        request,
+        cast("Handle[object] | None", broker),
+        cast("Handle[object] | None", controller),
+        is_advertised,
+        is_forwardable,
+        hook,
+        refuse_version,
+    )
+
+
+def route(row: Api, role: ListenerRole, services: object) -> Route:
+    """A row as a listener serves it; `role` is that of the listener, one of the two."""
+    return Route(
+        row.key,
+        row.name,
+        row.first,
+        row.last,
+        partial(_bind, row, role, services),
+        is_advertised=row.is_advertised,
+        is_forwardable=row.is_forwardable,
+    )
+
+
+def _bind(row: Api, role: ListenerRole, services: object) -> Binding:
+    handle = row.broker if role is ListenerRole.BROKER else row.controller
+    assert handle is not None, f"{row.name} is not served behind a listener of this role"
+    return Binding(
+        row.request,
+        response_class_of(row.request),
+        partial(handle, services),
+        None if row.hook is None else partial(row.hook, services),
+        row.refuse_version,
+    )

@@ -1,0 +1,62 @@
+"""A classic group as its last record describes it, and what happens to it when its partition is loaded or lost."""
+
+from __future__ import annotations
+
+from coordinator.classic.group import ClassicGroup
+from coordinator.classic.group_state import EMPTY, STABLE
+from coordinator.classic.member import Member
+from coordinator.classic.rebalance import prepare_rebalance, refuse_join
+from coordinator.classic.sessions import expect_heartbeat
+from coordinator.classic.sync_answers import refuse_sync
+from coordinator.group.step import GroupStep
+from coordinator.runtime.events import Loaded, Unloaded
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequestProtocol
+from protocol.records.offsets import GroupMetadataValue, MemberMetadata
+
+
+def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """A stable generation in which every member has its assignment, or an empty group."""
+    timestamp = value.current_state_timestamp
+    group = ClassicGroup(group_id, None if timestamp == -1 else timestamp)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    for stored in value.members:
+        group.add(restore_member(value, stored))
+    group.state = STABLE if group.members else EMPTY
+    group.learn_subscription()
+    return group
+
+
+def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
+    """Of the member's protocols the record holds the one that was chosen."""
+    timeout_ms = stored.rebalance_timeout
+    return Member(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=stored.session_timeout if timeout_ms == -1 else timeout_ms,
+        session_timeout_ms=stored.session_timeout,
+        protocol_type=value.protocol_type,
+        protocols=[JoinGroupRequestProtocol(name=value.protocol or "", metadata=stored.subscription)],
+        assignment=stored.assignment,
+    )
+
+
+def loaded(step: GroupStep, group: ClassicGroup, _event: Loaded) -> None:
+    """Sessions begin anew, so that the members have time to find this coordinator. A group above `group.max.size`
+    rebalances: the members that join first stay."""
+    for member in group.members.values():
+        expect_heartbeat(step, group, member)
+    if len(group.members) > step.config.max_size:
+        prepare_rebalance(step, group, f"{len(group.members)} members are more than are allowed")
+
+
+def unloaded(step: GroupStep, group: ClassicGroup, _event: Unloaded) -> None:
+    """Parked requests are answered with NOT_COORDINATOR, so that the clients look for the new coordinator."""
+    for member in group.members.values():
+        refuse_join(step, group, member, ErrorCode.NOT_COORDINATOR, "")
+        refuse_sync(step, member, ErrorCode.NOT_COORDINATOR)

@@ -1,0 +1,19 @@
+"""The timers of a classic group, each with what happens when it fires."""
+
+from __future__ import annotations
+
+from coordinator.classic.group import ClassicGroup
+from coordinator.classic.heartbeat import session_timed_out
+from coordinator.classic.rebalance import join_timed_out, sync_timed_out
+from coordinator.group.events import TimerFired
+from coordinator.group.step import GroupStep, TimerKind
+
+
+def timer_fired(step: GroupStep, group: ClassicGroup, event: TimerFired) -> None:
+    match event.key.kind:
+        case TimerKind.SESSION:
+            session_timed_out(step, group, event.key.member_id)
+        case TimerKind.JOIN:
+            join_timed_out(step, group)
+        case TimerKind.SYNC:
+            sync_timed_out(step, group)

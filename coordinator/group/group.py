@@ -1,0 +1,68 @@
+"""What the shard and the offsets need of a group of any kind.
+
+Classic groups and groups of the consumer protocol (KIP-848) share ids, offsets and a partition of
+`__consumer_offsets`, and a group may turn from one kind into the other in place: the shard keeps groups by id, and
+knows their kind by `group_type` alone. What a kind of group does about an event is a row of
+the tables in `coordinator/shard/shard.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Protocol
+
+from coordinator.group.records import Change
+from protocol.errors import ErrorCode
+
+
+class GroupType(Enum):
+    """The value is Kafka's name in ListGroups."""
+
+    CLASSIC = "classic"
+
+
+class Group(Protocol):
+    visible_from: int | None
+    """End offset of the first record about the group, None before it is appended. Readers see the group when that
+    record is committed."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def group_type(self) -> GroupType: ...
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name of the state, for ListGroups and the metrics."""
+
+    @property
+    def protocol_type(self) -> str | None: ...
+
+    @property
+    def members_count(self) -> int: ...
+
+    @property
+    def session_ids(self) -> Collection[str]:
+        """The ids whose session timers may run: members, and ids given to members that have not joined."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members: with the last of its offsets it expires itself."""
+
+    def deletion_error(self) -> ErrorCode:
+        """Why DeleteGroups may not delete the group, NONE where it may."""
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """Why OffsetDelete may not delete any offset of the group, NONE where it may."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members use offsets of the topic, which are then neither deleted nor expired."""
+
+    def retention_begins_ms(self, commit_ms: int) -> int | None:
+        """From when on (wall clock) the retention of an offset committed at `commit_ms` counts; None: it may be needed
+        still."""
+
+    def tombstones(self) -> list[Change]:
+        """The changes that remove the group from the log, its offsets aside."""

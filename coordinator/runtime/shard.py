@@ -1,0 +1,168 @@
+"""The base of every machine: its writes wait here until the log has answered for them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from coordinator.runtime.effects import Effects
+from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
+from coordinator.runtime.step import Outcome, Step
+from protocol.errors import ErrorCode
+from protocol.record_builder import Record
+
+RequestT = TypeVar("RequestT")
+ChangeT = TypeVar("ChangeT")
+StepT = TypeVar("StepT", bound=Step[Any])
+
+
+@dataclass(slots=True)
+class Write(Generic[ChangeT, StepT]):
+    """A batch that is appended and not committed, or not yet appended."""
+
+    end_offset: int
+    deadline_ms: int
+    changes: list[ChangeT]
+    outcomes: list[Outcome[StepT]]
+
+
+class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
+    """A `StateMachine` over one partition of an internal topic.
+
+    A subclass decides about requests, timers, loading and unloading, each within a step; it replays changes. This class
+    keeps what a step wrote until it is committed, refused or overdue, and calls the outcomes in the order of the
+    writes.
+    """
+
+    def __init__(self, committed_end_offset: int) -> None:
+        self.is_loaded = False
+        """Whether the log is replayed and committed: a change that is replayed before was loaded."""
+        self.committed_end_offset = committed_end_offset
+        """The high watermark as far as the shell has reported it."""
+        self._unappended: Write[ChangeT, StepT] | None = None
+        self._uncommitted: deque[Write[ChangeT, StepT]] = deque()
+
+    # What a machine says of itself
+
+    @property
+    @abstractmethod
+    def commit_timeout_ms(self) -> int:
+        """How long a write may wait for its commit before its outcomes fail with REQUEST_TIMED_OUT."""
+
+    @abstractmethod
+    def begin(self, now_ms: int, wall_ms: int) -> StepT:
+        """A step in which nothing has happened yet."""
+
+    @abstractmethod
+    def decide(self, step: StepT, request: RequestT) -> None:
+        """Decide about a request."""
+
+    @abstractmethod
+    def record_of(self, change: ChangeT, wall_ms: int) -> Record:
+        """The record that stores a change."""
+
+    @abstractmethod
+    def replay(self, change: ChangeT, end_offset: int) -> None:
+        """Take in a change of the log, one of this machine's own or, before `Loaded`, one of a former leader's."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Everything below `committed_end_offset` is committed: readers may see it."""
+
+    @abstractmethod
+    def loaded(self, step: StepT) -> None:
+        """The whole log is replayed."""
+
+    @abstractmethod
+    def unloaded(self, step: StepT) -> None:
+        """Refuse all requests that wait for anything but a commit."""
+
+    @abstractmethod
+    def next_timer_ms(self) -> int | None:
+        """When the machine's next timer is due."""
+
+    @abstractmethod
+    def fire_timer(self, step: StepT) -> None:
+        """Handle one timer that is due, where there is one."""
+
+    # The contract
+
+    def next_deadline_ms(self) -> int | None:
+        timer_ms = self.next_timer_ms()
+        if not self._uncommitted:
+            return timer_ms
+        write_ms = self._uncommitted[0].deadline_ms
+        return write_ms if timer_ms is None else min(timer_ms, write_ms)
+
+    def step(self, event: RequestT | RuntimeEvent, now_ms: int, wall_ms: int) -> Effects:
+        step = self.begin(now_ms, wall_ms)
+        assert self._unappended is None or isinstance(event, (Appended, AppendRefused)), (
+            "an append is reported before anything else happens"
+        )
+        match event:
+            case Appended(end_offset):
+                self._appended(step, end_offset)
+            case Committed(end_offset):
+                self.committed_end_offset = max(self.committed_end_offset, end_offset)
+                self._advance(step)
+            case Tick():
+                self._tick(step)
+            case AppendRefused(error):
+                self._fail(step, self._take_unappended(), error)
+            case Loaded():
+                self.is_loaded = True
+                self.loaded(step)
+            case Unloaded():
+                self.unloaded(step)
+                while self._uncommitted:
+                    self._fail(step, self._uncommitted.popleft(), ErrorCode.NOT_COORDINATOR)
+            case request:
+                self.decide(step, request)
+        self._keep(step)
+        return Effects([self.record_of(change, wall_ms) for change in step.changes], step.replies, step.notes)
+
+    # Writes that wait for their commit
+
+    def _keep(self, step: StepT) -> None:
+        """Hold what a step wrote, and what it promised, until the log has answered."""
+        if step.changes:
+            self._unappended = Write(-1, step.now_ms + self.commit_timeout_ms, step.changes, step.outcomes)
+        elif step.outcomes and self._uncommitted:
+            self._uncommitted[-1].outcomes.extend(step.outcomes)
+        else:
+            for outcome in step.outcomes:
+                outcome.committed(step)
+            assert not step.changes, "what follows a commit writes nothing"
+
+    def _tick(self, step: StepT) -> None:
+        while self._uncommitted and self._uncommitted[0].deadline_ms <= step.now_ms:
+            self._fail(step, self._uncommitted.popleft(), ErrorCode.REQUEST_TIMED_OUT)
+        if not step.changes:
+            self.fire_timer(step)
+
+    def _take_unappended(self) -> Write[ChangeT, StepT]:
+        write, self._unappended = self._unappended, None
+        assert write is not None, "an append is reported for a step that wrote nothing"
+        return write
+
+    def _appended(self, step: StepT, end_offset: int) -> None:
+        write = self._take_unappended()
+        for change in write.changes:
+            self.replay(change, end_offset)
+        write.end_offset = end_offset
+        write.changes = []
+        self._uncommitted.append(write)
+        self._advance(step)
+
+    def _fail(self, step: StepT, write: Write[ChangeT, StepT], error: ErrorCode) -> None:
+        for outcome in write.outcomes:
+            outcome.failed(step, error)
+
+    def _advance(self, step: StepT) -> None:
+        """Show readers what is committed, and call the outcomes in the order of the writes."""
+        self.commit()
+        while self._uncommitted and self._uncommitted[0].end_offset <= self.committed_end_offset:
+            for outcome in self._uncommitted.popleft().outcomes:
+                outcome.committed(step)

@@ -1,0 +1,43 @@
+"""Decisions of one kind of group, as the shard calls them for groups of any kind.
+
+The table of the shard says which decision belongs to which event and kind; the checks here fail where it is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from coordinator.group.events import GroupEvent, GroupRequest
+from coordinator.group.group import Group
+from coordinator.group.step import GroupStep
+
+RequestT = TypeVar("RequestT", bound=GroupRequest)
+EventT = TypeVar("EventT", bound=GroupEvent)
+GroupT = TypeVar("GroupT", bound=Group)
+OnRequest: TypeAlias = Callable[[GroupStep, Group | None, GroupRequest], None]
+OnEvent: TypeAlias = Callable[[GroupStep, Group, GroupEvent], None]
+
+
+def on_request(
+    request: type[RequestT], kind: type[GroupT], decide: Callable[[GroupStep, GroupT | None, RequestT], None]
+) -> OnRequest:
+    """The decision as the shard calls it, for a group that may not exist."""
+
+    def decide_any(step: GroupStep, group: Group | None, event: GroupRequest) -> None:
+        assert isinstance(event, request)
+        assert group is None or isinstance(group, kind)
+        decide(step, group, event)
+
+    return decide_any
+
+
+def on_event(event: type[EventT], kind: type[GroupT], decide: Callable[[GroupStep, GroupT, EventT], None]) -> OnEvent:
+    """The decision as the shard calls it, for a group that exists."""
+
+    def decide_any(step: GroupStep, group: Group, happened: GroupEvent) -> None:
+        assert isinstance(happened, event)
+        assert isinstance(group, kind)
+        decide(step, group, happened)
+
+    return decide_any

@@ -1,0 +1,22 @@
+"""ListGroups: one entry for a group of any kind."""
+
+from __future__ import annotations
+
+from coordinator.group.group import Group
+from protocol.messages.list_groups import ListedGroup
+
+
+def list_entry(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state_name,
+        group_type=group.group_type.value,
+    )
+
+
+def is_listed(entry: ListedGroup, states: list[str], types: list[str]) -> bool:
+    """Whether the filters of a request let the group through; an empty filter lets all groups through."""
+    return (not states or entry.group_state.lower() in {state.lower() for state in states}) and (
+        not types or entry.group_type in {name.lower() for name in types}
+    )

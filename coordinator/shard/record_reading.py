@@ -1,0 +1,89 @@
+"""Reading the records of `__consumer_offsets` by the million, as at the start of a coordinator.
+
+Nearly all of them are offsets of the same groups and topics over and over, with a value of one of three shapes.
+`offset_walk.py` reads those from the bytes of a batch, and `group.records.change_of` every other record. Commits that
+follow one another become one change, with the last offset of each partition.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator.group.records import LoadedChange, OffsetChange, Offsets, OffsetsLoaded, change_of
+from coordinator.runtime.log_reading import RecordReader
+from coordinator.shard.offset_walk import Place, walk_offsets
+from protocol.primitives import BytesLike, MalformedMessage, read_varint
+from protocol.record_batch import BatchHeader
+from protocol.record_builder import Record
+from protocol.record_reader import decode_run, runs_of
+
+RECORDS_AT_ONCE: Final = 1_000
+"""Compiled code does not release the interpreter's lock: the walk returns after so many records, in less than 1 ms."""
+
+
+class GroupRecordReader(RecordReader[LoadedChange]):
+    def __init__(self) -> None:
+        super().__init__(change_of)
+        self._names: dict[bytes, tuple[str, str]] = {}
+        """Group and topic by the key without its partition: equal names are then one object."""
+        self._offsets: dict[str, Offsets] = {}
+        """Commits since the last other change."""
+        self._places: dict[bytes, Place] = {}
+        """Into which of those dictionaries an offset goes, by the key without its partition."""
+
+    def read(self, data: BytesLike, position: int, header: BatchHeader) -> None:
+        for run, count in runs_of(data, position, header):
+            self._read_run(run, count, header)
+
+    def _read_run(self, run: bytes, count: int, header: BatchHeader) -> None:
+        """So many records, which must fill the bytes."""
+        at = 0
+        while count:
+            at, walked = walk_offsets(run, at, min(count, RECORDS_AT_ONCE), self._places, self._place)
+            count -= walked
+            if count and walked < RECORDS_AT_ONCE:
+                at = self._read_other(run, at, header)
+                count -= 1
+        if at != len(run):
+            raise MalformedMessage(f"{len(run) - at} bytes after the records of a batch")
+
+    def _read_other(self, run: bytes, at: int, header: BatchHeader) -> int:
+        """Read one record of any shape; where the next begins."""
+        try:
+            size, start = read_varint(run, at)
+        except IndexError:
+            raise MalformedMessage("a record goes past the end of its batch") from None
+        end = start + size
+        for record in decode_run(run[at:end], 1, header):
+            self.read_record(record)
+        return end
+
+    def read_record(self, record: Record) -> None:
+        change = change_of(record)
+        if isinstance(change, OffsetChange) and change.value is not None:
+            self._offsets.setdefault(change.group_id, {})[change.topic, change.partition] = change.value
+        elif change is not None:
+            self._end_commits()
+            self._changes.append(change)
+
+    def take(self) -> list[LoadedChange]:
+        self._end_commits()
+        return super().take()
+
+    def _end_commits(self) -> None:
+        """What follows is no commit: it must be replayed after the commits before it."""
+        if self._offsets:
+            self._changes.append(OffsetsLoaded(self._offsets))
+            self._offsets = {}
+            self._places.clear()
+
+    def _place(self, names: bytes) -> Place:
+        """Where the offsets of a group and a topic go, by the key without its partition. Raises `MalformedMessage`."""
+        known = self._names.get(names)
+        if known is None:
+            change = change_of(Record(names + bytes(4), None))
+            assert isinstance(change, OffsetChange)
+            known = self._names[names] = change.group_id, change.topic
+        group_id, topic = known
+        place = self._places[names] = self._offsets.setdefault(group_id, {}), topic
+        return place

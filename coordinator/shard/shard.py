@@ -1,0 +1,231 @@
+"""The machine over one partition of `__consumer_offsets`: groups of all kinds by id, and their offsets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from coordinator.classic.commit import commit_offsets
+from coordinator.classic.description import describe, describe_absent
+from coordinator.classic.group import ClassicGroup
+from coordinator.classic.heartbeat import heartbeat
+from coordinator.classic.join import join
+from coordinator.classic.leave import leave
+from coordinator.classic.loading import loaded, restore, unloaded
+from coordinator.classic.sync import sync
+from coordinator.classic.timeouts import timer_fired
+from coordinator.group.config import GroupConfig
+from coordinator.group.events import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteOffsets,
+    FetchStableOffsets,
+    GroupEvent,
+    GroupRequest,
+    Heartbeat,
+    Join,
+    Leave,
+    ShardRequest,
+    Sync,
+    TimerFired,
+    TopicsDeleted,
+)
+from coordinator.group.group import Group, GroupType
+from coordinator.group.records import Change, GroupChange, LoadedChange, OffsetChange, OffsetsLoaded, record_of
+from coordinator.group.step import GroupStep, Rebalances, TimerKey, TimerKind
+from coordinator.offsets.offset_delete import delete_groups, delete_offsets, topics_deleted
+from coordinator.offsets.offset_expiry import expire
+from coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
+from coordinator.offsets.offset_store import OffsetStore
+from coordinator.runtime.events import Loaded, Unloaded
+from coordinator.runtime.shard import Shard
+from coordinator.runtime.timers import Timers
+from coordinator.shard.kinds import OnEvent, OnRequest, on_event, on_request
+from coordinator.shard.listing import is_listed, list_entry
+from protocol.messages.describe_groups import DescribedGroup
+from protocol.messages.list_groups import ListedGroup
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from protocol.record_builder import Record
+
+REQUESTS: Final[Mapping[tuple[type[GroupRequest], GroupType], OnRequest]] = {
+    (Heartbeat, GroupType.CLASSIC): on_request(Heartbeat, ClassicGroup, heartbeat),
+    (CommitOffsets, GroupType.CLASSIC): on_request(CommitOffsets, ClassicGroup, commit_offsets),
+    (Join, GroupType.CLASSIC): on_request(Join, ClassicGroup, join),
+    (Sync, GroupType.CLASSIC): on_request(Sync, ClassicGroup, sync),
+    (Leave, GroupType.CLASSIC): on_request(Leave, ClassicGroup, leave),
+}
+
+EVENTS: Final[Mapping[tuple[type[GroupEvent], GroupType], OnEvent]] = {
+    (TimerFired, GroupType.CLASSIC): on_event(TimerFired, ClassicGroup, timer_fired),
+    (Loaded, GroupType.CLASSIC): on_event(Loaded, ClassicGroup, loaded),
+    (Unloaded, GroupType.CLASSIC): on_event(Unloaded, ClassicGroup, unloaded),
+}
+"""What each kind of group does about each event that concerns one group: (event × kind) → decision.
+
+A new kind of group is a folder beside `classic/`, a member of `GroupType` and a row here for each event. Where the
+group of a request does not exist, the request tells the kind: each protocol of groups has requests of its own, and all
+of today's are the classic protocol's.
+"""
+
+EXPIRY_KEY: Final = TimerKey(TimerKind.EXPIRY)
+EXPIRED_RECORDS_MAX: Final = 5_000
+"""About how many tombstones of expired offsets one batch holds; the rest follows in the next batch."""
+
+
+class Census(NamedTuple):
+    """Counts for the metrics."""
+
+    states: Mapping[str, int]
+    """Groups by Kafka's name of their state."""
+    members: int
+    offsets: int
+
+
+class GroupShard(Shard[ShardRequest, Change, GroupStep]):
+    """A `StateMachine[ShardRequest, LoadedChange]`."""
+
+    def __init__(self, config: GroupConfig, committed_end_offset: int = 0) -> None:
+        super().__init__(committed_end_offset)
+        self.config = config
+        """May be replaced at any time."""
+        self.committed_offsets = 0
+        """The number of offsets committed since this shard was loaded."""
+        self._rebalances = Rebalances()
+        self._groups: dict[str, Group] = {}
+        self._offsets = OffsetStore()
+        self._timers: Timers[TimerKey] = Timers()
+
+    # Replaying
+
+    def replay(self, change: LoadedChange, end_offset: int) -> None:
+        """Take in a change of the log, whose batch ends at `end_offset`.
+
+        Offsets change here alone. Of a classic group a live shard learns here that its record is in the log, or that
+        the group is deleted: its generation is in force already (docs/decisions/0005-groups-keep-pairs.md).
+        """
+        match change:
+            case OffsetsLoaded():
+                for group_id in change.offsets:
+                    self._keep_group_of_offset(group_id)
+                    self._appear(group_id, end_offset)
+                self._offsets.load_many(change)
+            case OffsetChange():
+                if change.value is not None:
+                    self._keep_group_of_offset(change.group_id)
+                self._appear(change.group_id, end_offset)
+                if self.is_loaded:
+                    self._offsets.append(change, end_offset)
+                    self.committed_offsets += change.value is not None
+                else:
+                    self._offsets.load(change)
+            case GroupChange(group_id, None):
+                self._forget(group_id)
+            case GroupChange(group_id, value) if value is not None:
+                if not self.is_loaded:
+                    self._groups[group_id] = restore(group_id, value)
+                self._appear(group_id, end_offset)
+
+    def _keep_group_of_offset(self, group_id: str) -> None:
+        """A group with an offset exists, even where it never had members."""
+        if group_id not in self._groups:
+            self._groups[group_id] = ClassicGroup(group_id, None)
+
+    def _appear(self, group_id: str, end_offset: int) -> None:
+        group = self._groups.get(group_id)
+        if group is not None and group.visible_from is None:
+            group.visible_from = end_offset
+
+    def _forget(self, group_id: str) -> None:
+        group = self._groups.pop(group_id, None)
+        if group is not None:
+            assert group.is_empty or not self.is_loaded, "only empty groups are deleted"
+            for member_id in group.session_ids:
+                self._timers.cancel(TimerKey(TimerKind.SESSION, group_id, member_id))
+
+    def commit(self) -> None:
+        self._offsets.commit(self.committed_end_offset)
+
+    # Deciding
+
+    @property
+    def commit_timeout_ms(self) -> int:
+        return self.config.offsets_commit_timeout_ms
+
+    def begin(self, now_ms: int, wall_ms: int) -> GroupStep:
+        return GroupStep(now_ms, wall_ms, self.config, self._groups, self._timers, self._rebalances)
+
+    def record_of(self, change: Change, wall_ms: int) -> Record:
+        return record_of(change, wall_ms)
+
+    def decide(self, step: GroupStep, request: ShardRequest) -> None:
+        match request:
+            case FetchStableOffsets():
+                fetch_stable_offsets(step, self._offsets, request)
+            case DeleteOffsets():
+                delete_offsets(step, self._offsets, request)
+            case DeleteGroups():
+                delete_groups(step, self._offsets, request)
+            case TopicsDeleted():
+                topics_deleted(step, self._offsets, request)
+            case _:
+                group = self._groups.get(request.request.group_id)
+                kind = GroupType.CLASSIC if group is None else group.group_type
+                REQUESTS[type(request), kind](step, group, request)
+
+    def loaded(self, step: GroupStep) -> None:
+        self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
+        for group in self._groups.values():
+            EVENTS[Loaded, group.group_type](step, group, Loaded())
+
+    def unloaded(self, step: GroupStep) -> None:
+        groups = list(self._groups.values())
+        self._groups.clear()
+        for group in groups:
+            EVENTS[Unloaded, group.group_type](step, group, Unloaded())
+
+    def next_timer_ms(self) -> int | None:
+        return self._timers.next_deadline_ms()
+
+    def fire_timer(self, step: GroupStep) -> None:
+        key = self._timers.pop_due(step.now_ms)
+        if key is None:
+            return
+        if key.kind is TimerKind.EXPIRY:
+            is_done = expire(step, self._offsets, EXPIRED_RECORDS_MAX)
+            interval_ms = self.config.offsets_retention_check_interval_ms if is_done else 0
+            self._timers.schedule(EXPIRY_KEY, step.now_ms + interval_ms)
+            return
+        group = self._groups.get(key.group_id)
+        if group is not None:
+            EVENTS[TimerFired, group.group_type](step, group, TimerFired(key))
+
+    # Reading
+
+    @property
+    def completed_rebalances(self) -> int:
+        """Since this shard was loaded."""
+        return self._rebalances.completed
+
+    def census(self) -> Census:
+        states = Counter(group.state_name for group in self._groups.values())
+        return Census(states, sum(group.members_count for group in self._groups.values()), self._offsets.count)
+
+    def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """Committed offsets; the request gives topics by name."""
+        return offsets_of(self._offsets.committed(request.group_id), request)
+
+    def describe(self, group_id: str, version: int) -> DescribedGroup:
+        """A classic group, for DescribeGroups; any other kind counts as absent there."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ClassicGroup) and self._is_visible(group):
+            return describe(group)
+        return describe_absent(group_id, version)
+
+    def list_groups(self, states: list[str], types: list[str]) -> list[ListedGroup]:
+        """The groups of the given states and types; an empty list is no filter."""
+        entries = (list_entry(group) for group in self._groups.values() if self._is_visible(group))
+        return [entry for entry in entries if is_listed(entry, states, types)]
+
+    def _is_visible(self, group: Group) -> bool:
+        return group.visible_from is not None and group.visible_from <= self.committed_end_offset

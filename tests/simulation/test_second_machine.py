@@ -1,0 +1,102 @@
+"""A machine that a test adds to the registry is coordinated by whole clusters: led, failed over, found by clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from broker.coordinators.registry import CoordinatorRegistry, TopicCoordinator
+from broker.coordinators.row import KeyType
+from broker.coordinators.shards import Shards
+from broker.node import node as node_module
+from coordinator.runtime.effects import Waiter
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from storage.log.log import Log
+from tests.support.cluster import Cluster, ClusterNode
+from tests.support.counters import Add, Count, CounterShard, counter_row
+from tests.support.group_offsets import LOST, ask
+
+KEY = "visitors"
+CounterShards = Shards[CounterShard, Add, Count]
+
+
+def with_counters(coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> CoordinatorRegistry:
+    """The node's registry with one row more."""
+    (groups,) = coordinators
+    assert isinstance(groups, Shards)
+    row = counter_row(partitions=3, replication_factor=3)
+    counters: CounterShards = Shards(row, groups._environment, groups._loop, groups._spawn, groups._partitions_count)
+    return CoordinatorRegistry([groups, counters], flush)
+
+
+def counters_of(node: ClusterNode) -> CounterShards:
+    assert node.broker is not None
+    shards = node.broker.coordinators.of_key_type(KeyType.TRANSACTION)
+    assert isinstance(shards, Shards)
+    return shards
+
+
+async def found(cluster: Cluster) -> int:
+    """The coordinator of the key as FindCoordinator tells it, -1 where there is none yet."""
+    for node in cluster.nodes.values():
+        if node.is_up:
+            try:
+                reply = await ask(cluster, node.id, FindCoordinatorRequest(key=KEY, key_type=1), 3)
+            except LOST:
+                continue
+            if reply.error_code == 0:
+                node_id: int = reply.node_id
+                return node_id
+    return -1
+
+
+async def add(cluster: Cluster) -> int:
+    """Add one, at the coordinator wherever it is: the new value."""
+    while True:
+        node = cluster.nodes.get(await found(cluster))
+        if node is not None and node.is_up and node.broker is not None:
+            runner = counters_of(node).runner_of(KEY)
+            if not isinstance(runner, ErrorCode):
+                answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+                runner.submit(Add(Waiter(Token(answered), 0), KEY, 1))
+                answer = await answered
+                if isinstance(answer, int) and not isinstance(answer, ErrorCode):
+                    return answer
+        await asyncio.sleep(0.2)
+
+
+class Token:
+    def __init__(self, answered: asyncio.Future[object]) -> None:
+        self._answered = answered
+
+    def complete(self, response: object) -> None:
+        if not self._answered.done():
+            self._answered.set_result(response)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counters_outlive_their_coordinators(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_module, "CoordinatorRegistry", with_counters)
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        value = 0
+        for _ in range(3):
+            for _ in range(5):
+                value += 1
+                assert await add(cluster) == value
+            dead = await found(cluster)
+            node = cluster.nodes[dead]
+            (node.crash if seed % 2 else node.kill)()
+            value += 1
+            assert await add(cluster) == value
+            assert await found(cluster) != dead
+            node.boot()
+            await cluster.settled()
+            await asyncio.sleep(3)
+
+    with Cluster(seed, broker_session_timeout_ms=3000) as cluster:
+        cluster.live(story)

@@ -1,0 +1,10 @@
+"""A look into a shard of groups: its classic groups, by id."""
+
+from __future__ import annotations
+
+from coordinator.classic.group import ClassicGroup
+from coordinator.shard.shard import GroupShard
+
+
+def classic_groups(shard: GroupShard) -> dict[str, ClassicGroup]:
+    return {name: group for name, group in shard._groups.items() if isinstance(group, ClassicGroup)}
