@@ -161,9 +161,16 @@ def readme() -> str:
     return before + "\n".join(lines) + after
 
 
+def module_map_page() -> str:
+    from docs.module_map import map_page
+
+    return map_page()
+
+
 PAGES = {
     "../README.md": readme,
     "divergence.md": divergence_page,
+    "map.md": module_map_page,
     "metrics.md": metrics_page,
     "protocol-support.md": protocol_page,
 }
@@ -172,7 +179,7 @@ PAGES = {
 def main() -> None:
     """Write every page."""
     for name, page in PAGES.items():
-        (ROOT / "docs" / name).write_text(page())
+        (ROOT / "docs" / name).write_text(page(), "utf-8")
 
 
 if __name__ == "__main__":

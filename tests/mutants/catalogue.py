@@ -110,7 +110,7 @@ MUTANTS: Final = (
     Mutant(
         12,
         "AlterPartition with a stale partition epoch is accepted",
-        "kraft/controller/in_sync_control.py",
+        "kraft/controller/partitions/in_sync_control.py",
         "if data.partition_epoch < partition.partition_epoch:",
         "if False:",
         Hunt.SCENARIOS,
@@ -126,7 +126,7 @@ MUTANTS: Final = (
     Mutant(
         14,
         "an unclean leader where it is forbidden",
-        "kraft/controller/partition_change.py",
+        "kraft/controller/partitions/partition_change.py",
         "if replica in safe and may_lead(replica):",
         "if may_lead(replica):",
         faults=(Fault.KILL_LEADER, Fault.KILL_ALL, Fault.PAUSE),
@@ -134,7 +134,7 @@ MUTANTS: Final = (
     Mutant(
         15,
         "a restarted broker keeps its place in the set by its old epoch",
-        "kraft/controller/broker_registration.py",
+        "kraft/controller/nodes/broker_registration.py",
         "[] if is_same else [*changes_of_restart(view, request, existing)]",
         "[]",
         faults=(Fault.POWER_CUT, Fault.CUT_AT_STEP),
@@ -260,7 +260,7 @@ MUTANTS: Final = (
     Mutant(
         30,
         "a reassignment ends before the new replica is in sync",
-        "kraft/controller/partition_change.py",
+        "kraft/controller/partitions/partition_change.py",
         "    if not isr or not replicas or not set(target.adding) <= set(isr):",
         "    if not isr or not replicas:",
         faults=(Fault.REASSIGN, Fault.KILL),

@@ -35,10 +35,10 @@ from broker.network.peer_channel import PeerChannels
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Tasks
-from kraft.controller.controller_registration import registration_record
+from kraft.controller.nodes.controller_registration import registration_record
+from kraft.quorum.quorum_history import QuorumHistory
 from kraft.raft import events
 from kraft.raft.raft import Raft
-from kraft.raft.voters.quorum_history import QuorumHistory
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.log.log import Log
 

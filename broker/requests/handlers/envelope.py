@@ -1,4 +1,8 @@
-"""Envelope: a broker passes a client's request on to the controller as it came, with who sent it."""
+"""Envelope (API key 58, version 0; KIP-590): a broker forwards a client's request to the controller.
+
+The request inside is as the client sent it, with the client's principal and address. Only an API that may be
+forwarded is accepted inside; its response travels back in the same way.
+"""
 
 from __future__ import annotations
 

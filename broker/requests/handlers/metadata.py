@@ -1,4 +1,10 @@
-"""Metadata: who is in the cluster, and where each partition of the topics asked for is led."""
+"""Metadata (API key 3, versions 0-13; KIP-4, KIP-78, KIP-320, KIP-430, KIP-516): brokers, topics and leaders.
+
+Which brokers are alive, and which of them leads each partition of the topics that the client asks for. Version 0 asks
+for all topics with an empty list, later versions with null; from version 12 on topics may be asked for by id
+(KIP-516). A topic that does not exist may be created (`auto.create.topics.enable`). A large answer is made on an
+executor thread.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from kraft.controller.new_partitions import NEW_PARTITIONS_MAX
+from kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode

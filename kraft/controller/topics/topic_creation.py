@@ -1,4 +1,4 @@
-"""Creating topics: each one is created or refused by itself, in one atomic batch of records."""
+"""CreateTopics: each topic is created or refused by itself; the records of a request are one atomic batch."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.new_partitions import (
+from kraft.controller.settings import ControllerSettings
+from kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
     automatic_assignments,
     partition_records,
     refusal_of_assignment,
 )
-from kraft.controller.settings import ControllerSettings
 from kraft.controller.view import View
 from kraft.image.configs import NO_SETTINGS, ConfigResource, ResourceType
 from kraft.image.metadata_image import MetadataImage
@@ -119,7 +119,7 @@ def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]
 
 
 def new_topic_id(image: MetadataImage, settings: ControllerSettings) -> bytes:
-    """Ids whose text begins with a dash would be taken for options on a command line."""
+    """A random id whose text does not begin with a dash: a command line would take such an id for an option."""
     while True:
         topic_id = settings.new_uuid()
         starts_with_dash = topic_id[0] >> 2 == 62

@@ -1,4 +1,4 @@
-"""Elections that nobody's coming or going calls for: those that are asked for, and those that time brings."""
+"""ElectLeaders, and the periodic elections that give leadership back to preferred leaders."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.leadership import rules_of
-from kraft.controller.partition_change import Election, RequestedChange, change_of
+from kraft.controller.partitions.leadership import rules_of
+from kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from protocol.errors import ErrorCode
@@ -102,11 +102,11 @@ def elected(
     return change_of(topic.id, partition_id, partition, RequestedChange(election=election), rules)
 
 
-# What time brings
+# Periodic elections
 
 
 def balancing(view: View, count_max: int) -> list[PartitionChangeRecord]:
-    """Leadership goes back to preferred replicas that can lead again."""
+    """Elections of preferred leaders that can lead again, at most `count_max`."""
     return list(islice(_preferred(view), count_max))
 
 

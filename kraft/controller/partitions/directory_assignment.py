@@ -1,11 +1,11 @@
-"""Writing down in which log directory a broker put each of its replicas."""
+"""AssignReplicasToDirs: a broker reports in which log directory it put each of its replicas (KIP-858)."""
 
 from __future__ import annotations
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import election_of, rules_of
-from kraft.controller.partition_change import RequestedChange, change_of
+from kraft.controller.partitions.leadership import election_of, rules_of
+from kraft.controller.partitions.partition_change import RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.cluster import LOST_DIRECTORY, Broker
 from kraft.image.topics import PartitionRegistration
@@ -52,7 +52,7 @@ def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, re
 def assign(
     view: View, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
 ) -> PartitionChangeRecord | ErrorCode:
-    """NONE where it stands there already. A replica that can serve from now on may lead, one that cannot does not."""
+    """NONE where the metadata says so already. A replica that can serve now may lead; one that cannot does not lead."""
     topic = view.image.topics.by_id.get(topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -77,10 +77,10 @@ def assign(
 def without(
     wanted: RequestedChange, partition: PartitionRegistration, broker_id: int, directory_id: bytes
 ) -> RequestedChange:
-    """A replica that cannot serve is in sync only where it is the last one.
+    """A replica that cannot serve stays in sync only where it is the last in-sync replica.
 
-    One that is damaged is not eligible either, for it will be fetched again from its beginning; the last one stays so,
-    for nobody else has what it has.
+    A damaged replica is no eligible leader replica either, because it is going to be fetched anew from its beginning.
+    The last in-sync replica stays eligible: no other replica has its records.
     """
     isr = [replica for replica in partition.isr if replica != broker_id]
     is_damaged = directory_id == LOST_DIRECTORY and bool(isr)

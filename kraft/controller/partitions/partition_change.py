@@ -1,16 +1,17 @@
-"""What a partition becomes when its in-sync set, its replicas or the brokers that may lead it change.
+"""The record that changes a partition when its in-sync set, its replicas or the brokers that may lead it change.
 
-    wanted: replicas, in-sync set
-      │  a reassignment ends where all that is added is in sync and something remains without what is removed
+    requested: replicas, in-sync set
+      │  a reassignment ends where every added replica is in sync, and one remains that is not removed
       ▼
-    eligible replicas (KIP-966): none while enough are in sync; else who left the set without losing anything
+    eligible leader replicas (KIP-966): none while enough are in sync; else those that left the set with all records
       ▼
-    the leader: who leads, while it may; else the first replica in sync, or eligible, that may;
-                else the last leader, where it was alone; else, where that is allowed, any that may, which is unclean
+    the leader: the current one, while it may lead; else the first replica in sync, or eligible, that may lead;
+                else the last known leader, where it is the only one; else, where allowed, any replica: an unclean
+                election
       ▼
-    one record of what is different, or none
+    one record of the differences, or none
 
-An unclean leader is alone in sync, and recovering until it says otherwise.
+An unclean leader is the only in-sync replica, and is recovering until it reports that it has recovered.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ RECOVERING: Final = 1
 
 
 class Election(Enum):
-    """Who may be elected."""
+    """Which replicas may be elected."""
 
     ONLINE = auto()
     PREFERRED = auto()
-    """As ONLINE, and the preferred replica rather than who leads."""
+    """As ONLINE, and the preferred leader rather than the current one."""
     UNCLEAN = auto()
-    """As ONLINE, and where nobody else can, a replica that is not in sync."""
+    """As ONLINE; where no in-sync replica may lead, a replica that is not in sync."""
 
 
 class PartitionRules(NamedTuple):
-    """What a partition's change depends on beside the partition."""
+    """What the change of a partition depends on apart from the partition."""
 
     may_lead: Callable[[int], bool]
     min_in_sync: int
@@ -46,7 +47,7 @@ class PartitionRules(NamedTuple):
 
 
 class RequestedChange(NamedTuple):
-    """What is to be different; None leaves it as it is."""
+    """The change that is asked for; None leaves a field as it is."""
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None
@@ -55,13 +56,13 @@ class RequestedChange(NamedTuple):
     recovery_state: int | None = None
     election: Election = Election.ONLINE
     lost: Collection[int] = ()
-    """Replicas that may have lost what they had: they are no longer eligible."""
+    """Replicas that may have lost records: they are no longer eligible leader replicas."""
     directories: Mapping[int, bytes] = {}
-    """Where replicas are now that were somewhere else."""
+    """New log directories of replicas, by broker."""
 
 
 class Target(NamedTuple):
-    """What the partition is to be but for its leader."""
+    """What the partition is to be, apart from its leader."""
 
     isr: list[int]
     replicas: list[int]
@@ -72,7 +73,7 @@ class Target(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """Who leads from now on."""
+    """The leader from now on; -1 for none."""
 
     leader: int
     is_unclean: bool = False
@@ -81,14 +82,14 @@ class Elected(NamedTuple):
 def change_of(
     topic_id: bytes, partition_id: int, partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules
 ) -> PartitionChangeRecord | None:
-    """The record that makes it so; None where nothing is different."""
+    """The record of the differences; None where there are none."""
     target = target_of(partition, wanted, rules)
     elected = elect(partition, target, wanted.election, rules)
     record = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id)
     if elected.leader != partition.leader:
         record.leader = elected.leader
     elif not set(partition.replicas) <= set(target.replicas):
-        record.leader = partition.leader  # a new epoch, so that nobody counts a replica that is gone
+        record.leader = partition.leader  # a new leader epoch: the leader stops counting the removed replica
     if elected.leader in target.eligible:
         target = led_by_eligible(target, elected.leader, rules)
     isr = [elected.leader] if elected.is_unclean else target.isr
@@ -121,7 +122,8 @@ def chosen(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int
 
 
 def with_reassignment_ended(target: Target) -> Target:
-    """The target once the move is over; as it is while a replica that is added is not in sync, or nothing remains."""
+    """The target after the reassignment; unchanged while an added replica is not in sync, or no replica would
+    remain."""
     isr = [replica for replica in target.isr if replica not in target.removing]
     replicas = [replica for replica in target.replicas if replica not in target.removing]
     if not isr or not replicas or not set(target.adding) <= set(isr):
@@ -132,7 +134,8 @@ def with_reassignment_ended(target: Target) -> Target:
 def with_eligible(
     partition: PartitionRegistration, target: Target, wanted: RequestedChange, rules: PartitionRules
 ) -> Target:
-    """Who left the in-sync set while it was too small has all that was committed: nothing is, while it is too small."""
+    """A replica that leaves the in-sync set while the set is smaller than min.insync.replicas stays eligible: no record
+    is committed then, so the replica has every committed record (KIP-966)."""
     if has_enough_in_sync(target, rules):
         return target._replace(eligible=[], last_known=[])
     candidates = list(dict.fromkeys([*partition.eligible_leader_replicas, *partition.isr]))
@@ -141,19 +144,20 @@ def with_eligible(
 
 
 def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
-    """Where the leader alone is enough, it commits from now on what the others that were eligible do not have."""
+    """Where the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas
+    lack."""
     target = target._replace(isr=[leader])
     eligible = [replica for replica in target.eligible if replica != leader]
     return target._replace(eligible=[] if has_enough_in_sync(target, rules) else eligible)
 
 
 def has_enough_in_sync(target: Target, rules: PartitionRules) -> bool:
-    """Whether records are committed."""
+    """Whether min.insync.replicas is satisfied, so that records are committed."""
     return len(target.isr) >= min(rules.min_in_sync, len(target.replicas))
 
 
 def elect(partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules) -> Elected:
-    """Somebody who is in sync; who is eligible all the same, only where nobody is."""
+    """Elect an in-sync replica; an eligible leader replica only where no replica is in sync."""
     may_lead = rules.may_lead
     safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr
     first = target.replicas[0] if election is Election.PREFERRED else partition.leader
@@ -169,7 +173,8 @@ def elect(partition: PartitionRegistration, target: Target, election: Election, 
 
 
 def may_elect_last_known(partition: PartitionRegistration, target: Target, rules: PartitionRules) -> bool:
-    """The last leader, when all who were eligible are lost: there is nothing better to wait for."""
+    """Whether the last known leader may lead: no replica is in sync or eligible any more, so none with more records can
+    come back."""
     return (
         rules.has_eligible_replicas
         and not target.isr
@@ -186,7 +191,7 @@ def note_eligible(
     elected: Elected,
     rules: PartitionRules,
 ) -> None:
-    """The last known leader is written down when the in-sync set gets empty, and forgotten when it has members."""
+    """Record the last known leader when the in-sync set becomes empty; clear it when the set has members again."""
     eligible = [] if elected.is_unclean or not rules.has_eligible_replicas else target.eligible
     if tuple(eligible) != partition.eligible_leader_replicas:
         record.eligible_leader_replicas = eligible

@@ -1,4 +1,4 @@
-"""Deleting topics by name or by id."""
+"""DeleteTopics, by name or by id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from protocol.schema import ZERO_UUID
 
 
 class NamedTopics(NamedTuple):
-    """What a request names, and how often."""
+    """The topics that a request names, with their counts."""
 
     states: list[DeleteTopicState]
     names: Counter[str]
@@ -41,7 +41,7 @@ class NamedTopics(NamedTuple):
         )
 
     def distinct(self) -> Iterator[DeleteTopicState]:
-        """What is named twice is answered once."""
+        """Each of them once: a topic that is named twice has one result."""
         seen: set[tuple[str | None, bytes]] = set()
         for state in self.states:
             if (state.name, state.topic_id) not in seen:
@@ -57,7 +57,7 @@ def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Dec
     results = []
     for state in wanted.distinct():
         if state.name is None and state.topic_id in named_ids:
-            continue  # the answer to its name speaks for both
+            continue  # the result for its name stands for both
         found = topic_to_delete(image, state, wanted, context.settings)
         if isinstance(found, ApiError):
             results.append(refused(image, state, found))

@@ -1,31 +1,31 @@
-"""Where a role may go from here: the machine makes the role that a turn asks for."""
+"""The transitions between roles: a role returns one, and the machine creates the role that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from kraft.raft.voters.voters import Address, ReplicaKey
+from kraft.quorum.voter_set import Address, ReplicaKey
 
 
 class EnterEpoch(NamedTuple):
-    """Unattached in a later epoch, of which nothing is known but that there is it."""
+    """Unattached in a later epoch, of which this node knows neither leader nor candidate."""
 
     epoch: int
 
 
 class GrantVote(NamedTuple):
-    """Unattached, having voted in the epoch that it is in."""
+    """Unattached in the current epoch, with a vote granted in it."""
 
     candidate: ReplicaKey
 
 
 class BecomeUnattached(NamedTuple):
-    """Unattached in the epoch that it is in, whoever leads it: the one who did is out of reach."""
+    """Unattached in the current epoch: its leader, if it has one, cannot be reached."""
 
 
 class BecomeProspective(NamedTuple):
-    """Prospective: ask who would vote for this node."""
+    """Prospective in the current epoch: ask the voters for pre-votes."""
 
 
 class BecomeCandidate(NamedTuple):
@@ -33,13 +33,13 @@ class BecomeCandidate(NamedTuple):
 
 
 class BecomeLeader(NamedTuple):
-    """Leader: these have voted for this node."""
+    """Leader of the epoch in which this node was candidate; `granted`: the voters that granted their votes."""
 
     granted: tuple[int, ...]
 
 
 class BecomeFollower(NamedTuple):
-    """Follower in this epoch, or in a later one."""
+    """Follower in the current epoch, or in a later one."""
 
     epoch: int
     leader_id: int
@@ -47,10 +47,10 @@ class BecomeFollower(NamedTuple):
 
 
 class BecomeResigned(NamedTuple):
-    """Resigned in the epoch that it led."""
+    """Resigned in the epoch that this node led."""
 
     preferred: tuple[ReplicaKey, ...]
-    """Who should stand in its place, the best first."""
+    """The voters that should become candidates, the one with the longest log first."""
 
 
 Transition: TypeAlias = (

@@ -1,4 +1,4 @@
-"""ControllerRegistration: a controller makes itself known, so that others learn its addresses and what it supports."""
+"""ControllerRegistration: a controller reports its addresses and the features that it supports (KIP-919)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def register_controller(context: DecisionContext, request: ControllerRegistratio
 
 
 def registration_record(request: ControllerRegistrationRequest) -> RegisterControllerRecord:
-    """What the log says of a controller: of one that asks, and of one that leads."""
+    """The record of a controller's registration; the active controller writes one for itself."""
     return RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -1,12 +1,12 @@
-"""A broker between registration and shutdown: what its heartbeats, and their absence, make of it.
+"""BrokerHeartbeat: the state of a broker between registration and shutdown.
 
-The state is what the registration says; a heartbeat asks for another one.
+The state is part of the broker's registration; a heartbeat requests another one.
 
-    fenced ⇄ unfenced → in controlled shutdown → gone (fenced, and told to exit)
+    fenced ⇄ unfenced → in controlled shutdown → shut down (fenced, and told to exit)
 
-A broker is unfenced once it has read the log up to its own registration. One that shuts down is led out of its
-partitions some at a time, a heartbeat each: clients of those wait for these few alone. It may exit once nothing is left
-to be moved, and every broker that serves has read who leads instead. There is no way back but to register anew.
+A broker is unfenced once it has read the metadata log up to its own registration. A broker that shuts down hands over
+its partitions, some with each heartbeat, so that clients wait for few partitions at a time. It may exit once it has
+none left and every other active broker has read which leaders replace it. After that it has to register again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import changes_with, changes_without, changes_without_directories
+from kraft.controller.partitions.leadership import changes_with, changes_without, changes_without_directories
 from kraft.controller.view import View
 from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
 from protocol.errors import ErrorCode
@@ -27,7 +27,8 @@ from protocol.records.metadata import BrokerRegistrationChangeRecord
 
 MOVES_MIN: Final = 64
 MOVES_SHARE: Final = 8
-"""A broker that shuts down leaves so many of its partitions at a time, or one in so many of what is left."""
+"""With each heartbeat a broker that shuts down hands over `MOVES_MIN` partitions, or one in `MOVES_SHARE` where that is
+more."""
 
 
 class BrokerState(Enum):
@@ -38,7 +39,7 @@ class BrokerState(Enum):
 
 
 class RequestedState(Enum):
-    """What a heartbeat asks for."""
+    """What a heartbeat requests."""
 
     SERVE = auto()
     FENCE = auto()
@@ -48,7 +49,7 @@ class RequestedState(Enum):
 F, U, C, S = BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
 
 NEXT_STATE: dict[tuple[BrokerState, RequestedState], BrokerState] = {
-    (F, RequestedState.SERVE): U,  # held back by `next_state` until the broker has caught up, or where it has shut down
+    (F, RequestedState.SERVE): U,  # `next_state` waits until it has caught up; never after a shutdown
     (F, RequestedState.FENCE): F,
     (F, RequestedState.SHUT_DOWN): S,
     (U, RequestedState.SERVE): U,
@@ -114,10 +115,10 @@ def refused(error: ErrorCode) -> Decision:
 def next_state(
     view: View, broker: Broker, state: BrokerState, requested: RequestedState, *, is_caught_up: bool, may_go: bool
 ) -> BrokerState:
-    """`may_go`: whether nothing is left to be moved, and those who serve know that others lead instead of this one.
+    """`may_go`: the broker has handed over all its partitions, and the other active brokers know their new leaders.
 
-    DIVERGES: Apache Kafka unfences a broker that was told to exit when a heartbeat comes late that it had sent before,
-    and elects it for what it is in sync with.
+    DIVERGES: Apache Kafka unfences a broker that was told to exit when a heartbeat arrives late that the broker had
+    sent before, and elects it where it is in sync.
     """
     after = NEXT_STATE[state, requested]
     may_serve = is_caught_up and not broker.in_controlled_shutdown
@@ -132,7 +133,7 @@ def next_state(
 
 
 def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> list[object]:
-    """Of a broker that shuts down, some of the partitions that it leads or is in sync with, without it.
+    """Changes of some partitions that the broker leads or is in sync with, so that it does neither.
 
     DIVERGES: Apache Kafka moves all of them at once, and clients wait until every broker has taken in all of that.
     """
@@ -157,8 +158,8 @@ def records_of_transition(
 
 
 def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> list[object]:
-    """Heartbeats go on naming a directory that failed; what it had is taken away once. The last one is not: a broker
-    without any stops by itself."""
+    """The changes for failed log directories, once for each although every heartbeat names them. The last directory of
+    a broker is not removed: the broker stops by itself (KIP-858)."""
     lost = [directory for directory in broker.directories if directory in offline]
     left = [directory for directory in broker.directories if directory not in offline]
     if not lost or not left:

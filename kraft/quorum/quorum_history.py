@@ -1,4 +1,5 @@
-"""The quorum as the log describes it at each offset: the newest description holds, committed or not."""
+"""The quorum as the log describes it at each offset; the newest description counts, committed or not (Raft, section
+6)."""
 
 from __future__ import annotations
 
@@ -6,17 +7,17 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import VoterSet
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.voter_set import VoterSet
 
 BEFORE_THE_LOG: Final = -1
-"""The offset of what the bootstrap checkpoint says: no other node has read it."""
+"""The offset of the description in the bootstrap checkpoint, which no other node has read."""
 
 
 class QuorumHistory:
-    """A description stands at the base offset of the batch that wrote it, what a snapshot says at its end offset - 1.
+    """A description has the base offset of its batch; the description of a snapshot has the snapshot's end offset - 1.
 
-    With kraft.version 0 the log names no voters: those of the configuration hold.
+    With kraft.version 0 the log names no voters: those of the configuration count.
     """
 
     def __init__(self, static_voters: VoterSet, entries: Iterable[tuple[int, QuorumDescription]] = ()) -> None:
@@ -37,12 +38,12 @@ class QuorumHistory:
 
     @property
     def last_offset(self) -> int:
-        """Where the newest description stands; committed once the high watermark is past it."""
+        """The offset of the newest description; it is committed once the high watermark is above it."""
         return self._entries[-1][0] if self._entries else BEFORE_THE_LOG
 
     @property
     def voters_before(self) -> VoterSet:
-        """Those before the newest description: they hold again where that is never committed."""
+        """The voters before the newest description: they count again if that is truncated."""
         return self._voters(self._entries[-2][1]) if len(self._entries) > 1 else self.voters
 
     @property
@@ -51,7 +52,7 @@ class QuorumHistory:
         return self.last_offset > BEFORE_THE_LOG
 
     def description_at(self, end_offset: int) -> QuorumDescription:
-        """As everything before this offset leaves it: what a snapshot that ends there says."""
+        """The description by everything before this offset, as a snapshot that ends there holds it."""
         index = self._index(end_offset)
         if index == 0:
             return QuorumDescription(0, self._static_voters)
@@ -64,15 +65,15 @@ class QuorumHistory:
             self._entries.append((offset, description))
 
     def truncate(self, end_offset: int) -> None:
-        """The log ends here now: an older description holds again."""
+        """The log ends at this offset now: an older description counts again."""
         del self._entries[self._index(end_offset) :]
 
     def replace(self, end_offset: int, description: QuorumDescription) -> None:
-        """A snapshot has taken the place of the log."""
+        """A snapshot has replaced the log."""
         self._entries = [(end_offset - 1, description)]
 
     def forget(self, start_offset: int) -> None:
-        """The log starts here now: keep what holds from there on."""
+        """The log starts at this offset now: drop the descriptions that no offset after it needs."""
         del self._entries[: max(0, self._index(start_offset) - 1)]
 
     def _index(self, end_offset: int) -> int:

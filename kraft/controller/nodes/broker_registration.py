@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.leadership import changes_after_loss, changes_without
+from kraft.controller.partitions.leadership import changes_after_loss, changes_without
 from kraft.controller.view import View
 from kraft.features import KRAFT_VERSION, METADATA_VERSION
 from kraft.image.cluster import Broker
@@ -16,7 +16,7 @@ from protocol.messages.broker_registration import BrokerRegistrationRequest, Bro
 from protocol.records.metadata import BrokerEndpoint, BrokerFeature, PartitionChangeRecord, RegisterBrokerRecord
 
 RESERVED_DIRECTORIES_COUNT = 100
-"""Directory ids below this number have a meaning of their own and name no directory."""
+"""Directory ids below this number have a special meaning and name no directory."""
 
 
 def register_broker(context: DecisionContext, request: BrokerRegistrationRequest) -> Decision:
@@ -43,7 +43,8 @@ def register_broker(context: DecisionContext, request: BrokerRegistrationRequest
 def changes_of_restart(
     view: View, request: BrokerRegistrationRequest, existing: Broker | None
 ) -> Iterator[PartitionChangeRecord]:
-    """A clean stop leaves behind the epoch it ended in. Who cannot show it may have lost what was not yet on disk."""
+    """A clean stop leaves its broker epoch on disk (KIP-966). A broker that cannot name that epoch may have lost
+    records that were not on disk yet."""
     is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
     if view.has_eligible_replicas and not is_clean:
         return changes_after_loss(view, request.broker_id)
@@ -51,7 +52,7 @@ def changes_of_restart(
 
 
 def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Broker | None) -> RegisterBrokerRecord:
-    """A new incarnation is fenced, and its epoch is the offset of this very record."""
+    """A new incarnation begins fenced; its broker epoch is the offset of this record."""
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -89,7 +90,8 @@ def refusal_of_cluster(request: BrokerRegistrationRequest, cluster_id: str) -> A
 
 
 def refusal_of_duplicate(request: BrokerRegistrationRequest, alive: Broker | None) -> ApiError | None:
-    """A second process under one id; one that is being shut down may be replaced."""
+    """Refuse a second process with the same id while the first one lives; one in controlled shutdown may be
+    replaced."""
     if alive is None or alive.incarnation_id == request.incarnation_id or alive.in_controlled_shutdown:
         return None
     return ApiError(
@@ -126,7 +128,7 @@ def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> ApiEr
 
 
 def finalized(view: View) -> Iterator[tuple[str, int]]:
-    """Those of the log, and of the quorum itself."""
+    """The finalized features: those of the metadata log, and kraft.version, which belongs to the quorum."""
     image = view.image
     yield METADATA_VERSION, image.features.metadata_version
     if view.settings.quorum.kraft_version > 0:

@@ -20,7 +20,7 @@ class ReplicaKey(NamedTuple):
 
 
 class VoterNode(NamedTuple):
-    """The directory id is zero with kraft.version 0, which does not know it."""
+    """A voter. Its directory id is zero with kraft.version 0, which has none."""
 
     id: int
     directory_id: bytes = ZERO_UUID
@@ -37,13 +37,13 @@ class VoterNode(NamedTuple):
         return self.id == key.id and self.directory_id in (ZERO_UUID, key.directory_id)
 
     def is_described_as(self, other: VoterNode) -> bool:
-        """Whatever the order of the endpoints."""
+        """Whether both have the same fields; the order of the endpoints does not count."""
         return self._replace(endpoints=()) == other._replace(endpoints=()) and dict(self.endpoints) == dict(
             other.endpoints
         )
 
     def address(self, listener: str) -> Address | None:
-        """At a listener; at any where it has none of that name."""
+        """The address at a listener, or at any listener where the voter has none of that name."""
         by_name = dict(self.endpoints)
         return by_name.get(listener) or next(iter(by_name.values()), None)
 
@@ -76,7 +76,7 @@ class VoterSet(NamedTuple):
 
     @property
     def majority(self) -> int:
-        """How many votes, or copies, are enough."""
+        """How many votes, or durable copies, are enough."""
         return len(self.by_id) // 2 + 1
 
     def is_only(self, voter_id: int) -> bool:
@@ -90,7 +90,7 @@ class VoterSet(NamedTuple):
         return [voter for voter in self.by_id.values() if voter.id != node_id]
 
     def with_voter(self, voter: VoterNode) -> VoterSet:
-        """Added, or in the place of the one of this id."""
+        """With the voter added, or in place of the one with the same id."""
         return VoterSet.of([*self.others(voter.id), voter])
 
     def without(self, voter_id: int) -> VoterSet:

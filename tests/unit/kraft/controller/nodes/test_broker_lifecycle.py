@@ -6,7 +6,10 @@ from itertools import product
 
 import pytest
 
-from kraft.controller.broker_lifecycle import (
+from kraft.controller.broker_sessions import BrokerSessions
+from kraft.controller.context import DecisionContext
+from kraft.controller.failure_detector import FailureDetector
+from kraft.controller.nodes.broker_lifecycle import (
     MOVES_MIN,
     NEXT_STATE,
     BrokerState,
@@ -15,9 +18,6 @@ from kraft.controller.broker_lifecycle import (
     next_state,
     state_of,
 )
-from kraft.controller.broker_sessions import BrokerSessions
-from kraft.controller.context import DecisionContext
-from kraft.controller.failure_detector import FailureDetector
 from kraft.controller.partition_index import PartitionIndex
 from kraft.controller.view import View
 from kraft.image.cluster import Broker

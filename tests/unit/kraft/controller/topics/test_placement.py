@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kraft.controller.placement import place_replicas
+from kraft.controller.topics.placement import place_replicas
 from kraft.image.cluster import Broker
 
 

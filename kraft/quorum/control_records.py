@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.raft.voters.voters import VoterSet
+from kraft.quorum.voter_set import VoterSet
 from protocol.compiler import decode, encode
 from protocol.control_records import ControlRecordType, control_key, control_record_type
 from protocol.primitives import MalformedMessage
@@ -20,7 +20,7 @@ from protocol.records.control import (
 
 
 class QuorumDescription(NamedTuple):
-    """What control records say of the quorum: its protocol version and its voters, None where they do not."""
+    """What control records say of the quorum: kraft.version, and the voters, None where no record names them."""
 
     kraft_version: int = 0
     voters: VoterSet | None = None
@@ -42,7 +42,7 @@ def leader_change(leader_id: int, voters: VoterSet, granting: tuple[int, ...], n
 
 
 def quorum_records(kraft_version: int, voters: VoterSet, now_ms: int) -> list[Record]:
-    """What a log or a snapshot says of a quorum in kraft.version 1; version 0 leaves it to the configuration."""
+    """The records that name version and voters; none with version 0, whose voters are in the configuration."""
     if kraft_version == 0:
         return []
     version = KRaftVersionRecord(version=0, k_raft_version=kraft_version)
@@ -63,7 +63,7 @@ def snapshot_footer(now_ms: int) -> Record:
 
 
 def described_by(record: Record, before: QuorumDescription) -> QuorumDescription:
-    """What is known of the quorum after a control record. Raises `MalformedMessage`."""
+    """The description after one more control record. Raises `MalformedMessage`."""
     kind = control_record_type(record.key)
     if kind is ControlRecordType.KRAFT_VERSION:
         version = decode(KRaftVersionRecord, value_of(record), 0)

@@ -1,17 +1,17 @@
-"""Forgetting a broker that is gone for good."""
+"""UnregisterBroker: a broker leaves the cluster for good."""
 
 from __future__ import annotations
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import changes_after_loss, changes_without
+from kraft.controller.partitions.leadership import changes_after_loss, changes_without
 from protocol.errors import ErrorCode
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.records.metadata import UnregisterBrokerRecord
 
 
 def unregister_broker(context: DecisionContext, request: UnregisterBrokerRequest) -> Decision:
-    """What it led goes to others first. Its replicas stay written down: a reassignment takes them away."""
+    """Other replicas take over its partitions first. It stays in the replica lists until a reassignment removes it."""
     view = context.view
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None:

@@ -1,7 +1,7 @@
 """AlterPartition: the leader of a partition asks for another in-sync set, and the controller confirms it or not.
 
-Whatever a leader says of an epoch, its own or the partition's, must be what the controller knows: else one of them has
-missed something, and the leader waits for the metadata or asks again.
+The leader epoch and the partition epoch of the request must be those of the controller. Otherwise the leader or the
+controller lacks a change: the leader waits for newer metadata, or sends the request again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.leadership import election_of, rules_of
-from kraft.controller.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
+from kraft.controller.partitions.leadership import election_of, rules_of
+from kraft.controller.partitions.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, PartitionRegistration, Topic
@@ -27,7 +27,7 @@ from protocol.messages.alter_partition import (
 )
 
 ANY_EPOCH: Final = -1
-"""Of a follower whose incarnation the leader does not know: that of brokers before 3.5."""
+"""The epoch of a follower whose incarnation the leader does not know, as with brokers before 3.5."""
 
 
 def alter_partition(context: DecisionContext, request: AlterPartitionRequest) -> Decision:
@@ -63,7 +63,7 @@ def alter(
 ) -> PartitionResult:
     """Decide on one partition; what is confirmed is added to `records`.
 
-    A reassignment that ends with it may take the leadership from who asks: the change stands, and the answer says so.
+    A reassignment that ends with it may make another replica the leader: the change stands, and the response says so.
     """
     members = members_of(data)
     refusal = refusal_of(view.image, broker_id, partition, data, members)
@@ -123,12 +123,12 @@ def refusal_of(
 
 
 def is_eligible(image: MetadataImage, partition: PartitionRegistration, member: BrokerState) -> bool:
-    """Alive, and the incarnation that fetched: what another one had may be gone with it (KIP-903). Nor one whose log is
-    LOST, since the same incarnation may fetch it anew, or whose log directory is offline: the leader remembers how far
-    it was.
+    """Whether a replica may join the in-sync set: its broker is active, and of the incarnation that fetched. An earlier
+    incarnation may have had records that the broker has lost since (KIP-903). A replica whose directory is LOST or
+    offline may not join either: its broker may fetch it anew, while the leader still knows its former end offset.
 
-    DIVERGES: Apache Kafka does not ask for the last two: there no broker has such a log again before it is restarted,
-    and a leader lets in only who fetches.
+    DIVERGES: Apache Kafka does not check the last two: there such a log comes back only when its broker restarts, and a
+    leader proposes only replicas that fetch.
     """
     broker = image.cluster.brokers.get(member.broker_id)
     if broker is None or not broker.is_active or member.broker_epoch not in (ANY_EPOCH, broker.epoch):

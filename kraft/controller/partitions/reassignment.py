@@ -2,9 +2,9 @@
 
     replicas R ── begin, target T ──▶ T, then R without T; adding T without R, removing R without T
        ▲                                   │
-       └──── cancel: without adding        └── all of adding in sync, and somebody else than removing ──▶ replicas T
+       └──── cancel: without adding        └── all of adding in sync, and a replica not in removing ──▶ replicas T
 
-A move that only takes away, or only changes the order, ends at once.
+A reassignment that only removes replicas, or only changes their order, ends at once.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
-from kraft.controller.leadership import rules_of
-from kraft.controller.new_partitions import refusal_of_assignment
-from kraft.controller.partition_change import Election, RequestedChange, change_of
+from kraft.controller.partitions.leadership import rules_of
+from kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
+from kraft.controller.topics.new_partitions import refusal_of_assignment
 from kraft.controller.view import View
 from kraft.image.topics import PartitionRegistration, Topic
 from protocol.errors import ErrorCode
@@ -76,8 +76,8 @@ def reassign(
 def begun(
     view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
 ) -> RequestedChange | ApiError:
-    """A target in place of another that is not reached yet counts from all replicas that there are now: what was being
-    added and is not wanted any more is removed, what was being removed and is wanted again stays.
+    """A target that replaces one that is not reached yet starts from all current replicas: a replica that was being
+    added and is not in the new target is removed, one that was being removed and is in it stays.
 
     DIVERGES: in Apache Kafka what the first target adds or removes stands where the second one itself adds or removes
     nothing, so that a replica is added and removed and the move never ends, or one that is wanted again goes.
@@ -96,7 +96,7 @@ def begun(
 
 
 def cancelled(view: View, topic: Topic, index: int, partition: PartitionRegistration) -> RequestedChange | ApiError:
-    """Without what was being added; where nothing else is in sync, only an unclean leader can go on."""
+    """Without the replicas that were being added. Where no other replica is in sync, that takes an unclean election."""
     if not is_under_way(partition):
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     isr = [replica for replica in partition.isr if replica not in partition.adding_replicas]
@@ -149,7 +149,7 @@ def everything(view: View) -> Iterator[tuple[Topic, int, PartitionRegistration]]
 def named(
     view: View, topics: Iterable[listing.ListPartitionReassignmentsTopics]
 ) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
-    """What is not there is not answered."""
+    """Partitions that do not exist are left out of the response."""
     for asked in topics:
         topic = view.image.topics.by_name(asked.name)
         for index in asked.partition_indexes if topic is not None else ():

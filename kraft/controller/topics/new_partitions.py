@@ -1,11 +1,11 @@
-"""Making the records of new partitions, placed by the controller or by hand."""
+"""The records of new partitions, placed by the controller or as the request assigns them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from kraft.controller.decision import ApiError
-from kraft.controller.placement import place_replicas
+from kraft.controller.topics.placement import place_replicas
 from kraft.controller.view import View
 from kraft.image.cluster import Broker
 from kraft.image.metadata_image import MetadataImage
@@ -55,7 +55,7 @@ def takes_replicas(broker: Broker) -> bool:
 def partition_records(
     view: View, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
 ) -> list[PartitionRecord] | ApiError:
-    """A new partition is in sync on every replica that serves, for there is nothing to be behind of."""
+    """A new partition is in sync on every active replica: it holds no records yet."""
     records = []
     for partition_id, replicas in enumerate(assignments, first_partition_id):
         isr = tuple(replica for replica in replicas if view.image.cluster.is_active(replica))

@@ -1,11 +1,11 @@
-"""Who leads partitions after a broker, or one of its log directories, came or went."""
+"""Changes of leaders and in-sync replicas after a broker, or one of its log directories, became available or failed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kraft.controller.partition_change import Election, PartitionRules, RequestedChange, change_of
 from kraft.controller.partition_index import Key
+from kraft.controller.partitions.partition_change import Election, PartitionRules, RequestedChange, change_of
 from kraft.controller.view import View
 from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from protocol.records.metadata import PartitionChangeRecord
@@ -14,7 +14,7 @@ MayLead = Callable[[int], bool]
 
 
 def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
-    """The terms of a topic's partition; how many must be in sync matters only to eligible replicas."""
+    """The rules for a partition of the topic. `min_in_sync` is 0 where no eligible leader replicas are kept."""
     has_eligible = view.has_eligible_replicas
     return PartitionRules(
         may_lead, view.min_in_sync(topic) if has_eligible else 0, has_eligible, view.default_directory
@@ -26,12 +26,12 @@ def election_of(view: View, topic: Topic) -> Election:
 
 
 def changes_without(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker is out: it leads nothing, and stays in an in-sync set only where it is the last member."""
+    """The broker does not serve: it leads no partition, and stays in sync only where it is the last in-sync replica."""
     return _changes_without(view, broker_id, view.by_broker.concerning(broker_id))
 
 
 def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Iterator[PartitionChangeRecord]:
-    """The same for what the broker has in some of its log directories."""
+    """The same for the replicas that the broker has in these log directories."""
     keys = view.by_broker.concerning(broker_id)
     found = view.partitions(keys)
     in_lost = [(topic.id, index) for topic, index, each in found if each.directory_of(broker_id) in lost]
@@ -52,8 +52,8 @@ def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
 
 
 def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker comes back and may have lost what it had: it is in sync nowhere, not even as the last one, and
-    eligible nowhere."""
+    """The broker comes back and may have lost records: it is no in-sync replica, not even where it was the last one,
+    and no eligible leader replica."""
     keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
     return _changes(
         view,
@@ -64,10 +64,11 @@ def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRe
 
 
 def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker is in: partitions without a leader get one, where it is in sync or eligible.
+    """The broker serves: it leads the partitions without a leader for which it is in sync or eligible.
 
-    Those that still name the broker itself as leader are of a former incarnation, whose end was not written down to
-    the last record; naming it again begins a new leader epoch.
+    A partition that still names the broker as leader is one of its former incarnation: the controller failed before it
+    had written all changes that followed from the end of that incarnation. Naming the broker again begins a new leader
+    epoch.
     """
     for topic, partition_id, _ in view.partitions(view.by_broker.led(broker_id)):
         yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=broker_id)
@@ -75,8 +76,8 @@ def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
 
 
 def changes_of_leaderless(view: View) -> Iterator[PartitionChangeRecord]:
-    """Partitions that could have a leader and have none: the former controller died before it had elected them all,
-    or their topic has been told that an unclean one will do."""
+    """Elections for partitions that have no leader and could have one: the former controller failed before it had held
+    them all, or unclean elections have been allowed for their topic."""
     return _changes(view, view.by_broker.leaderless, lambda partition: RequestedChange())
 
 
@@ -88,7 +89,7 @@ def _changes(
     except_broker: int = NO_LEADER,
     with_broker: int = NO_LEADER,
 ) -> Iterator[PartitionChangeRecord]:
-    """One broker may be about to go, another about to be active."""
+    """`except_broker` is about to be fenced, `with_broker` about to be unfenced; -1 for none."""
     for topic, partition_id, partition in view.partitions(keys):
         may_lead = _may_lead(view, partition, except_broker, with_broker)
         wanted = wanted_of(partition)._replace(election=election_of(view, topic))
