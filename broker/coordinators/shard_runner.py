@@ -124,8 +124,8 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         if self.state is RunnerState.LOADING:
             self.state = RunnerState.ACTIVE
             self._log.watch(self._high_watermark_moved)
-            self.submit(Loaded())
             self._high_watermark_moved()
+            self.submit(Loaded())
             took_ms = self._environment.monotonic_ms() - began_ms
             level = logging.DEBUG if took_ms < PROGRESS_MS else logging.INFO
             self._notes.log(level, "loaded %s up to offset %d in %d ms", self._name, reader.next_offset, took_ms)
