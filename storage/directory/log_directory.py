@@ -33,7 +33,7 @@ from storage.files.log_paths import (
 )
 from storage.files.port import FileLock, FileSystem, make_durable_directory
 from storage.log.log import Log
-from storage.log.recovery import Report
+from storage.log.recovery import Checked, Report
 from storage.log_config import LogConfig
 from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
@@ -153,6 +153,7 @@ class LogDirectory:
         now_ms: int,
         report: Report,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        checked: Checked | None = None,
     ) -> Log:
         """Open the log of a partition, existing or new, and serve it. Blocks for as long as recovery takes.
 
@@ -172,6 +173,7 @@ class LogDirectory:
             report=report,
             producer_expiration_ms=producer_expiration_ms,
             cleaned_end_offset=self.checkpoints.cleaned_ends.get(key, 0),
+            checked=checked,
         )
         if log.unflushed_count >= config.flush_messages:
             # A topic that promises durability: what the crash left in the page cache is synced before it is served.

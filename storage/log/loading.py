@@ -28,7 +28,7 @@ from storage.files.log_paths import (
 )
 from storage.files.port import FileSystem
 from storage.log.producer_replay import load_producers
-from storage.log.recovery import CorruptLog, Report, TailRecovery
+from storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
 from storage.log.unfinished_cleaning import remove_leftovers
 from storage.log_config import INT64_MAX, LogConfig
 from storage.producers.producer_snapshot import ProducerSnapshots
@@ -51,6 +51,7 @@ class LogRequest(NamedTuple):
     cleaned_end_offset: int
     """Up to here Apache Kafka has compacted the log. Compacted segments were flushed, although the recovery point may
     be behind them."""
+    checked: Checked
 
 
 class LoadedLog(NamedTuple):
@@ -281,6 +282,8 @@ def recover(
         producers,
         epochs,
         request.report,
+        request.checked,
+        size=sum(segment.size for segment in segments[slot:]),
         log_start_offset=request.log_start_offset,
         asks_disk=request.config.promises_disk,
     )

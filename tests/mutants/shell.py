@@ -35,8 +35,8 @@ SHELL_MUTANTS: Final = (
         110,
         "a start adopts the log of a former topic of the same name",
         "broker/replicas/local_logs.py",
-        "        return partition is not None and opened.topic_id in (None, partition.topic_id)\n",
-        "        opened.topic_id = None\n        return partition is not None\n",
+        "    return partition is not None and opened.topic_id in (None, partition.topic_id)\n",
+        "    opened.topic_id = None\n    return partition is not None\n",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -63,7 +63,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         113,
         "a heartbeat that is refused keeps the session alive",
-        "kraft/controller/broker_lifecycle.py",
+        "kraft/controller/nodes/broker_lifecycle.py",
         "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
         "    if broker is not None:\n"
         "        sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)\n"
@@ -163,7 +163,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         125,
         "a heartbeat that is refused ends a silence",
-        "kraft/controller/broker_lifecycle.py",
+        "kraft/controller/nodes/broker_lifecycle.py",
         "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
         "    context.failures.heartbeat(request.broker_id, context.now_ms)\n"
         "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
@@ -172,7 +172,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         126,
         "a registration that is refused keeps the session of the one before alive",
-        "kraft/controller/broker_registration.py",
+        "kraft/controller/nodes/broker_registration.py",
         "    is_alive = context.sessions.is_alive(existing, context.now_ms)\n",
         "    is_alive = context.sessions.is_alive(existing, context.now_ms)\n"
         "    if existing is not None and is_alive:\n"

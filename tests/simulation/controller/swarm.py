@@ -1,9 +1,9 @@
 """The controller alone, step by step in an order that a seed draws: brokers that come, go and lose their power, leaders
 that change their in-sync sets, administrators; no network and no log, so that a second holds thousands of steps.
 
-What each replica holds of what was committed is counted along: whoever leads, is in sync or may be elected holds all of
-it. Decisions may be lost with the controller that made them, before they are committed. At the end everything heals:
-all moves end, and everybody is in sync.
+What each replica holds of the committed records is counted: a replica that leads, is in sync or may be elected holds
+all of it. Decisions may be lost with the controller that made them, before they are committed. At the end everything
+heals: all moves end, and everybody is in sync.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Swarm:
         self.uncommitted.append(Entry(decision.records, provenance, tell))
 
     def _check_election(self, name: str, before: Assigned, after: Assigned) -> None:
-        """Of who is eligible somebody is elected where nobody in sync can be."""
+        """An eligible leader replica is elected where no in-sync replica can be."""
         cluster = self.controller.image.cluster
         left_out = {*before.isr} & {*after.replicas} - {*after.isr, *after.eligible_leader_replicas}
         if after.leader in before.eligible_leader_replicas and any(map(cluster.is_active, left_out)):
@@ -497,8 +497,8 @@ class Swarm:
         del sent[:-20]
 
     def repeat(self) -> None:
-        """A request that was sent long ago arrives once more; nobody waits for its answer. One for an in-sync set only
-        where that has changed since: else its leader would ask for it still."""
+        """A request that was sent long ago arrives once more; no node waits for its response. One for an in-sync set
+        only where that has changed since: else its leader would ask for it still."""
         if self.late:
             request = self.random.choice(self.late[self.random.choice([*self.late])])
             if not isinstance(request, altering.AlterPartitionRequest) or self._is_over(request):
@@ -558,7 +558,7 @@ class Swarm:
             self._grow(key)
 
     def _grow(self, key: Key) -> None:
-        """The leader wants in sync who has everything; now and then somebody whom the controller must refuse."""
+        """The leader proposes replicas that have every record; now and then one that the controller must refuse."""
         led, data = self._leader(key), self.data[key]
         if led is None or data.proposed:
             if led is not None and data.is_answer_lost and data.asked is not None:

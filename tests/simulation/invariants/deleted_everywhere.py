@@ -48,5 +48,5 @@ class DeletedEverywhere:
         return {
             follower_id: (progress.broker_epoch, progress.log_start_offset)
             for follower_id, progress in partition.leadership.followers.items()
-            if follower_id in partition.isr and broker.is_alive(follower_id)
+            if follower_id in partition.isr and broker.cluster.is_alive(follower_id)
         }

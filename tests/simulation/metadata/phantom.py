@@ -1,4 +1,4 @@
-"""A broker that is none: it registers and beats, so that the controller has somebody to give partitions to."""
+"""A broker without a process: it registers and sends heartbeats, so that the controller has a broker for partitions."""
 
 from __future__ import annotations
 

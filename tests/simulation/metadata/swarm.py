@@ -113,7 +113,7 @@ class Swarm:
 
     @property
     def node_ids(self) -> list[int]:
-        """Whoever leads, or thinks so; else anybody."""
+        """A node that leads, or takes itself for the leader; else any node."""
         leading = [node.id for node in self._opened() if node.broker.quorum.active_controller is not None]
         return leading or list(self.cluster.nodes)
 
@@ -124,7 +124,7 @@ class Swarm:
         return Bootstrap(self, Random(f"{self.seed}/{name}"))
 
     def _told(self, bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], bool]) -> None:
-        """Whoever promises something shows it, as long as its process lives: it is committed."""
+        """A node that acknowledged something publishes it as long as its process lives: it is committed."""
         if bootstrap.is_peer_alive() and not holds(self._newest(self._opened())):
             self.complaints.append(f"{what}: promised, and not committed")
 
@@ -203,7 +203,7 @@ class Swarm:
             administrator.verify(self.image)
 
     async def _converged(self, when: str) -> None:
-        """Somebody leads, and everybody holds what was committed by now."""
+        """There is a leader, and every node holds what was committed by now."""
         goal = self._newest(self._opened()).provenance.end_offset + 1
 
         def holds() -> bool:

@@ -14,6 +14,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 
+from broker.purgatory.purgatory import CommitCallback
 from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
@@ -350,7 +351,7 @@ class Swarm:
             if result.last_offset >= partition.high_watermark:
                 raise Violation(f"acknowledged at {result.last_offset}, committed up to {partition.high_watermark}")
 
-        partition.when_committed(partition.log.end_offset, committed)
+        host.purgatory.await_commit(partition, CommitCallback(partition.log.end_offset, committed))
 
     def read(self) -> None:
         """From any replica, any offset up to its high watermark: what is there must be what was committed."""
