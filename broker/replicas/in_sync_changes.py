@@ -86,7 +86,7 @@ class InSyncChanges:
         return Job("in-sync sets", max(1, self._lag_ms_max // 2), self._shrink)
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower has fetched: propose it if it has caught up, is not fenced, and fetches in its registered epoch."""
+        """A follower has fetched: propose it if it has caught up, is not fenced, and is the registered incarnation."""
         leadership = partition.leadership
         if leadership is None or replica_id in leadership.in_sync.confirmed:
             return
@@ -119,7 +119,7 @@ class InSyncChanges:
     def _let_in(self, partition: Partition, now_ms: int) -> None:
         """Propose followers that have caught up.
 
-        A follower that has everything may not fetch for a while, so what kept it out at its last fetch is checked here."""
+        A follower that has everything may not fetch for a while, so what kept it out then is checked here."""
         leadership = partition.leadership
         for replica_id, follower in leadership.followers.items() if leadership is not None else ():
             if not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms):
