@@ -7,7 +7,8 @@ from protocol.record_batch import LOG_OVERHEAD, BatchHeader, whole_batch
 
 
 class BatchIterator:
-    """The whole batches of a buffer, back to back, as (position, header). A batch that is cut short is no error.
+    """The whole batches of a buffer, back to back, as (position, header). A batch that is cut short ends the iteration
+    without an error.
 
     Exhausted, `position` is the end of the last complete batch, and `partial_size` the count of bytes after it, which
     are the beginning of a batch whose rest is not here (a fetch answer and a torn log both end so).

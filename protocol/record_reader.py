@@ -54,7 +54,7 @@ def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def decode_run(body: bytes, count: int, header: BatchHeader) -> Iterator[Record]:
-    """So many records of a batch, which must fill the bytes."""
+    """Decode `count` records of a batch, which must fill the bytes of `body`."""
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     position = 0
     for _ in range(count):

@@ -289,7 +289,7 @@ def too_large(size: int, rules: AppendRules) -> RejectedBatch:
 
 
 def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
-    """The error for bytes that are no batch of magic 2. As in Kafka, length, magic and end are checked in this
+    """The error for bytes that are not a batch of magic 2. As in Kafka, length, magic and end are checked in this
     order."""
     size = len(batch)
     length = INT32.unpack_from(batch, LOG_OVERHEAD - INT32.size)[0] if size >= LOG_OVERHEAD else None

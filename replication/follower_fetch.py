@@ -53,7 +53,7 @@ def update_fetch_states(
 
     This comes before the plan: the response then tells the follower what its own fetch has committed. Gives the
     partitions in which the follower's log agrees with the leader's. Only there the offset counts: a follower whose log
-    diverges would vouch for records that it is about to truncate (KIP-101).
+    diverges would confirm records that it is about to truncate (KIP-101).
     """
     agreeing: dict[PartitionKey, None] = {}
     for key, wish in wanted:

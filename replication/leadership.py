@@ -87,16 +87,16 @@ class Leadership:
             return None
         return (*in_sync.confirmed, replica)
 
-    def set_without_laggards(self, end_offset: int, lag_ms_max: int, now_ms: int) -> tuple[int, ...] | None:
+    def set_without_lagging(self, end_offset: int, lag_ms_max: int, now_ms: int) -> tuple[int, ...] | None:
         """The in-sync set without the followers that lag for too long; None where none does, or a change is under
         way."""
         in_sync = self.in_sync
         if not in_sync.is_settled:
             return None
-        laggards = set(self._laggards(in_sync.confirmed, end_offset, lag_ms_max, now_ms))
-        return tuple(each for each in in_sync.confirmed if each not in laggards) if laggards else None
+        lagging = set(self._lagging(in_sync.confirmed, end_offset, lag_ms_max, now_ms))
+        return tuple(each for each in in_sync.confirmed if each not in lagging) if lagging else None
 
-    def _laggards(self, replicas: tuple[int, ...], end_offset: int, lag_ms_max: int, now_ms: int) -> Iterable[int]:
+    def _lagging(self, replicas: tuple[int, ...], end_offset: int, lag_ms_max: int, now_ms: int) -> Iterable[int]:
         for replica in replicas:
             follower = self.followers.get(replica)
             if replica != self.leader_id and (follower is None or follower.lags(end_offset, lag_ms_max, now_ms)):

@@ -36,7 +36,7 @@ BACKOFF_MS_FIRST: Final = 20
 DOUBLINGS_MAX: Final = 16
 SWEEP_MS: Final = 5000
 THROTTLE_MS: Final = 100
-"""So long a throttled replica is left out of the fetches before the quota is looked at again."""
+"""Time for which a throttled replica is left out of the fetches before the quota is looked at again."""
 
 
 class FetchState(Enum):
@@ -108,7 +108,7 @@ class ReplicaFetcher:
         """Fetch a partition from its log end offset on, in its leader epoch. Call it again when the epoch changes.
 
         The effect comes first: where the topic asks for flushes, what an earlier epoch or process left unflushed must
-        be durable before the first fetch vouches for it.
+        be durable before the first fetch confirms it to the leader.
         """
         followed = FollowedPartition(partition)
         self._followed[followed.key] = followed
@@ -293,7 +293,7 @@ class ReplicaFetcher:
             effects.append(Complain(complaint))
         elif records and self._quota.is_throttled(partition.topic, partition.index):
             self._quota.record(len(records), now_ms)
-        if partition.awaits_flush:  # what came before a refused batch counts too: the next fetch vouches for it
+        if partition.awaits_flush:  # what came before a refused batch too: the next fetch confirms it
             self._enter(followed, FetchState.FLUSHING)
             effects.append(Flush(partition, partition.leader_epoch))
         elif not is_taken:

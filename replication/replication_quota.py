@@ -84,7 +84,7 @@ class ReplicationQuota:
         return partitions is None or partition in partitions
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes of throttled replicas were sent, or received."""
+        """`size` bytes of throttled replicas were sent, or received."""
         self._window.record(size, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:

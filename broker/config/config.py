@@ -119,7 +119,7 @@ class Config:
     controller_quorum_bootstrap_servers: tuple[str, ...]
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
-    log_retention_ms: int  # -1: for ever
+    log_retention_ms: int  # -1: no limit
     log_roll_ms: int
     log_roll_jitter_ms: int
     log_flush_interval_ms: int

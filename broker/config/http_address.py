@@ -16,7 +16,7 @@ class HttpAddress(NamedTuple):
 
 
 def read_address(text: str) -> HttpAddress | None:
-    """None where the text is no such address."""
+    """None where the text is not an http:// address with a port."""
     match = re.fullmatch(_ADDRESS, text.strip())
     if match is None or int(match[2]) > 65535:
         return None

@@ -10,15 +10,15 @@ from broker.metadata.registration import BrokerIdentity
 from kraft.features import SUPPORTED_FEATURES
 from protocol.messages import broker_registration
 
-HEARTBEATS_PER_SILENCE: Final = 10
+HEARTBEATS_PER_FENCE: Final = 10
 """Heartbeats in moldau.broker.silence.fence.ms, so that a stall shorter than that does not fence the broker."""
 
 
 def heartbeat_ms(config: Config) -> int:
     """The interval between heartbeats."""
     interval_ms = config.integer("broker.heartbeat.interval.ms")
-    silence_ms = config.integer("moldau.broker.silence.fence.ms")
-    return min(interval_ms, max(1, silence_ms // HEARTBEATS_PER_SILENCE)) if silence_ms else interval_ms
+    fence_ms = config.integer("moldau.broker.silence.fence.ms")
+    return min(interval_ms, max(1, fence_ms // HEARTBEATS_PER_FENCE)) if fence_ms else interval_ms
 
 
 def broker_identity(

@@ -25,7 +25,7 @@ Response = TypeVar("Response")
 UNREGISTERED: Final = -1
 FENCED_PAUSE_FIRST_MS: Final = 25
 """A broker that has just registered may be caught up at once; each pause after that is twice as long."""
-SHUTDOWN_SILENCE_MS: Final = 3_000
+SHUTDOWN_LEADERLESS_MS: Final = 3_000
 """The last nodes of a quorum that stop find no controller to release them; another leads sooner than that."""
 REGISTRATION_RETRY_MS: Final = 100
 PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -130,7 +130,7 @@ class Registration:
     async def _be_released(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(SHUTDOWN_SILENCE_MS / 1000):
+                async with asyncio.timeout(SHUTDOWN_LEADERLESS_MS / 1000):
                     response = await self._beat()
             except TimeoutError:
                 log.info("no controller answers: stopping without being released")

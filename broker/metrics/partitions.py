@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from replication.partition import Partition
 
 TURN: Final = 200
-"""Partitions after which the loop gets a turn: a scrape is no reason for others to wait."""
+"""Partitions after which a scrape yields to the event loop, so that requests do not wait for it."""
 REPLICAS: Final = "kafka_server_replicamanager_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 LOG: Final = "kafka_log_log_"

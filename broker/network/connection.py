@@ -34,7 +34,7 @@ RECEIVE_BUFFER_SIZE: Final = 1 << 20
 UNSENT_SIZE_MAX: Final = 1 << 18
 """With so many bytes of replies gathered other connections are served first, and a slow reader is noticed."""
 ITERATION_REQUESTS_MAX: Final = 256
-"""So many requests of one connection are handled in one iteration of the loop: timers must not wait for a burst."""
+"""Most requests of one connection that one event loop iteration handles: timers must not wait for a burst."""
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = struct.Struct(">hhih").unpack_from
@@ -382,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take(RequestContext(self, route, route.first_version, correlation_id, None), response)
 
     def _failed(self) -> None:
-        """A bug of ours ends this connection and no other."""
+        """A bug of this broker, raised by a handler, ends this connection and no other."""
         log.exception("a handler failed; closing the connection from %s", self.client_host)
         self.close("the handler failed", logging.ERROR)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.listener")
 
 BURST_S: Final = 10
-"""So many seconds' worth of new connections may come at once after a quiet time."""
+"""Seconds. After a quiet time as many connections may arrive at once as the rate allows in this time."""
 WAIT_MS_MAX: Final = 1000
 """Longest wait for one connection because of a rate."""
 UNLIMITED: Final = 2**31 - 1

@@ -1,7 +1,7 @@
 """What leaves a connection past its transport: pieces of replies in order, those that lie in files by sendfile.
 
 A transport takes bytes only, and copies them. Here a piece may be a `FileSlice`: the kernel sends it from the page
-cache, it passes through no buffer of ours, and a reader that is slow to take it holds no memory. The pieces go out
+cache, it passes through no buffer of the broker, and a slow reader of it holds no memory. The pieces go out
 through a duplicate of the transport's descriptor, because a loop refuses to watch the transport's own.
 
     NOTHING    all pieces have left
@@ -33,10 +33,10 @@ from storage.files.file_slice import FileSlice
 log = logging.getLogger("moldau.connection")
 
 ITERATION_SIZE_MAX: Final = (1 << 20) + (1 << 16)
-"""So many bytes leave in one iteration of the loop, a fetch of 1 MiB with what is around it; then other connections
-are served."""
+"""Most bytes that a connection sends in one event loop iteration: a fetch of 1 MiB with its headers. Then other
+connections are served."""
 CACHED_FOR_S = 1.0
-"""So long after a look in the page cache its answer is taken to hold: a probe is a system call of its own."""
+"""Seconds for which the answer of a probe of the page cache is taken to hold: each probe costs a system call."""
 BUFFERS_PER_CALL_MAX: Final = 64
 
 
@@ -113,7 +113,7 @@ class DirectOutput:
             self._end_now()
 
     def close(self) -> None:
-        """The connection is gone: let go of everything."""
+        """The connection is gone: release the pieces and both descriptors."""
         if self._waits is Waits.SOCKET:
             self._loop.remove_writer(self._socket.fileno())
         self._waits = Waits.CLOSED

@@ -56,7 +56,7 @@ class Output:
         self._loop = resources.loop
         self._memory = resources.reply_memory
         self._owner: OutputOwner | None = owner
-        """None once the connection is lost: a closed connection is no cycle of references."""
+        """None once the connection is lost, so that a closed connection is not a cycle of references."""
         self.transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
         """The transport of a closed connection until what was written has left."""
@@ -122,7 +122,7 @@ class Output:
         self.tell_held()
 
     def sends_files(self) -> bool:
-        """Whether slices of files may be written; the answer yes holds for good.
+        """Whether slices of files may be written; once true, it stays true.
 
         Not where bytes are encrypted on their way, nor where there is no socket (the simulated network).
         """

@@ -57,7 +57,7 @@ class PartialFrame:
         self.grow(self._take(len(self.buffer)))
 
     def grow(self, size: int) -> None:
-        """So much room is this frame's."""
+        """Give the frame this many bytes of room; 0: there is none now."""
         self.is_short = size == 0
         if size:
             old = self.buffer

@@ -49,7 +49,7 @@ class NoResponse(Enum):
     TIMED_OUT = auto()
     """No reply came in time."""
     REFUSED = auto()
-    """The peer does not serve this API, or sent what is no reply; or this node closed the channel."""
+    """The peer does not serve this API, or sent something other than a reply; or this node closed the channel."""
 
 
 class PendingRequest:

@@ -24,7 +24,8 @@ from storage.files.file_slice import FileSlice
 STALL_MS: Final = 30_000
 """A consumer may work on what it has for a while before it takes more."""
 TAKEN_SIZE_MIN: Final = 1 << 16
-"""Less than this is no reading, but a way to hold memory: a byte now and then."""
+"""Bytes. A connection that takes less in `STALL_MS` counts as one that does not read: a byte now and then would
+otherwise hold memory without limit."""
 
 
 def held_size(pieces: Iterable[Chunk]) -> int:
@@ -46,7 +47,7 @@ class ReplyOwner(Protocol):
 
 
 class ReplyMemory:
-    """`size_max` of -1 is no limit."""
+    """Counts the bytes of replies that have not left, over all connections. `size_max`: bytes; -1 for no limit."""
 
     def __init__(self, size_max: int, loop: asyncio.AbstractEventLoop) -> None:
         self.used_size = 0

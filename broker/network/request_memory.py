@@ -7,7 +7,7 @@ is room it gets it. Where there is none:
                       turns the one that lacks least and the one that waits longest: neither many large frames nor many
                       small ones keep others out
     it is favoured    one connection at a time gets what its frame needs all the same, so that some frame always ends
-                      and gives its room back: frames that hold a part each cannot block one another for good
+                      and gives its room back: frames that hold a part each cannot block one another permanently
     others read less  a connection without a partial frame is read in small pieces: small requests are served on, and
                       what is left over of a large one is little
 
@@ -69,7 +69,7 @@ class RoomRequest(NamedTuple):
 
 
 class RequestMemory:
-    """`size_max` of None is no limit."""
+    """Lends buffers to frames that have not arrived whole. `size_max`: bytes over all connections; None: no limit."""
 
     def __init__(self, size_max: int | None, loop: asyncio.AbstractEventLoop) -> None:
         self.size_max = size_max
@@ -117,7 +117,7 @@ class RequestMemory:
         return True
 
     def lend(self, owner: FrameOwner, size: int) -> memoryview | None:
-        """So many bytes for the whole of a frame, until `let_go`; None where it must grow piece by piece."""
+        """A buffer for a whole frame of `size` bytes, until `let_go`; None where the frame must grow piece by piece."""
         if not LENT_FROM_SIZE < size <= BUFFER_SIZE or self._waiting or self.used_size + size > self._limit // 2:
             return None
         if self._idle:

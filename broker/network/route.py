@@ -56,7 +56,7 @@ class ClientConnection(Protocol):
         """End the connection; replies that are ready leave before."""
 
     def sends_files(self) -> bool:
-        """Whether a reply may hold slices of files instead of their bytes; the answer yes holds for good."""
+        """Whether a reply may hold slices of files instead of their bytes; once true, it stays true."""
 
     def hold(self) -> None:
         """Handle no further request until the work given to `hold_during` has ended."""

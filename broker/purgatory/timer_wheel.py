@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 QUEUES_MAX: Final = 64
-"""So many lengths have a queue of their own, past that each wait has: clients choose the lengths."""
+"""Most lengths of wait that have a queue of their own. Beyond that each wait has its own timer: clients choose the
+lengths, so their number has no other bound."""
 
 
 class Timeouts:

@@ -18,7 +18,8 @@ Place = tuple[bytes, int]
 
 
 class DirectoryAssignments:
-    """What is noted in one turn of the loop goes in one request; what was not taken goes again."""
+    """Tells the controller which log directory holds each replica (AssignReplicasToDirs, KIP-858). Assignments noted in
+    one event loop iteration go in one request; those that the controller did not take are sent again."""
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ class InSyncChanges:
         self.failure_count = 0
 
     def job(self) -> Job:
-        """Looks for laggards, twice in replica.lag.time.max.ms."""
+        """Looks for followers that lag, twice in replica.lag.time.max.ms."""
         return Job("in-sync sets", max(1, self._lag_ms_max // 2), self._shrink)
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
@@ -110,7 +110,7 @@ class InSyncChanges:
         for partition in self._replicas:
             leadership = partition.leadership
             if leadership is not None and leadership.followers:
-                isr = leadership.set_without_laggards(partition.log.end_offset, self._lag_ms_max, now_ms)
+                isr = leadership.set_without_lagging(partition.log.end_offset, self._lag_ms_max, now_ms)
                 if isr is not None:
                     self._propose(partition, isr)
                 self._give_up_joining(partition, now_ms)

@@ -25,7 +25,7 @@ class LogFailures:
         self._log_damaged = log_damaged
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """The directory's disk refused an operation for good (`directory.failure`)."""
+        """The directory's disk refused an operation, and the directory stays offline (`directory.failure`)."""
         self._loop.call_soon(lambda: self._directory_failed(directory))
 
     def log_damaged(self, damaged: Log, reason: str) -> None:

@@ -18,7 +18,7 @@ log = logging.getLogger("moldau.listener")
 
 BACKLOG: Final = 512
 ACCEPTS_MAX: Final = 4
-"""So many connections are accepted in one iteration of the loop: each takes 50 us and may send a request at once."""
+"""Most connections that one event loop iteration accepts: each takes 50 us and may send a request at once."""
 QUICK_ITERATION_S: Final = 0.001
 """Where the last iteration was as recent as this, one accept an iteration keeps up, and no accept fails in vain."""
 RETRY_S: Final = 1.0

@@ -26,7 +26,7 @@ class Job(NamedTuple):
 
 
 class Tasks:
-    """Supervises the broker's coroutines: none fails in silence, all end when the broker stops."""
+    """Supervises the broker's coroutines: every failure is logged and reported, and all end when the broker stops."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         self._failed = failed
@@ -34,7 +34,8 @@ class Tasks:
         """In order of creation: a set's order would differ from run to run."""
 
     def spawn(self, work: Coroutine[object, object, None], name: str = "") -> asyncio.Task[None]:
-        """Run a coroutine. An exception that leaves it is a bug of ours, and the broker stops rather than guess."""
+        """Run a coroutine. An exception that leaves it is a bug of this broker, which then stops: its state is
+        unknown."""
         task = asyncio.get_running_loop().create_task(self._supervise(work, name or repr(work)))
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)

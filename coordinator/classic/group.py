@@ -248,7 +248,7 @@ class ClassicGroup:
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
         """Take a transition of `FORMER_STATES`."""
-        assert self.state in FORMER_STATES[state], f"{self.group_id}: {self.state} → {state} is no transition"
+        assert self.state in FORMER_STATES[state], f"{self.group_id}: {self.state} → {state} is not a transition"
         self.former_state = self.state
         self.state = state
         self.changed_ms = wall_ms

@@ -114,7 +114,7 @@ def type_prefix(number: int) -> bytes:
 def change_of(record: Record) -> Change | None:
     """What a record says; None for the types of records that other kinds of groups write.
 
-    Raises `MalformedMessage` for what is no such record, or has a version that Apache Kafka 4.3.1 does not define.
+    Raises `MalformedMessage` for a record of another kind, or of a version that Apache Kafka 4.3.1 does not define.
     """
     if record.key is None:
         raise MalformedMessage("a record without a key")

@@ -36,7 +36,7 @@ class GroupRecordReader(RecordReader[LoadedChange]):
             self._read_run(run, count, header)
 
     def _read_run(self, run: bytes, count: int, header: BatchHeader) -> None:
-        """So many records, which must fill the bytes."""
+        """Read `count` records, which must fill the bytes of `run`."""
         at = 0
         while count:
             at, walked = walk_offsets(run, at, min(count, RECORDS_AT_ONCE), self._places, self._place)
@@ -71,7 +71,7 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         return super().take()
 
     def _end_commits(self) -> None:
-        """What follows is no commit: it must be replayed after the commits before it."""
+        """The next record is not an offset commit, and must be replayed after the commits before it."""
         if self._offsets:
             self._changes.append(OffsetsLoaded(self._offsets))
             self._offsets = {}

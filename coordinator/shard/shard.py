@@ -221,7 +221,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return describe_absent(group_id, version)
 
     def list_groups(self, states: list[str], types: list[str]) -> list[ListedGroup]:
-        """The groups of the given states and types; an empty list is no filter."""
+        """The groups of the given states and types; an empty list does not filter."""
         entries = (list_entry(group) for group in self._groups.values() if self._is_visible(group))
         return [entry for entry in entries if is_listed(entry, states, types)]
 

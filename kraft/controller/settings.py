@@ -71,6 +71,6 @@ class ControllerSettings(NamedTuple):
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     broker_silence_fence_ms: int = 0
-    """A broker that beats often is fenced after so much silence, 0 for not before its session ends."""
+    """A broker with several heartbeats in this time is fenced after it without one; 0: only when its session ends."""
     metadata_max_idle_interval_ms: int = 500
-    """A NoOpRecord follows a silence of this length, 0 for never."""
+    """Time without a record after which the active controller writes a NoOpRecord; 0: never."""

@@ -242,7 +242,7 @@ class LogDirectory:
             self.on_shortage(error)
 
     def fail(self, error: OSError) -> None:
-        """The disk refused an operation for good: the directory and all its logs are offline from here on."""
+        """The disk refused an operation: the directory and all its logs are offline until the next start."""
         if self.failure is not None:
             return
         self.failure = error

@@ -1,9 +1,9 @@
 """The limit on files that segments keep open: a clock (second chance) over their holders.
 
 Segments and their indexes open a file when they need it and keep it open. When more are open than the limit, the
-holders are asked in the order in which they opened: one that was not used since it was last asked lets go of its file,
-one that was used is asked again later. Using a file that is open costs nothing. A file that a reply or a sync still
-holds is closed when they are done with it (`OpenFile`).
+holders are asked in the order in which they opened: a holder that was not used since it was last asked closes its
+file, one that was used is asked again later. Using a file that is open costs nothing. A file that a reply or a sync
+still holds is closed when they are done with it (`OpenFile`).
 
 Executor threads may open files too. Files are given back only on the event loop, in a callback of its own, so that for
 a moment more files may be open than the limit.
@@ -27,7 +27,8 @@ class Holder(Protocol):
     """A segment or an index, which keeps a file open."""
 
     def give_back(self) -> bool:
-        """Let go of the file; False where it was used since the last call, and stays. Raises OSError, and it stays."""
+        """Close the file. False where it was used since the last call: then it stays open. It stays open too where this
+        raises OSError."""
 
 
 class OpenFiles:
@@ -72,7 +73,7 @@ class OpenFiles:
             self.make_room()
 
     def closed(self, holder: Holder) -> None:
-        """The holder has let go of its file."""
+        """The holder has closed its file."""
         self._holders.pop(holder, None)
 
     def make_room(self) -> None:

@@ -46,8 +46,8 @@ class FlushWork:
         self._directories = directories
         self.end_offset = end_offset
         self.is_abandoned = False
-        """The log was closed meanwhile. Its directory may have been deleted, and a missing file is no error any
-        more."""
+        """The log was closed meanwhile. Its directory may have been deleted, so a missing file does not count as an
+        error."""
         self.is_complete = False
         """Everything is durable. False after `run` where a full disk had no room for the checkpoint: the batches are
         durable."""

@@ -136,7 +136,7 @@ class SegmentFiles:
     def begin_write_back(self) -> OpenFile:
         """The .log file, for an executor thread to sync.
 
-        Without the indexes and the directory that is no flush: the recovery point does not move. Raises OSError.
+        This syncs neither the indexes nor the directory, so the recovery point does not move. Raises OSError.
         """
         self.write_back_at = self.size + WRITE_BACK_SIZE
         return self.open_file()
@@ -144,7 +144,7 @@ class SegmentFiles:
     # Letting go
 
     def give_back(self) -> bool:
-        """Let go of the .log file for `OpenFiles`, which asks the indexes for theirs separately."""
+        """Close the .log file for `OpenFiles`, which asks the indexes for theirs separately."""
         if self._is_used:
             self._is_used = False
             return False
@@ -152,14 +152,14 @@ class SegmentFiles:
         return True
 
     def release(self) -> None:
-        """Let go of all files and of what is kept of them in memory; the next use opens them again."""
+        """Close all files and drop what is kept of them in memory; the next use opens them again."""
         self.offset_index.entries.release()
         self.time_index.entries.release()
         self.transaction_index.release()
         self._close_file()
 
     def close(self) -> None:
-        """Let go of all files without writing anything."""
+        """Close all files without writing anything."""
         self.offset_index.entries.close()
         self.time_index.entries.close()
         self.transaction_index.close()

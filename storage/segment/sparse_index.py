@@ -183,7 +183,7 @@ class SparseIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
-        """Let go of the file for `OpenFiles`; False where pending entries could not be written."""
+        """Close the file for `OpenFiles`; False where pending entries could not be written, and it stays open."""
         self.release()
         return self._open_file is None
 
@@ -191,7 +191,7 @@ class SparseIndex:
         return (self._open_file or self.open_file()).file
 
     def release(self) -> None:
-        """Write pending entries, let go of the file and of the entries in memory. A full disk keeps all as it is."""
+        """Write pending entries, close the file and drop the entries in memory. On a full disk this does nothing."""
         if self.write_pending_if_possible():
             self._recent.clear()
             self.close()

@@ -104,12 +104,12 @@ class TransactionIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
-        """Let go of the file for `OpenFiles`."""
+        """Close the file for `OpenFiles`."""
         self.close()
         return True
 
     def release(self) -> None:
-        """Let go of the file and of the entries in memory."""
+        """Close the file and drop the entries in memory."""
         self._entries = None
         self.close()
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 VOTERS_MAX: Final = 3
-"""So many of the nodes are controllers too; the others are brokers. One may fail, and each more makes every decision
-wait for one more disk."""
+"""The number of nodes that are controllers too; the others are only brokers. With three voters one may fail; each
+further voter makes every decision of the quorum wait for one more disk."""
 REPLICAS_MAX: Final = 3
 PROPERTIES: Final = "server.properties"
 

@@ -24,7 +24,7 @@ log.roll.jitter.ms  long  null  any  honoured  cluster-wide
 log.roll.jitter.hours  int  0  0..  honoured  read-only
     Random part taken off the rolling age, in hours.
 log.retention.ms  long  null  any  honoured  cluster-wide
-    How long records are kept, in ms; -1 for ever; before minutes and hours.
+    How long records are kept, in ms; -1 for no limit; before minutes and hours.
 log.retention.minutes  int  null  any  honoured  read-only
     How long records are kept, in minutes; before log.retention.hours.
 log.retention.hours  int  168  any  honoured  read-only

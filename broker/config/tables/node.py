@@ -58,7 +58,7 @@ controller.performance.always.log.threshold.ms  long  2000  0..  accepted:perfor
 broker.heartbeat.interval.ms  int  2000  any  honoured  read-only
     Interval between heartbeats of a broker to the controller.
 broker.session.timeout.ms  int  9000  any  honoured  read-only
-    Silence after which the controller fences a broker.
+    Time without a heartbeat after which the controller fences a broker.
 initial.broker.registration.timeout.ms  int  60000  any  honoured  read-only
     Longest wait for the first registration with the controller.
 controlled.shutdown.enable  boolean  true  any  honoured  read-only

@@ -6,7 +6,7 @@ ROWS = """
 moldau.batch.expanded.bytes.max  int  104857600  1..  honoured  read-only
     What the records of a compressed batch may expand to; a batch beyond is refused as too large. See docs/limits.md.
 moldau.broker.silence.fence.ms  int  2500  0..  honoured  read-only
-    A broker that beats ten times as often is fenced after so much silence, 0: after broker.session.timeout.ms alone.
+    Time without a heartbeat after which a broker that sends ten in it is fenced; 0: broker.session.timeout.ms alone.
 moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only
@@ -16,5 +16,5 @@ moldau.queued.max.reply.bytes  long  67108864  any  honoured  read-only
 moldau.metrics.series.max  int  1000  0..  honoured  read-only
     Most topics, and most partitions, that have metrics of their own; those beyond count in the sums alone.
 moldau.open.files.max  int  -1  -1..  honoured  read-only
-    Most files that segments keep open between uses; -1 is half of what the process may have open, 0 is no bound.
+    Most files that segments keep open between uses; -1 is half of what the process may have open, 0 means no bound.
 """

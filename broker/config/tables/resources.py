@@ -60,7 +60,7 @@ remote.storage.enable  boolean  false  any  refused:tiered  -
 retention.bytes  long  -1  any  honoured  log.retention.bytes
     Size of a partition above which old segments are deleted; -1 for no limit.
 retention.ms  long  604800000  -1..  honoured  log.retention.ms,log.retention.minutes,log.retention.hours
-    How long records are kept; -1 for ever.
+    How long records are kept; -1 for no limit.
 segment.bytes  int  1073741824  1048576..  honoured  log.segment.bytes
     A segment that reaches this size is closed.
 segment.index.bytes  int  10485760  4..  honoured  log.index.size.max.bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ROWS = """
 authorizer.class.name  string  ""  non-null  refused:authorizer  read-only
-    Class that decides who may do what.
+    Class that decides which principal may do what.
 principal.builder.class  class  \
     org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder  \
     any  refused:plugin  per-broker

@@ -1,8 +1,9 @@
-"""Fetch (1), versions 4 to 18: opens the session, plans what to read, waits in the purgatory or reads, and answers.
+"""Fetch (API key 1, versions 4-18; KIP-227, KIP-392, KIP-516, KIP-595, KIP-903, KIP-951): reads records.
 
-KIP-227 sessions, KIP-392 reads from followers, KIP-516 topic ids, KIP-595 diverging epochs, KIP-903 broker epochs,
-KIP-951 current leaders. `replication/` decides what is read and what the session tells; here is what a broker adds: the
-wait, the executor thread for lookups that need the disk, the records (`fetched_records.py`).
+KIP-227: fetch sessions. KIP-392: reads from followers. KIP-516: topic ids. KIP-595: diverging epochs. KIP-903: broker
+epochs. KIP-951: current leaders. The handler opens the session, plans what to read, reads or waits in the purgatory,
+and answers. `replication/` decides what is read and what the session includes. This module adds what needs a broker:
+the wait, an executor thread for lookups that need the disk, and the records themselves (`fetched_records.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ log = logging.getLogger("moldau.fetch")
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
 COLD_LOOKUPS_MAX: Final = 16
-"""So often a lookup begins anew because the page cache lacked something; the next one waits for the disk."""
+"""Most times that a lookup begins anew because a page was not in the page cache; the next one waits for the disk."""
 
 
 class FetchServices(RecordServices, LeaderServices, Protocol):

@@ -80,7 +80,7 @@ def find(services: FindCoordinatorServices, context: RequestContext, key: str, k
 def refused_type(key: str, key_type: int) -> Coordinator:
     """A key of a type for which this broker has no coordinator."""
     if key_type == KeyType.TRANSACTION:
-        # DIVERGES: there are no transactions yet; clients would repeat the request for ever after any other error.
+        # DIVERGES: there are no transactions yet; after any other error clients repeat the request without end.
         return refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     return refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST)
 

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ends in the leader's log (KIP-101, KIP-279, KIP-320).
+"""OffsetForLeaderEpoch (API key 23, versions 2-4; KIP-101, KIP-279, KIP-320): where an epoch ends in the leader's log.
 
-A consumer finds by it whether records that it has read were truncated since. Followers ask with their fetches instead
-(KIP-595).
+By the answer a consumer detects that records which it has read were truncated since. A follower does not send this
+request: the response to its Fetch names a diverging epoch (KIP-595).
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Produce: append each partition's batch to its log, answer when the acknowledgement asked for is reached."""
+"""Produce (API key 0, versions 3-13; KIP-98, KIP-467, KIP-516, KIP-951): appends batches to the logs of partitions.
+
+Each partition has one batch in a request. The response is sent when every partition has reached the acknowledgement
+that the client asked for (`acks`): with acks=all it waits in the purgatory for the in-sync replicas. KIP-98: idempotent
+producers. KIP-467: the errors of single records. KIP-516: topic ids, in version 13. KIP-951: current leaders, from
+version 10 on.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +201,7 @@ def _append(partition: Partition, data: PartitionProduceData, acks: int, now_ms:
         # DIVERGES: Apache Kafka fails on null and never answers.
         return AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1)
     if len(records) > TRANSACTIONAL_POSITION and records[TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT:
-        # No coordinator would ever end the transaction, and read_committed consumers would stop before it for good.
+        # No coordinator would ever end the transaction, and read_committed consumers would never read past it.
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return AppendResult(error, -1, -1, -1, -1)
     return partition.append(records, acks, now_ms, version)
@@ -210,7 +216,7 @@ def _append_examined(
     parked: list[AppendedRecords],
     examined: ValidBatch | RejectedBatch,
 ) -> None:
-    """Append a batch that an executor thread has examined, unless the partition is gone by now."""
+    """Append a batch that an executor thread has examined, unless the partition was removed meanwhile."""
     if partition not in services.replicas:
         error = services.replicas.why_not(partition.topic, partition.index)
         _fill(answer, AppendResult(error, -1, -1, -1, -1))

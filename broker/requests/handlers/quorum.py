@@ -1,4 +1,5 @@
-"""Vote, Fetch of the metadata and the like: what members of the quorum ask one another at controller listeners."""
+"""The requests that members of the quorum send to one another at controller listeners: Vote, Fetch of the metadata
+log and those beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker: a broker leaves the cluster for good."""
+"""UnregisterBroker: removes a broker's registration, after other replicas have taken over what it leads."""
 
 from __future__ import annotations
 

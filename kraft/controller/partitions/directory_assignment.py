@@ -79,7 +79,7 @@ def without(
 ) -> RequestedChange:
     """A replica that cannot serve stays in sync only where it is the last in-sync replica.
 
-    A damaged replica is no eligible leader replica either, because it is going to be fetched anew from its beginning.
+    A damaged replica is not an eligible leader replica either, because it is going to be fetched anew from its start.
     The last in-sync replica stays eligible: no other replica has its records.
     """
     isr = [replica for replica in partition.isr if replica != broker_id]

@@ -42,8 +42,8 @@ class RaftRole:
         return None
 
     def leader_deadline_ms(self) -> int | None:
-        """Until when it waits for a leader; None where it does not wait. Entering a later epoch does not extend the
-        wait: otherwise a candidate that cannot win could keep this node from an election for ever."""
+        """The time (ms) until which this role waits for a leader; None where it does not wait. A later epoch does not
+        extend the wait: otherwise a candidate that cannot win could keep this node from ever holding an election."""
         return None
 
     def tick(self) -> Transition | None:

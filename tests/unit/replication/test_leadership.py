@@ -92,7 +92,7 @@ def test_one_change_at_a_time() -> None:
     fetched(under_test, 3, 10)
     under_test.assume(under_test.in_sync.propose((1,)))
     assert under_test.set_with(3, 0) is None
-    assert under_test.set_without_laggards(10, LAG_MS, 10_000) is None
+    assert under_test.set_without_lagging(10, LAG_MS, 10_000) is None
 
 
 def test_members_and_strangers_do_not_join() -> None:
@@ -104,9 +104,9 @@ def test_members_and_strangers_do_not_join() -> None:
 def test_laggards_leave_and_the_leader_never_does() -> None:
     under_test = led((1, 2, 3))
     fetched(under_test, 2, 10, now_ms=1000)
-    assert under_test.set_without_laggards(10, LAG_MS, 1000) == (1, 2)
-    assert under_test.set_without_laggards(11, LAG_MS, 5000) == (1,)
-    assert led((1,)).set_without_laggards(10, LAG_MS, 5000) is None
+    assert under_test.set_without_lagging(10, LAG_MS, 1000) == (1, 2)
+    assert under_test.set_without_lagging(11, LAG_MS, 5000) == (1,)
+    assert led((1,)).set_without_lagging(10, LAG_MS, 5000) is None
 
 
 def test_a_reassignment_keeps_what_is_known_of_those_who_stay() -> None:

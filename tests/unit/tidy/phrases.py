@@ -79,6 +79,9 @@ NAMES: Final = frozenset(
 )
 """Words that no identifier and no module's name contains."""
 
+_SETTING: Final = "broker_silence_fence_ms"
+"""An identifier may be the name of the setting `moldau.broker.silence.fence.ms`."""
+
 _WORDS_MIN: Final = 3
 """A string literal of fewer words is a name, a format or a token."""
 
@@ -146,6 +149,7 @@ def in_names(text: str) -> list[Finding]:
 def names_in(identifier: str) -> list[str]:
     """The banned words that an identifier contains: `_ReplicaNews` contains `replica_news`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", identifier).lower().strip("_")
+    words = words.replace(_SETTING, "")
     return sorted(name for name in NAMES if f"_{name}_" in f"_{words}_")
 
 
