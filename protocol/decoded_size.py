@@ -75,7 +75,8 @@ def uncounted_size(cls: type[object], version: int) -> int:
 
 
 def _ratios(cls: type[object], version: int, is_flexible: bool) -> list[int]:
-    """For each array in a struct, and below it: bytes of objects for one byte on the wire, rounded up."""
+    """For each array in a struct, and in the structs below it: bytes of Python objects for one byte on the wire,
+    rounded up."""
     found = []
     plain, tagged, _ = fields_in(cls, version)
     for field in plain + tagged:

@@ -29,7 +29,7 @@ from protocol.record_batch import (
 
 RecordHeader: TypeAlias = tuple[str, bytes | None]
 NEXT_OFFSET = -1
-"""In a record to be written: the offset after that of the record before it."""
+"""The offset of a record to be written that stands for: one more than that of the record before it."""
 NULL = varint(-1)
 
 

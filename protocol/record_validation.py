@@ -105,7 +105,7 @@ class RejectedBatch(NamedTuple):
     """Whether the response carries the log start offset. Kafka answers -1 for faults that it finds before it reads
     it."""
     is_postponed: bool = False
-    """Not invalid so far: the batch is so large that an executor thread has to validate it (`examine_batch`)."""
+    """No error was found yet: the batch is so large that an executor thread has to validate it (`examine_batch`)."""
 
 
 class ValidBatch(NamedTuple):

@@ -85,7 +85,7 @@ class PlannedRead:
 
 
 class FetchPlanner:
-    """Of one broker."""
+    """Plans what the fetches of one broker's clients and followers read."""
 
     def __init__(
         self,

@@ -163,13 +163,13 @@ class FetchContext:
         self.wanted = wanted
         self.session = session
         self.error = error
-        """Not NONE: the client starts a new session."""
+        """Where this is not NONE, the client starts a new session."""
         self.is_incremental = is_incremental
         """The response holds only the partitions that have changed."""
 
     @property
     def updates(self) -> UpdatedPartitions | None:
-        """Of a follower's session."""
+        """The updates of a follower's session."""
         return self.session.updates if self.session is not None else None
 
     def look_again(self) -> None:
@@ -212,7 +212,7 @@ class FetchSessions:
 
     def __init__(self, sessions_max: int, eviction_ms: int, random_id: Callable[[], int]) -> None:
         self._sessions: dict[int, FetchSession] = {}
-        """By id, the least recently used first."""
+        """The sessions by id, the least recently used first."""
         self._sessions_max = sessions_max
         self._eviction_ms = eviction_ms
         self._random_id = random_id

@@ -21,7 +21,7 @@ class LocalReplicas(Protocol):
     """The replicas of this broker."""
 
     def find(self, key: PartitionKey) -> Partition | None:
-        """By topic name or topic id, and partition index."""
+        """The replica of this topic name or topic id, and partition index."""
 
     def why_not(self, topic: str | bytes, index: int) -> ErrorCode:
         """The error for a partition that `find` does not find."""

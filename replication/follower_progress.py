@@ -44,15 +44,15 @@ class FollowerProgress:
         """The offset that it fetches from: it has everything before, flushed where its topic asks for that."""
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = -1
-        """Of the follower's registration at its last fetch: a fetch of an earlier one is refused (KIP-903)."""
+        """The broker epoch of the follower at its last fetch: a fetch with an earlier one is refused (KIP-903)."""
         self.is_joining = False
         """It keeps up and is about to be proposed for the in-sync set. The high watermark waits for it: under a leader
         that commits alone, a follower would otherwise never have all that is committed."""
         self.last_fetch_ms = NEVER_MS
         self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
         self.requests: SessionRequests | None = None
-        """Of the fetch session that has the partition: a request that does not name it repeats the last one that
-        did."""
+        """The requests of the fetch session that has the partition. A request that does not name the partition repeats
+        its last fetch offset."""
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
 
     def fetched(

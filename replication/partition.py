@@ -69,16 +69,16 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         """The in-sync replicas as the controller has confirmed them; empty on a follower."""
         self.leadership: Leadership | None = None
-        """Of a leader: its term. None on a follower."""
+        """The term of a leader; None on a follower."""
         self.min_insync_replicas = 1
         """How many replicas must be in sync for an append under acks=all; never more than there are replicas."""
         self.is_internal = False
         """Whether only coordinators append to it: a client's batch is refused."""
         self.high_watermark = high_watermark
         self.lag = 0
-        """Of a follower: offsets up to the leader's high watermark that it did not have after its last fetch."""
+        """On a follower: offsets up to the leader's high watermark that it did not have after its last fetch."""
         self.has_fetched = False
-        """Of a follower: it has appended a response of its leader."""
+        """On a follower: it has appended a response of its leader."""
         self.bytes_in = 0
         """Appended for clients since this object was made."""
         self.bytes_out = 0

@@ -69,9 +69,9 @@ class FollowedPartition:
         self.key: Key = (partition.topic_id, partition.index)
         self.state = FetchState.FETCHING
         self.ready_ms = 0
-        """Of DELAYED: when it is tried again."""
+        """In state DELAYED: the time of the next fetch."""
         self.failure_count = 0
-        """In a row."""
+        """Failures in a row."""
 
 
 class ReplicaFetcher:
@@ -176,7 +176,7 @@ class ReplicaFetcher:
         return max(min(each.ready_ms for each in self._delayed.values()), self._ready_ms)
 
     def retry_ms(self, now_ms: int) -> int:
-        """For how long from now on a leader that did not answer is not asked."""
+        """The time from now for which no fetch is sent to a leader that did not answer."""
         return max(0, self._ready_ms - now_ms)
 
     def _look_around(self, now_ms: int) -> None:

@@ -54,7 +54,7 @@ class Window:
 
 
 class ReplicationQuota:
-    """Of a broker's leaders, or of its followers."""
+    """The throttle of a broker's leaders, or of its followers (KIP-73)."""
 
     __slots__ = ("_throttled", "_window", "rate_max")
 
@@ -62,7 +62,7 @@ class ReplicationQuota:
         self.rate_max = UNLIMITED
         """Bytes a second."""
         self._throttled: dict[str, frozenset[int] | None] = {}
-        """By topic, the partitions whose replicas on this broker are throttled; None: all."""
+        """The indexes of the throttled partitions of each topic that have a replica on this broker; None: all."""
         self._window = Window(count_max, sample_ms)
 
     @property

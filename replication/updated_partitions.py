@@ -26,7 +26,7 @@ NEVER_MS: Final = -(1 << 62)
 
 
 class UpdatedPartitions:
-    """Of one session, under the keys by which the session knows its partitions."""
+    """The partitions of one session that have changed, under the keys by which the session knows them."""
 
     __slots__ = ("_swept_ms", "_watched", "keys", "last_ms", "on_update", "previous_ms")
 

@@ -109,7 +109,8 @@ class LatestSource(MoldauDataSource):
 
 class LatestReader(SegmentReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """As `SegmentReader.read`, without the records that have no key or that a later record of the task replaces."""
+        """Reads like `SegmentReader.read`, and leaves out records without a key and those that a later record of the
+        task replaces."""
         task: Task = partition.value or ()
         for _, slices in by_partition(task):
             yield from latest_batches(self.batches(slices, self._columns))

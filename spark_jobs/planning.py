@@ -108,7 +108,8 @@ def warn_of_gaps(chosen: Mapping[TopicPartition, str]) -> None:
 
 
 def check_names_all(name: str, choice: OffsetChoice, wanted: Mapping[TopicPartition, str]) -> None:
-    """As in the connector, offsets in JSON are given for every partition and for no other."""
+    """Check that the offsets given in JSON name every partition and no other, as the Kafka connector of Spark
+    requires."""
     if isinstance(choice, str):
         return
     for problem, keys in (("does not name", wanted.keys() - choice.keys()), ("names", choice.keys() - wanted.keys())):

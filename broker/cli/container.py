@@ -25,7 +25,8 @@ examples:
   docker run -p 9092:9092 -e KAFKA_NODE_ID=1 -e KAFKA_PROCESS_ROLES=broker,controller ... moldau"""
 MOUNTED: Final = "/mnt/shared/config/server.properties"
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
-"""That of Apache Kafka's image, where CLUSTER_ID says none: nodes that were told nothing are of one cluster."""
+"""The cluster id where the variable CLUSTER_ID is not set, as in Apache Kafka's image: nodes without one belong to one
+cluster."""
 HTTP_LISTENER: Final = "moldau.http.listener"
 HTTP_ADDRESS: Final = "http://0.0.0.0:9464"
 DATA: Final = "/var/lib/kafka/data"
@@ -56,7 +57,8 @@ def container_settings(properties: Mapping[str, str], variables: Mapping[str, st
 
 
 def single_node() -> dict[str, str]:
-    """For a client on the same machine as the container, through a published port 9092."""
+    """Properties of a single node for a client on the same machine as the container, through the published port
+    9092."""
     from broker.config.sources import single_node_defaults
 
     return single_node_defaults(DATA) | {

@@ -16,7 +16,7 @@ TOPIC: Final = "greetings"
 
 
 def greet(terminal: Terminal, report: StartReport) -> None:
-    """For a person."""
+    """Print the greeting as lines for a person."""
     words = f"Apache Kafka {report.kafka_version}, {report.python}, {form()}"
     terminal.say(f"{terminal.painted(f'Moldau {report.version}', 'bold')} serves ({words})")
     for label, text in lines(report):
@@ -58,7 +58,7 @@ def found(report: StartReport) -> str:
 
 
 def as_json(report: StartReport) -> str:
-    """For a program: one line; docs/start.md lists the fields."""
+    """The greeting as one line of JSON for a program; docs/start.md lists the fields."""
     import json
     from dataclasses import asdict
 

@@ -42,7 +42,7 @@ class SettingsInForce(Protocol):
 
     @property
     def config(self) -> Config:
-        """As they are now."""
+        """The current configuration."""
 
     @property
     def layers(self) -> BrokerLayers:

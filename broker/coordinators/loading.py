@@ -15,7 +15,7 @@ class Loading:
         self._precise_ns = precise_ns
         self._progress = Progress(precise_ns)
         self._totals: dict[int, int] = {}
-        """By partition, its records."""
+        """The number of records of each partition that is being loaded."""
         self._loaded: dict[int, int] = {}
         self._under_way: set[int] = set()
 
@@ -30,7 +30,7 @@ class Loading:
         self._loaded[index] = 0
 
     def reached(self, index: int, records: int) -> None:
-        """Of a partition so many records are loaded."""
+        """This many records of the partition are loaded."""
         self._loaded[index] = records
         done, total = sum(self._loaded.values()), sum(self._totals.values())
         self._progress.reached(

@@ -31,7 +31,7 @@ class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     topic: InternalTopic
     """Whose partitions hold the machines' records."""
     key_type: KeyType
-    """Of the keys that the machines coordinate."""
+    """The type of the keys that the machines coordinate (FindCoordinator)."""
     log_name: str
     """The logger of their notes."""
     new_shard: Callable[[int], ShardT]
@@ -41,4 +41,4 @@ class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     load_buffer_size: int
     """How many bytes of a log are read at once, at least one batch."""
     codec: Codec
-    """With which the machines' records are compressed."""
+    """The codec by which the machines' records are compressed."""

@@ -75,7 +75,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         loading: Loading,
     ) -> None:
         self.shard = row.new_shard(partition_log.high_watermark)
-        """To read from, where the machine offers that; `submit` changes it."""
+        """The machine, for readers where it allows reads; only `submit` changes it."""
         self.state = RunnerState.LOADING
         # Python's type variables cannot bound one another: the row promises that a ShardT is such a machine.
         self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)

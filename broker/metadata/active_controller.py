@@ -20,7 +20,7 @@ STALL_MS_MIN: Final = 100
 SECOND_LOOK_MS: Final = 50
 """After such a delay: how long the loop first reads the heartbeats that have arrived meanwhile."""
 BATCH_RECORDS_MAX: Final = 10_000
-"""In one batch of a decision that need not be atomic."""
+"""Most records in one batch of a decision that need not be atomic."""
 
 AppendRecords = Callable[[Sequence[object], int], Provenance]
 """Append one batch of records, written for this metadata.version. Raises `NoRoom`."""

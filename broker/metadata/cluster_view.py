@@ -53,7 +53,7 @@ class ClusterView:
         return None if known is None else len(known.partitions)
 
     def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
-        """Those of `nodes` that are not fenced."""
+        """The nodes of `nodes` that are not fenced."""
         return (node for node in self.nodes(listener_name) if not node.is_fenced)
 
     def is_alive(self, node_id: int) -> bool:

@@ -27,7 +27,8 @@ class DynamicConfig:
         self.watchers: list[Callable[[Config], None]] = []
         """Called after a change."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
-        """By a topic's overrides: most topics share theirs, and a log keeps a reference only."""
+        """One configuration for each set of topic overrides: most topics share theirs, and a log keeps only a
+        reference."""
 
     def follow(self, image: MetadataImage) -> None:
         """Take over the dynamic settings of the cluster and of this broker."""

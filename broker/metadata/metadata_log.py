@@ -252,7 +252,7 @@ class MetadataLog:
         return described
 
     def _control_batches(self, records: BytesLike, start_offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
-        """Of what was appended: the rest may be anything."""
+        """The control batches among the appended bytes, which need not be whole batches."""
         if self.log.end_offset == start_offset:
             return
         for position, header in iterate_batches(records):

@@ -36,7 +36,7 @@ class WaitingReply(NamedTuple):
 
 
 def no_retry() -> None:
-    """For a request that is not sent again where the term ends before its response."""
+    """The retry of a request that is not sent again where the controller's term ends before its response."""
 
 
 class MetadataPublisher:

@@ -34,7 +34,7 @@ STOP_PATIENCE_MS: Final = 2_000
 
 
 def not_told(*_: object) -> None:
-    """For a composition that does not listen, such as a quorum without a broker."""
+    """The listener of a composition that does not listen, such as a quorum without a broker."""
 
 
 class Quorum:
@@ -79,7 +79,7 @@ class Quorum:
         )
         self._controllers = ControllerChannel(self, channels, environment, channels.loop)
         self._lock: FileLock | None = None
-        """Of a metadata directory that is not a log directory; a log directory holds its own lock."""
+        """The lock of a metadata directory that is not a log directory; a log directory holds its own lock."""
         self._opened: OpenedQuorum | None = None
 
     # What the node reads
@@ -112,7 +112,7 @@ class Quorum:
 
     @property
     def log_end_offset(self) -> int:
-        """Of this node's metadata log; 0 before it is open."""
+        """The end offset of this node's metadata log; 0 before it is open."""
         return 0 if self._opened is None else self._opened.log.end_offset
 
     @property
@@ -126,7 +126,7 @@ class Quorum:
 
     @property
     def incarnation_id(self) -> bytes:
-        """Of this node as a controller; a new one at each start."""
+        """Identifies this start of the node as a controller; each start has a new id."""
         return self._around.incarnation_id
 
     @property

@@ -21,7 +21,7 @@ MESSAGES: Final = {
     ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
 }
-"""As Apache Kafka words them."""
+"""The messages of Apache Kafka for these errors."""
 
 
 def refused(request: object, error: ErrorCode) -> object:

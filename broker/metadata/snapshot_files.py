@@ -9,8 +9,8 @@ from storage.files.port import File, FileSystem
 
 
 class MetadataSnapshotFiles:
-    """In the directory of the metadata log. Every method blocks on the disk: call the long ones in an executor
-    thread."""
+    """The snapshot files in the directory of the metadata log. Every method blocks on the disk: call the long ones in
+    an executor thread."""
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs

@@ -111,7 +111,7 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
 
 
 def kind_of_metadata_directory(config: Config, voters: VoterSet | None) -> str:
-    """In Apache Kafka's words."""
+    """What Apache Kafka's tool calls this kind of metadata directory."""
     if voters is None:
         return "metadata directory"
     return "dynamic metadata voter directory" if config.node_id in voters.by_id else "dynamic metadata directory"

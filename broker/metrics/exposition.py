@@ -77,7 +77,7 @@ class Page:
 
 
 def number(value: float) -> str:
-    """As Prometheus writes it: whole numbers without a point."""
+    """A number in the format of Prometheus: whole numbers have no point."""
     if value == float("inf"):
         return "+Inf"
     return str(int(value)) if value == int(value) else repr(value)

@@ -15,7 +15,7 @@ class ProcessMetrics:
 
     def __init__(self, process: Process) -> None:
         self.pauses_s = [Summary() for _ in range(GC_GENERATIONS)]
-        """Of the collector of cyclic garbage, by generation."""
+        """Pauses of the collector of cyclic garbage (seconds), by generation."""
         self._process = process
 
     def start(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PRODUCE: Final = 0
 FETCH: Final = 1
 SAMPLE_GAPS: Final = {PRODUCE: 64, FETCH: 16}
-"""Of how many requests one is timed; of the other APIs each."""
+"""For each API that is sampled, one request in this many is timed; of the other APIs every request is."""
 BOUNDS_MS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10000, 60000)
 ERROR_CODE: Final = "error_code"
 

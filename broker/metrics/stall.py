@@ -11,7 +11,7 @@ from broker.metrics.exposition import Histogram, Page
 
 INTERVAL_S: Final = 0.1
 KEPT: Final = 6000
-"""Of the last ten minutes."""
+"""The stalls of the last ten minutes are kept."""
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 

@@ -25,7 +25,7 @@ class LimitedListener(Protocol):
 
 
 class Admission:
-    """Of the listeners for brokers and clients, or of those for controllers."""
+    """The connection limits that several listeners share: those for brokers and clients, or those for controllers."""
 
     def __init__(self, limits: ConnectionLimits, listener_names: tuple[str, ...], protected: str | None) -> None:
         self.quotas = ConnectionQuotas(limits, listener_names, protected)

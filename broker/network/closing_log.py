@@ -13,12 +13,13 @@ from typing import Final
 log = logging.getLogger("moldau.connection")
 
 LINES_MAX: Final = 20
-"""Of one listener in `PERIOD_S`."""
+"""Most lines of one listener in `PERIOD_S`."""
 PERIOD_S: Final = 1.0
 
 
 class ClosingLog:
-    """Of one listener. A line below the level in force costs nothing and is not counted; an ERROR is always logged."""
+    """Logs the closed connections of one listener. A line below the level in force costs nothing and is not counted; an
+    ERROR is always logged."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

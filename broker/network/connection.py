@@ -32,7 +32,8 @@ log = logging.getLogger("moldau.connection")
 RECEIVE_BUFFER_SIZE: Final = 1 << 20
 """Bytes of the buffer that all connections share: large, so that a large request arrives in few reads."""
 UNSENT_SIZE_MAX: Final = 1 << 18
-"""With so many bytes of replies gathered other connections are served first, and a slow reader is noticed."""
+"""Bytes of unsent replies. At this size other connections are served first, and this one is not read until its client
+has taken them."""
 ITERATION_REQUESTS_MAX: Final = 256
 """Most requests of one connection that one event loop iteration handles: timers must not wait for a burst."""
 
@@ -88,9 +89,10 @@ class Connection(asyncio.BufferedProtocol):
         self.replies = ReplyQueue(self._output, resources.reply_memory)
         self._flow = FlowControl(self._output, self.replies)
         self._hooks: dict[int, FrameHook] | None = None
-        """By API key; made with the first request of an API whose route has one: most connections have none."""
+        """The connection's hooks by API key. The dictionary is made with the first request of an API whose route has a
+        hook: most connections have none."""
         self._hook: FrameHook | None = None
-        """That of the requests before, which may answer the next frame."""
+        """The hook of the previous requests, which may answer the next frame."""
 
     # The transport's calls
 

@@ -14,11 +14,9 @@ from broker.runtime.tasks import Spawn
 
 @dataclass(frozen=True, slots=True)
 class ConnectionResources:
-    """Of one node and its event loop.
-
-    `receive_buffer` is where the bytes of every connection arrive: parsing never spans two callbacks. `purgatory` holds
-    the checks of delayed operations while a connection handles what arrived.
-    """
+    """What the connections of one node share on its event loop. `receive_buffer` takes the bytes of every connection:
+    parsing never spans two callbacks. `purgatory` holds the checks of delayed operations while a connection handles
+    what arrived."""
 
     loop: asyncio.AbstractEventLoop
     environment: Environment

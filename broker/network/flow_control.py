@@ -17,7 +17,7 @@ from broker.network.reply_queue import ReplyQueue
 
 
 class FlowControl:
-    """Of one connection. `is_paused` is read before each frame, and so it is an attribute."""
+    """Whether one connection may be written to. `is_paused` is read before each frame, and so it is an attribute."""
 
     __slots__ = ("_output", "_replies", "is_held", "is_paused")
 

@@ -50,17 +50,17 @@ class Listener:
         self.request_size_max = request_size_max
         self.routes = routes
         self.connections: dict[Connection, None] = {}
-        """In order of arrival: a set would close them in a different order in every run."""
+        """The open connections in order of arrival: a set would close them in a different order in every run."""
         self.created_count = 0
         """Connections ever made."""
         self.malformed_count = 0
-        """Those that ended with a request that could not be parsed."""
+        """Connections that ended with a request that could not be parsed."""
         self.idle_count = 0
-        """Those that were closed because they sent nothing."""
+        """Connections that were closed because they sent nothing."""
         self.refused_count = 0
-        """Those that were closed at once: too many of one address."""
+        """Connections that were closed at once, because their address had too many."""
         self.excess_count = 0
-        """Those that were closed because there were too many."""
+        """Connections that were closed because there were more than the limit."""
         self.accept_failures_count = 0
         """Tries to accept without a descriptor."""
         self._loop = resources.loop
@@ -71,7 +71,7 @@ class Listener:
         self._blocked_ms = 0
         self._blocked_since_ms: int | None = None
         self._received_bytes = self._sent_bytes = 0
-        """Of connections that have ended."""
+        """Bytes received on connections that have ended."""
         self._idle_ms_max = idle_ms_max
         self._acceptor: Acceptor | None = None
         self._sweep: asyncio.Handle | None = None

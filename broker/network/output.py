@@ -70,7 +70,7 @@ class Output:
         self.held_size = 0
         """Memory of the replies that waited in the queue and have not been written."""
         self.ready_held_size = 0
-        """Of those that are among `pieces`."""
+        """Bytes of those held replies that are already among `pieces`."""
         self.is_writable = True
         """False while what was written waits for the peer to take it."""
         self._is_flush_scheduled = False

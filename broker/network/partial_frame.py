@@ -38,7 +38,7 @@ class PartialFrame:
         if wanted - 4 > frame_size_max:
             wanted = 4  # enough to refuse it when the frames before it have been handled
         self.wanted = wanted
-        """With so many bytes there is a whole frame, or its size."""
+        """Bytes that make a whole frame; before the size of the frame has arrived, bytes that make the size."""
         lent = memory.lend(owner, wanted) if size < wanted else None
         if lent is not None:
             self.buffer = lent

@@ -62,7 +62,7 @@ class PendingRequest:
         self.reply = reply
         self.timeout = timeout
         self.version = version
-        """In which it is to be sent; None is the newest."""
+        """The version in which the request is to be sent; None: the newest."""
 
 
 class RequestCodec:
@@ -123,19 +123,19 @@ class PeerChannels:
 
 
 class PeerChannel:
-    """To one address, for one purpose."""
+    """A connection to one address, for one purpose, over which requests are sent to a peer."""
 
     def __init__(self, channels: PeerChannels, host: str, port: int) -> None:
         self.host = host
         self.port = port
         self._channels = channels
         self._queue: deque[PendingRequest] = deque()
-        """Not sent yet: the connection is being made."""
+        """Requests that wait for the connection to be made."""
         self._link: PeerLink | None = None
         self._versions: Mapping[int, tuple[int, int]] | None = None
-        """Of each API what the peer speaks; None until it has said so."""
+        """The versions of each API that the peer serves; None until its ApiVersions response."""
         self._codecs: dict[tuple[type[object], int | None], RequestCodec] = {}
-        """For that peer."""
+        """The codecs of the versions that this peer serves."""
         self._connecting: asyncio.Task[None] | None = None
 
     def ask(self, request: object, reply: ResponseCallback, timeout_ms: int, version: int | None = None) -> None:
@@ -214,7 +214,8 @@ class PeerChannel:
             link.send(pending, codec)
 
     def _codec(self, request_class: type[object], wanted: int | None) -> RequestCodec | None:
-        """In the newest version that both speak, or an older one that is wanted; None where there is none."""
+        """The codec of the newest version that both sides serve, or of the older one that is wanted; None where there
+        is none."""
         codec = self._codecs.get((request_class, wanted))
         if codec is not None:
             return codec
@@ -340,7 +341,7 @@ class PeerLink(asyncio.BufferedProtocol):
 
 
 def _host_and_port(address: tuple[object, ...]) -> tuple[str, int]:
-    """Of a socket address, with the scope of a link-local one."""
+    """Host and port of a socket address, with the scope of a link-local one."""
     host, port, *flow_and_scope = address
     assert isinstance(host, str) and isinstance(port, int)
     return (f"{host}%{flow_and_scope[1]}" if flow_and_scope and flow_and_scope[1] else host), port

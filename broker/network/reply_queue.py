@@ -16,13 +16,13 @@ from broker.network.reply_memory import ReplyMemory, held_size
 from protocol.primitives import Chunk
 
 WAITING_REPLIES_MAX: Final = 256
-"""With so many replies waiting, a connection is not read until some have left."""
+"""Most replies that wait: at this number the connection is not read until some have left."""
 WAITING_SIZE_MAX: Final = 1 << 26
 """Nor with so many bytes of replies that are ready and wait for one before them."""
 
 
 class ReplyQueue:
-    """Of one connection."""
+    """The replies of one connection, sent in the order of its requests."""
 
     __slots__ = ("_memory", "_output", "_ready_size", "waiting")
 
@@ -30,7 +30,7 @@ class ReplyQueue:
         self._output = output
         self._memory = memory
         self.waiting: deque[QueuedReply] = deque()
-        """In the order of their requests; the first one is never ready."""
+        """The waiting replies in the order of their requests; the first one is never ready."""
         self._ready_size = 0
         """Bytes of the replies that are ready and wait for one before them."""
 

@@ -33,7 +33,7 @@ SIZE_MAX_DEFAULT: Final = 1 << 28
 SMALL_SIZE: Final = 1 << 14
 """A frame up to this size need not ask; while there is no room nothing larger is read at once."""
 BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
-"""Of a buffer that is lent: what clients send at most unless told otherwise, and its head."""
+"""The size of a buffer that is lent: the largest request that clients send with default settings, and its header."""
 BUFFERS_MAX: Final = 8
 LENT_FROM_SIZE: Final = 1 << 12
 """A frame up to this size is not worth a buffer."""

@@ -33,7 +33,7 @@ class ServingListener(Protocol):
 
     @property
     def routes(self) -> Mapping[int, Route]:
-        """By API key."""
+        """The routes by API key."""
 
 
 class ClientConnection(Protocol):
@@ -44,8 +44,8 @@ class ClientConnection(Protocol):
     software: tuple[str, str]
     """Name and version of the client's library, as its ApiVersions request says."""
     served: dict[tuple[str | bytes, int], int]
-    """By Fetch replies: the offset that was asked for last in each partition with records; ~offset where it was asked
-    for again, and looked at."""
+    """What Fetch replies have served: for each partition with records the last fetch offset; ~offset where that offset
+    was fetched again and its log was looked up."""
     heartbeat_broker_id: int
     """The broker that sends its heartbeats through this connection; -1 for none."""
 

@@ -17,7 +17,7 @@ EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 
 
 def named(config: Config, host_name: Callable[[], str]) -> Config:
-    """With this machine's name where a listener is advertised without a host, as in Apache Kafka."""
+    """The listeners with this machine's name where one is advertised without a host, as in Apache Kafka."""
     own, controllers = config.advertised_listeners, config.advertised_controller_listeners
     if all(each.host for each in (*own, *controllers)):
         return config

@@ -30,7 +30,7 @@ GC_THRESHOLDS = (50_000, 5, 1_000)
 """The first collection after so many allocations: replies make no cycles, so frequent looks find nothing. The second
 looks at what the last five kept: loading keeps everything, and fifty times as much would stop the loop for 0.3 s."""
 DESCRIPTORS_WANTED: Final = 10_000
-"""With fewer a node of some hundred partitions and clients runs out of them."""
+"""Below this limit a node with some hundred partitions and clients runs out of descriptors."""
 SWITCH_INTERVAL_S = 0.0002
 """After how long a thread that computes (loading, decompression) gives way to the loop. A request gives way itself at
 every system call: at Python's 5 ms, four of them are 20 ms, and at 1 ms still 4."""

@@ -412,7 +412,7 @@ class Node:
                 await listener.accept()
 
     def _follow_settings(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """On a node that is a controller only."""
+        """Follow the dynamic settings, on a node that is only a controller."""
         if delta.configs.changed:
             self.settings.follow(image)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PRIVILEGED_PORTS_END: Final = 1024
 OTHER_PORTS_DISTANCE: Final = 10_000
-"""From the ports that are taken to those in the example."""
+"""The distance from the ports that are taken to those in the example of the message."""
 PORT_MAX: Final = 65_535
 
 

@@ -41,7 +41,7 @@ class StartReport:
     recovered: Opened | None
     """What was found in the log directories; None where there was no partition."""
     start_ms: int
-    """From the first line of the log until clients were served."""
+    """The time from the first line of the log until clients were served."""
 
 
 def report_of(

@@ -30,7 +30,7 @@ class FollowerFetch(Protocol):
 
 
 class FollowerWaits:
-    """Of the followers of one broker."""
+    """The waiting fetches of the followers of one broker."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms

@@ -218,7 +218,7 @@ class PartitionWatchers:
         self.high_watermark: dict[WatchingOperation, None] = {}
         self.low_watermark: dict[WatchingOperation, None] = {}
         self.commits: deque[CommitWait] = deque()
-        """In the order of the log: offsets are added as they are appended."""
+        """Waiting commits in the order of the log: offsets are added as they are appended."""
 
     def on_log_end_offset_updated(self) -> None:
         if self.log_end_offset:
@@ -254,7 +254,8 @@ class PartitionWatchers:
 
 
 class Purgatory:
-    """Of one broker: Apache Kafka's DelayedOperationPurgatory, one for all kinds of operations."""
+    """The delayed operations of one broker: Apache Kafka's DelayedOperationPurgatory, one for all kinds of
+    operations."""
 
     __slots__ = ("_is_holding", "_is_scheduled", "_loop", "_to_check", "_watchers", "followers", "sizes", "timeouts")
 

@@ -17,7 +17,7 @@ lengths, so their number has no other bound."""
 
 
 class Timeouts:
-    """Of one event loop."""
+    """The timeouts of one event loop: waits of the same length share a timer."""
 
     __slots__ = ("_loop", "_queues")
 
@@ -67,7 +67,8 @@ class TimeoutQueue:
             del self._queues[self._delay_ms]
 
     def _end(self, timeout: Timeout) -> None:
-        """In a callback of its own: one that fails takes no other with it, and one may cancel another before."""
+        """End a wait in a callback of its own: an exception in one does not stop the others, and one may cancel another
+        first."""
         if timeout in self.waiting:
             callback = timeout.callback
             timeout.cancel()

@@ -36,7 +36,7 @@ class DirectoryAssignments:
         self._broker_epoch = broker_epoch
         self._pending: dict[Place, bytes] = {}
         self._is_under_way = True
-        """Also before `begin`: the controller would not know this broker."""
+        """A request is under way or due. True before `begin`, too: the controller would not know this broker."""
 
     def begin(self) -> None:
         """The broker is registered."""

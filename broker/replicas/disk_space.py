@@ -25,7 +25,7 @@ class DiskSpace:
         self.descriptor_refusals = 0
         """Operations that failed for lack of file descriptors, since the start."""
         self._full: dict[str, int] = {}
-        """By the path of a full log directory, its number of failed writes at the last check."""
+        """For each full log directory, by path, its number of failed writes at the last check."""
         self._counts: dict[str, int] = {}
 
     @property

@@ -136,7 +136,7 @@ class InSyncChanges:
                 partition.advance()
 
     def _is_eligible(self, partition: Partition, replica_id: int, broker_epoch: int) -> bool:
-        """As the controller sees it."""
+        """Whether the controller would let the replica into the in-sync set."""
         image = self._cluster.image
         broker = image.cluster.brokers.get(replica_id)
         assigned = image.topics.partition(partition.topic, partition.index)
@@ -180,7 +180,8 @@ class InSyncChanges:
         return list(topics.values())
 
     def _epoch_of(self, partition: Partition, replica_id: int) -> int:
-        """Of the incarnation that fetches: the controller refuses one that is not the registered one (KIP-903)."""
+        """The broker epoch of the incarnation that fetches: the controller refuses one that is not the registered one
+        (KIP-903)."""
         if replica_id == self._node_id:
             return self._broker_epoch()
         follower = partition.leadership.followers.get(replica_id) if partition.leadership is not None else None

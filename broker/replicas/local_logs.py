@@ -91,7 +91,7 @@ class LocalLogs:
         """What the start found; None where there was no partition, or where it is not done."""
         self.space = DiskSpace(environment.fs)
         self.properties = found.properties
-        """By path, the content of meta.properties: the same cluster and node in all of them."""
+        """The meta.properties of each log directory, by path: all name the same cluster and node."""
         self.offline = dict(found.unusable)
         """The paths of the directories that are not served, with the reason."""
         self.directories: list[LogDirectory] = []
@@ -243,7 +243,7 @@ class LocalLogs:
         return adopted
 
     async def delete_many(self, deleted: Sequence[Log]) -> list[str | None]:
-        """As `delete`, of many logs, with the renames in an executor thread."""
+        """Does what `delete` does for many logs, with the renames in an executor thread."""
         renames = [
             (self._of(each), *self._of(each).let_go(each.topic, each.partition, self._unique())) for each in deleted
         ]
@@ -281,7 +281,7 @@ class LocalLogs:
         return repaired
 
     def remove_damaged(self, key: TopicPartition) -> str | None:
-        """As `delete`, of a damaged log."""
+        """Does what `delete` does, for a damaged log."""
         directory = self.where_damaged(key)
         if directory is not None:
             with failing(directory):
@@ -373,7 +373,8 @@ class LocalLogs:
         now_ms: int,
         opening: Opening,
     ) -> list[tuple[LogDirectory, OSError]]:
-        """In an executor thread, counted from 0: open a share of the logs; the directories that have to go offline."""
+        """Open one share of the logs, in an executor thread; shares are counted from 0. Returns the directories that
+        have to go offline."""
         expiration_ms, checked = self._producer_expiration_ms, partial(opening.checked, thread)
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for each in share:
@@ -411,7 +412,7 @@ def _is_assigned(opened: Log, wanted: Mapping[TopicPartition, AssignedReplica]) 
 
 
 def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSError | None:
-    """In an executor thread: create a log; the log, or the error, or None without a directory."""
+    """Create a log, in an executor thread. Returns the log, the error, or None where there is no directory for it."""
     if directory is None:
         return None
     try:
@@ -421,7 +422,7 @@ def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSE
 
 
 def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
-    """In an executor thread: rename a directory; the error where that failed."""
+    """Rename a directory, in an executor thread. Returns the error where that failed."""
     try:
         fs.rename(old, new)
     except OSError as error:

@@ -109,7 +109,7 @@ class LogJobs:
             partition.log.producers.expire(self._environment.wall_ms())
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """Of all partitions of this broker."""
+        """The high watermarks of all partitions of this broker."""
         return {(each.topic, each.index): each.high_watermark for each in self._replicas}
 
     async def _partitions(self) -> AsyncIterator[Partition]:

@@ -185,7 +185,7 @@ class MetadataApplier:
     # New partitions
 
     def _make(self, new: Sequence[Make]) -> None:
-        """At once where these are few, else by `PartitionWork`."""
+        """Make the replicas: at once where they are few, else by `PartitionWork`."""
         if self._to.work.takes(new, self):
             for each in new:
                 self._to.replicas.expect(*each)
@@ -259,7 +259,7 @@ class MetadataApplier:
             self._delete_logs([partition.log])
 
     def _delete_logs(self, logs: Sequence[Log]) -> None:
-        """At once where these are few, else by `PartitionWork`."""
+        """Delete the logs: at once where they are few, else by `PartitionWork`."""
         if self._to.work.takes([Delete(each) for each in logs], self):
             return
         for each in logs:

@@ -22,7 +22,7 @@ class NotFormatted(Exception):
 
 
 class Directories(NamedTuple):
-    """By path, the metadata directory among them."""
+    """The directories of a node by path: its log directories and its metadata directory."""
 
     properties: dict[str, MetaProperties]
     unusable: dict[str, str]

@@ -53,9 +53,9 @@ class FetcherPorts:
     logs: LocalLogs
     flusher: Flusher
     quota: ReplicationQuota
-    """Of followers."""
+    """The replication quota of followers."""
     broker_epoch: Callable[[], int]
-    """Of this broker's registration."""
+    """The epoch of this broker's registration."""
     spawn: Spawn
 
 

@@ -34,9 +34,9 @@ class Replicas:
         self.by_id: dict[bytes, Indexed] = {}
         self._ids: dict[str, bytes] = {}
         self._offline: dict[bytes, dict[int, None]] = {}
-        """By topic id, the partitions that are ours and in no log directory that is online."""
+        """By topic id, the partitions that are assigned to this broker and whose log is in no online log directory."""
         self._expected: dict[bytes, dict[int, None]] = {}
-        """By topic id, the partitions whose logs are being made."""
+        """By topic id, the partitions whose logs are being created."""
         self.generation = 0
         """Changes whenever a partition comes or goes: what was looked up before may be stale."""
         self.gone = Traffic()
@@ -83,7 +83,7 @@ class Replicas:
         return index in self._expected.get(topic_id, ())
 
     def find(self, key: tuple[str | bytes, int]) -> Partition | None:
-        """By topic name or topic id, and partition index."""
+        """The partition of this topic name or topic id, and index."""
         topic, index = key
         known = self.by_name.get(topic) if isinstance(topic, str) else self.by_id.get(topic)
         return known.get(index) if known is not None else None

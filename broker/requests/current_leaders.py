@@ -65,7 +65,7 @@ def add_to_fetch(services: LeaderServices, listener_name: str, response: fetch.F
 
 
 def _leader_of(services: LeaderServices, key: tuple[str | bytes, int]) -> CurrentLeader:
-    """As this broker's replica knows it; without a replica here, as the metadata does."""
+    """The leader as this broker's replica knows it; where the broker has no replica, as the metadata says."""
     partition = services.replicas.find(key)
     if partition is not None:
         return CurrentLeader(partition.leader_id, partition.leader_epoch)

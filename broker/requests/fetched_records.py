@@ -128,7 +128,8 @@ def _read_on_executor(
 def _reading(
     connection: ClientConnection, read: PlannedRead, is_suspect: bool
 ) -> Callable[[], tuple[FetchedRecords, str | None]]:
-    """For an executor thread: gives the records, and the damage where they are suspect and damaged. Raises OSError."""
+    """A function for an executor thread that reads the records. It returns them with the damage that was found, and
+    raises OSError."""
     place = read.place
     assert place is not None
     is_sent_from_file = sends_from_file(connection, place)

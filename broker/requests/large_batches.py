@@ -41,7 +41,7 @@ class LargeBatches:
         self._examining = asyncio.Lock()
         self.examined_count = 0
         self.waiting_bytes = 0
-        """Of batches that are examined or wait for it."""
+        """Bytes of the batches that are examined or wait for it."""
 
     def examine(self, connection: ClientConnection, batches: list[LargeBatch], done: Callable[[], None]) -> None:
         """Examine and append each batch after those before it, then call `done`; until then the connection is not read.

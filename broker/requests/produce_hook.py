@@ -30,7 +30,7 @@ _CORRELATION_ID: Final = struct.Struct(">i").unpack_from
 
 
 class ProduceHook(FrameHook):
-    """Of one connection: producers keep to a connection, and most of them to one partition for a while."""
+    """The hook of one connection: producers keep to a connection, and most of them to one partition for a while."""
 
     def __init__(self, services: ProduceServices, route: Route) -> None:
         super().__init__(route)

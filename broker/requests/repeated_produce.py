@@ -29,10 +29,10 @@ from storage.log.append_result import AppendResult
 CORRELATION_ID: Final = slice(4, 8)
 PREFIX_POSITION: Final = 8
 FIRST_VERSION: Final = 5
-"""From this version on the reply tells all three numbers, side by side."""
+"""From this version on the response has the three numbers side by side."""
 FIRST_FLEXIBLE_VERSION: Final = 9
 TAGS: Final = b"\0\0\0"
-"""Of the partition, the topic and the request, in flexible versions; each is empty."""
+"""The empty tagged fields of the partition, the topic and the request, in flexible versions."""
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 PLACES: Final = struct.Struct(">qqq").pack
 MARKS: Final = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)

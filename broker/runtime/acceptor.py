@@ -26,7 +26,7 @@ RETRY_S: Final = 1.0
 FILES_SHARE: Final = 8
 """One descriptor in so many is kept for files."""
 PROBED_BEFORE: Final = 64
-"""So near the last descriptor that clients may have, each accept is preceded by a look at how many are left."""
+"""With fewer descriptors than this left for clients, the number is looked up before each accept."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -46,7 +46,7 @@ class AcceptPolicy(Protocol):
         """None was accepted, for want of a descriptor or of memory."""
 
     def protocol_for(self, address: str) -> asyncio.BaseProtocol:
-        """For one that stays."""
+        """The protocol for a connection that stays."""
 
 
 class Acceptor(Protocol):

@@ -39,7 +39,7 @@ class Environment(Protocol):
 
     @property
     def random(self) -> Random:
-        """For jitter and choices, not for secrets. Seeded in simulation."""
+        """A random number for jitter and choices, not for secrets. Seeded in simulation."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch. May jump, also backwards."""

@@ -13,7 +13,7 @@ FIRST_MS: Final = 2_000
 """Work that is done sooner says nothing."""
 EVERY_MS: Final = 5_000
 TOLD_FRACTION_MIN: Final = 0.01
-"""With less done an estimate would be a guess."""
+"""Below this fraction of the work no remaining time is estimated: it would be a guess."""
 
 
 class Progress:
@@ -30,7 +30,7 @@ class Progress:
         return self._now_ms() - self._began_ms
 
     def reached(self, fraction: float, counts: Callable[[], str]) -> None:
-        """Of the work this much is done, from 0 to 1; the counts are asked for only where a line is due."""
+        """The fraction of the work, from 0 to 1, that is done. The counts are asked for only where a line is due."""
         now_ms = self._now_ms()
         if now_ms < self._next_ms:
             return

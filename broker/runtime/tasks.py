@@ -31,7 +31,7 @@ class Tasks:
     def __init__(self, failed: Callable[[str], None]) -> None:
         self._failed = failed
         self._tasks: dict[asyncio.Task[None], None] = {}
-        """In order of creation: a set's order would differ from run to run."""
+        """The tasks in order of creation: a set's order would differ from run to run."""
 
     def spawn(self, work: Coroutine[object, object, None], name: str = "") -> asyncio.Task[None]:
         """Run a coroutine. An exception that leaves it is a bug of this broker, which then stops: its state is

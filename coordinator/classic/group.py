@@ -54,11 +54,11 @@ class ClassicGroup:
         self.grew = False
         """Whether a member has joined since the initial delay was last prolonged."""
         self.delay_ms = self.remaining_delay_ms = 0
-        """Of the initial rebalance: the delay under way, and how much it may still be prolonged in all."""
+        """The delay of the initial rebalance, and by how much it may still be prolonged in all (ms)."""
         self.subscribed_topics: frozenset[str] | None = None
         """Topics to which this generation's members are subscribed; None where they cannot be known."""
         self.visible_from: int | None = None
-        """As `Group.visible_from`."""
+        """See `Group.visible_from`."""
         self._supporters: Counter[str] = Counter()
         """The number of members that support a protocol, by its name."""
 

@@ -31,7 +31,7 @@ def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
-    """Of the member's protocols the record holds the one that was chosen."""
+    """Restore a member from a record, which holds only the one of its protocols that the group chose."""
     timeout_ms = stored.rebalance_timeout
     return Member(
         member_id=stored.member_id,

@@ -60,8 +60,8 @@ class Group(Protocol):
         """Whether members use offsets of the topic, which are then neither deleted nor expired."""
 
     def retention_begins_ms(self, commit_ms: int) -> int | None:
-        """From when on (wall clock) the retention of an offset committed at `commit_ms` counts; None: it may be needed
-        still."""
+        """The time (wall clock, ms) from which the retention of an offset committed at `commit_ms` counts; None: the
+        group may still need the offset."""
 
     def tombstones(self) -> list[Change]:
         """The changes that remove the group from the log, its offsets aside."""

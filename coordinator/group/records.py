@@ -73,7 +73,8 @@ class OffsetsLoaded(NamedTuple):
     the last."""
 
     offsets: dict[str, Offsets]
-    """By group id; no group without an offset. The machine may keep these dictionaries."""
+    """The committed offsets by group id; a group without an offset is not in it. The machine may keep these
+    dictionaries."""
 
 
 LoadedChange: TypeAlias = Change | OffsetsLoaded

@@ -1,6 +1,6 @@
-"""From the bytes of a coordinator's log to the changes that its machine replays.
+"""Turns the bytes of a coordinator's log into the changes that its machine replays.
 
-The records of a transaction count when its commit marker comes, and never when it is aborted. Those of a transaction
+The records of a transaction count from its commit marker on, and never when it is aborted. Records of a transaction
 that is still open at the end of the log are left out.
 """
 
@@ -22,7 +22,7 @@ ChangeT = TypeVar("ChangeT")
 class Replayable(NamedTuple, Generic[ChangeT]):
     change: ChangeT
     end_offset: int
-    """Of the batch that makes the change count, or of a later one that was read with it."""
+    """The end offset of the batch that makes the change count, or of a later one that was read with it."""
 
 
 class RecordReader(Generic[ChangeT]):

@@ -22,7 +22,7 @@ class DecisionContext(NamedTuple):
     sessions: BrokerSessions
     failures: FailureDetector
     now_ms: int
-    """On the controller's clock, which never goes back."""
+    """The time on the controller's clock, which never goes back."""
 
     @property
     def image(self) -> MetadataImage:

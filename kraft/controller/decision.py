@@ -18,7 +18,7 @@ class Decision(NamedTuple):
     reply: object | None = None
     is_atomic: bool = True
     kraft_version: int | None = None
-    """To be raised to in the quorum's own records, before these."""
+    """The kraft.version to which the quorum is raised in its own records, before these; None: unchanged."""
 
 
 class ApiError(NamedTuple):

@@ -53,7 +53,7 @@ class Broker(NamedTuple):
     epoch: int
     incarnation_id: bytes
     endpoints: Mapping[str, AdvertisedEndpoint]
-    """By listener name."""
+    """The endpoints by listener name."""
     features: Mapping[str, SupportedRange]
     rack: str | None
     fenced: bool

@@ -56,6 +56,6 @@ def changed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V]:
 
 
 def changes(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
-    """As `changed`, and None for each key that `after` lacks."""
+    """The changed keys with their new values, and None for each key that `after` lacks."""
     gone: dict[K, V | None] = {key: None for key in before if key not in after}
     return gone | changed(before, after)

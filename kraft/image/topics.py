@@ -73,7 +73,7 @@ class PartitionRegistration(NamedTuple):
         return self.directories[place] if place < len(self.directories) else MIGRATING_DIRECTORY
 
     def offline_replicas(self, cluster: ClusterImage) -> list[int]:
-        """Those of brokers that do not serve, and those in directories that failed."""
+        """The replicas on brokers that do not serve, and those in log directories that failed."""
         brokers, directories = cluster.brokers, self.directories
         offline = []
         for place, replica in enumerate(self.replicas):

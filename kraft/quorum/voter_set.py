@@ -25,7 +25,7 @@ class VoterNode(NamedTuple):
     id: int
     directory_id: bytes = ZERO_UUID
     endpoints: tuple[tuple[str, Address], ...] = ()
-    """By the names of the controller listeners."""
+    """The addresses by the names of the controller listeners."""
     kraft_versions: SupportedRange = SUPPORTED_FEATURES[KRAFT_VERSION]
 
     @property
@@ -90,7 +90,7 @@ class VoterSet(NamedTuple):
         return [voter for voter in self.by_id.values() if voter.id != node_id]
 
     def with_voter(self, voter: VoterNode) -> VoterSet:
-        """With the voter added, or in place of the one with the same id."""
+        """The set with the voter added, or in place of the one with the same id."""
         return VoterSet.of([*self.others(voter.id), voter])
 
     def without(self, voter_id: int) -> VoterSet:

@@ -20,7 +20,7 @@ class CorruptQuorumState(ValueError):
 
 
 class ElectionState(NamedTuple):
-    """Of one epoch: at most one vote, at most one leader."""
+    """The state of one epoch: at most one vote, at most one leader."""
 
     epoch: int = 0
     leader_id: int = NO_NODE

@@ -240,7 +240,7 @@ class RespondWithRecords(NamedTuple):
     response: FetchResponse
     fetch_offset: int
     size_max: int
-    """In bytes; a first batch may be larger."""
+    """Bytes; the first batch may be larger."""
 
 
 class RespondWithSnapshot(NamedTuple):

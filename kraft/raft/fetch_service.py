@@ -19,7 +19,8 @@ from protocol.messages.fetch import FetchPartition, FetchRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot
 
 VERSION_WITH_HIGH_WATERMARK = 18
-"""Of Fetch: from here on a request carries the high watermark that the replica knows; a later one is sent at once."""
+"""The version of Fetch from which on a request carries the high watermark that the replica knows; the leader sends a
+newer one at once."""
 
 
 class WaitingFetch(NamedTuple):
@@ -31,12 +32,12 @@ class WaitingFetch(NamedTuple):
 
 
 class FetchService:
-    """Of one term. Each replica has at most one fetch waiting."""
+    """Answers the fetches of the metadata log during one term. Each replica has at most one waiting fetch."""
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._parked: dict[object, WaitingFetch] = {}
-        """By replica; by the token of the request where the replica has no id."""
+        """The waiting fetches by replica; by the token of the request where the replica has no id."""
         self.high_watermark = -1
         """What this leader has committed; -1 until its first commit in its own term."""
 

@@ -31,7 +31,7 @@ class LeaderReport(NamedTuple):
     epoch: int
     leader_id: int
     address: Address | None
-    """Of the leader, at the listener by which the request was sent."""
+    """The leader's address, at the listener by which the request was sent."""
     partition: ReportedPartition
 
     @property

@@ -41,4 +41,5 @@ class LogView(Protocol):
     def latest_snapshot(self) -> SnapshotId | None: ...
 
     def snapshot_size(self, snapshot_id: SnapshotId) -> int | None:
-        """In bytes; None where there is no such snapshot. The bootstrap checkpoint is none."""
+        """Bytes of the snapshot; None where there is no such snapshot. The bootstrap checkpoint does not count as
+        one."""

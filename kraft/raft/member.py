@@ -28,7 +28,7 @@ class DurableEnd(NamedTuple):
 
     offset: int
     epoch: int
-    """Of the last record."""
+    """The epoch of the last record."""
 
 
 class QuorumMember:
@@ -50,11 +50,11 @@ class QuorumMember:
         self.random = random
         self.election = election
         self.leader_endpoints: Mapping[str, Address] = {}
-        """Of the leader that `election` names; empty where this node does not follow it."""
+        """The endpoints of the leader that `election` names; empty where this node does not follow it."""
         self.outbox = Outbox(election)
         self.peers = Peers(self.outbox, settings.request_timeout_ms, settings.retry_backoff_ms)
         self.flushed_end_offset = log.end_offset
-        """Of this node's log: everything before it survives a crash."""
+        """An offset of this node's log: everything before it survives a crash."""
         self.high_watermark = -1
         """-1 until this process has learnt one."""
         self.failed_elections = 0
@@ -89,10 +89,10 @@ class QuorumMember:
 
     @property
     def may_be_candidate(self) -> bool:
-        """Also true for a voter whose removal is in the log and not known to be committed: without this node the other
-        voters might have no majority to commit the removal.
+        """Whether this node may hold an election: a voter may. So may a voter whose removal is in the log and not known
+        to be committed: without it the other voters might have no majority to commit the removal.
 
-        DIVERGES: in Apache Kafka a voter is none from the moment it reads that it was removed, committed or not.
+        DIVERGES: in Apache Kafka a voter stops being one when it reads the record of its removal, committed or not.
         """
         history = self.history
         is_removal_open = history.last_offset >= self.high_watermark and history.voters_before.has(self.key)
@@ -120,7 +120,8 @@ class QuorumMember:
         return None if address is None else Destination(voter.id, *address)
 
     def voted_key(self, key: ReplicaKey) -> ReplicaKey:
-        """As quorum-state names a candidate: with kraft.version 0 by its id alone."""
+        """The key of the vote in the quorum-state file, which with kraft.version 0 names a candidate by its id
+        alone."""
         return key if self.history.kraft_version > 0 else key._replace(directory_id=ZERO_UUID)
 
     # Time

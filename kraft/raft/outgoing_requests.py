@@ -66,7 +66,8 @@ def end_request(member: QuorumMember, preferred: Sequence[ReplicaKey]) -> end.En
 
 
 def fetch_request(member: QuorumMember, end: DurableEnd) -> fetch.FetchRequest:
-    """From the end of this node's log: the leader takes it as a statement that everything before it is durable here."""
+    """A Fetch from the end of this node's log. The leader takes its offset as a statement that everything before it is
+    durable here."""
     settings = member.settings
     partition = fetch.FetchPartition(
         partition=0,
@@ -124,7 +125,8 @@ def update_voter_request(member: QuorumMember) -> update_raft_voter.UpdateRaftVo
 
 
 def add_voter_request(member: QuorumMember) -> add_raft_voter.AddRaftVoterRequest:
-    """For this node itself. It is answered once it is written: to commit it this node may have to fetch it."""
+    """An AddRaftVoter for this node itself. The leader answers once the change is written, not committed: to commit it,
+    this node may have to fetch it."""
     return add_raft_voter.AddRaftVoterRequest(
         cluster_id=member.identity.cluster_id,
         timeout_ms=member.settings.request_timeout_ms,

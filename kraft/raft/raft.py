@@ -159,7 +159,7 @@ class Raft:
 
     @property
     def kraft_version(self) -> int:
-        """As the log says, committed or not."""
+        """The kraft.version of the newest record in the log, committed or not."""
         return self.member.history.kraft_version
 
     def refusal_of_version(self, version: int) -> str | None:

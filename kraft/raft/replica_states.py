@@ -80,7 +80,8 @@ class ReplicaStates:
         return self._majority_ms + member.settings.fetch_timeout_ms * 3 // 2
 
     def of_voter(self, voter: VoterNode) -> ReplicaProgress | None:
-        """With kraft.version 0 a voter is known by its id alone: then the directory that fetched last counts."""
+        """The state of a voter. With kraft.version 0 a voter is identified by its id alone: then the directory that
+        fetched last counts."""
         found = [progress for key, progress in self._progress.items() if voter.is_replica(key)]
         return max(found, key=lambda progress: progress.fetch_ms, default=None)
 

@@ -63,7 +63,7 @@ def end_response(member: QuorumMember, listener: str, error: ErrorCode) -> end.E
 
 
 VERSION_WITH_ENDPOINTS: Final = 17
-"""Of Fetch: Apache Kafka names the leader's endpoint from here on, though version 16 has room for it."""
+"""The version of Fetch from which on Apache Kafka names the leader's endpoint, though version 16 has the field too."""
 
 
 def fetch_response(

@@ -17,7 +17,7 @@ class QuorumIdentity:
     node_id: int
     cluster_id: str
     directory_id: bytes = ZERO_UUID
-    """Of the metadata directory."""
+    """The id of the metadata directory."""
     endpoints: Mapping[str, Address] = field(default_factory=dict)
     listener: str = "CONTROLLER"
     """The first of controller.listener.names: the name by which peers' endpoints are looked up."""
@@ -42,6 +42,6 @@ class RaftSettings:
     fetch_max_wait_ms: int = 500
     fetch_size_max: int = 1 << 20
     snapshot_fetch_size_max: int = 1 << 20
-    """In bytes: of one answer to a Fetch, to a FetchSnapshot."""
+    """Most bytes in one response to a Fetch or a FetchSnapshot."""
     auto_join: bool = False
     """Whether a controller that is not a voter adds itself to the voters (controller.quorum.auto.join.enable)."""

@@ -19,7 +19,7 @@ class SnapshotFetch:
         self._member = member
         self._snapshot_id = snapshot_id
         self._position = 0
-        """In the file, in bytes: everything before it has been received."""
+        """The position in the file: every byte before it has been received."""
 
     def request(self) -> FetchSnapshotRequest:
         """The request for the next part."""

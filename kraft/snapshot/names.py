@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
-"""Of a snapshot that is being written; a crash leaves it behind."""
+"""The suffix of a snapshot that is being written; a crash leaves such a file behind."""
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 """Beside the partitions: the records with which the first leader begins the log."""
 

@@ -25,7 +25,7 @@ class ServingEpoch(NamedTuple):
 
 
 def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
-    """That of the previous process; None where there is no file or it cannot be read."""
+    """The broker epoch that the previous process wrote; None where there is no file or it cannot be read."""
     path = f"{directory}/{SERVING_EPOCH}"
     if not fs.exists(path):
         return None

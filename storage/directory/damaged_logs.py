@@ -39,7 +39,7 @@ class Repaired(NamedTuple):
 
 
 class DamagedLogs:
-    """By partition, with the offsets that the checkpoints keep."""
+    """The damaged logs of a directory by partition, with the offsets that the checkpoints keep for them."""
 
     __slots__ = ("_checkpoints", "_offsets", "_path", "fs")
 

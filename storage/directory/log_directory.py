@@ -105,7 +105,7 @@ class LogDirectory:
 
     @property
     def high_watermarks(self) -> Offsets:
-        """Those of the last checkpoint of the previous process, as far as they can be trusted."""
+        """The high watermarks in the last checkpoint of the previous process, as far as they can be trusted."""
         return self.checkpoints.high_watermarks
 
     @property

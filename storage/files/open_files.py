@@ -38,8 +38,8 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self._holders: OrderedDict[Holder, None] = OrderedDict()
-        """In the order in which they opened, or were last found in use. Each change is one call, atomic among
-        threads."""
+        """The holders in the order in which they opened their files, or were last found to use them. Each change is one
+        call, atomic among threads."""
         self._call_soon: Callable[[Callable[[], None]], object] | None = None
         self._is_due = False
         self.count_max = 0

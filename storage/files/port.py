@@ -37,7 +37,8 @@ class File(Protocol):
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
-        """As `pread`, but None where the bytes are not all in the page cache and reading them would block."""
+        """Does what `pread` does, but returns None where the bytes are not all in the page cache and reading them would
+        block."""
 
     def is_cached(self, size: int, position: int) -> bool:
         """Whether the bytes seem to be in the page cache, judged by samples. The sampling itself never blocks."""
@@ -142,7 +143,8 @@ class FileSystem(Protocol):
 
 
 def sync_or_evict(file: File) -> None:
-    """As `File.sync`; after a failure, no later read of the file shows what the disk never took. Raises OSError."""
+    """Does what `File.sync` does. After a failure no later read of the file returns bytes that are not on the disk.
+    Raises OSError."""
     try:
         file.sync()
     except OSError:

@@ -55,8 +55,8 @@ class AppendResult:
         self.record_errors = record_errors
         self.is_duplicate = is_duplicate
         self.is_postponed = is_postponed
-        """Not refused: the batch is so large that an executor thread has to validate it; `append_examined` then takes
-        it."""
+        """The batch is not refused, but so large that an executor thread has to validate it; `append_examined` then
+        takes it."""
 
     def __repr__(self) -> str:
         return f"AppendResult({self.error.name}, {self.base_offset}..{self.last_offset}, {self.error_message})"

@@ -147,7 +147,8 @@ def rebuild_indexes(segment: Segment) -> None:
 
 
 def load_epochs(request: LogRequest, segments: list[Segment]) -> LeaderEpochs:
-    """From the checkpoint; where that is damaged, from the headers of the batches below the recovery point."""
+    """Read the leader epochs from the checkpoint; where that is damaged, from the headers of the batches below the
+    recovery point."""
     try:
         return LeaderEpochs.load(request.fs, request.directory)
     except CorruptCheckpoint as error:

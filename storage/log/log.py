@@ -233,4 +233,4 @@ def ignore_checked(_checked_size: int, _of_size: int) -> None:
 
 
 def ignore_report(_: str) -> None:
-    """For callers that show no progress."""
+    """The report of callers that show no progress."""

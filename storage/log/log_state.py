@@ -172,10 +172,8 @@ class LogState:
                 self.on_damage(reason)
 
     def fail_unless_passing(self, error: OSError) -> None:
-        """As `fail`; but a full disk, or a lack of file descriptors, only fails the operation that met it.
-
-        Such an operation must have left the log as it was.
-        """
+        """Does what `fail` does, except for a full disk and a lack of file descriptors: these fail only the operation
+        that met them. Such an operation must have left the log as it was."""
         if error.errno not in PASSING:
             self.fail(error)
         elif self.on_shortage is not None:

@@ -29,7 +29,7 @@ class LogRead:
         self.slice = place
         """None where there is nothing to read before `end_offset`."""
         self.base_offset = base_offset
-        """Of the segment that was read; -1 where there is nothing to read."""
+        """The base offset of the segment that was read; -1 where there is nothing to read."""
         self.size = place.size if place is not None else 0
 
 

@@ -50,10 +50,8 @@ def due_by(segments: Sequence[Segment], config: LogConfig, log_start_offset: int
 
 
 def size_rule(segments: Sequence[Segment], retention_bytes: int, log_start_offset: int) -> IsDue:
-    """By retention.bytes: a segment may be deleted while the log without it is still at least that large.
-
-    Segments before the log start offset do not count: the rule before this one has deleted them.
-    """
+    """The rule of retention.bytes: a segment may be deleted while the log without it is still at least that large.
+    Segments before the log start offset do not count: the rule before this one has deleted them."""
     hidden_count = sum(later.base_offset <= log_start_offset for later in segments[1:])
     excess_size = sum(segment.size for segment in segments[hidden_count:]) - retention_bytes
 

@@ -18,7 +18,7 @@ class TimestampedOffset(NamedTuple):
     """A record that a timestamp was looked up for."""
 
     timestamp: int
-    """Of the record, in ms."""
+    """The timestamp of the record, in ms."""
     offset: int
     leader_epoch: int
     """-1 where the batch has none."""

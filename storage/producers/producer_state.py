@@ -282,7 +282,7 @@ class ProducerStates:
         return expired
 
     def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        """By the largest timestamp of its last batch, as in Kafka."""
+        """Whether the producer has expired, by the largest timestamp of its last batch, as in Kafka."""
         return entry.open_transaction_offset == NO_OFFSET and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def restore(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:

@@ -70,9 +70,10 @@ class BatchRun:
         self.max_timestamp: int = -1
         self.offset_of_max_timestamp: int = -1
         self.index_entries: list[tuple[int, int, int, int]] = []
-        """Of each batch that gets index entries: last offset, position, largest timestamp so far, offset of that."""
+        """For each batch that gets index entries: last offset, position, largest timestamp so far, offset of that
+        timestamp."""
         self.producers: dict[int, tuple[int, list[OfProducer]]] = {}
-        """By producer id, its epoch and its last batches in order."""
+        """For each producer id, its epoch and its last batches in order."""
 
     def clear(self) -> None:
         """The caller has taken over what was collected."""

@@ -225,7 +225,8 @@ class Segment(SegmentFiles):
                 self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
 
     def largest_timestamp(self) -> int:
-        """Of the records in ms; where they have none, the time at which the .log file was last changed."""
+        """The largest timestamp of the records in ms; where they have none, the time at which the .log file was last
+        changed."""
         self.load_timestamps()
         return self.max_timestamp if self.max_timestamp >= 0 else self._fs.modified_ms(self.path(LOG_SUFFIX))
 

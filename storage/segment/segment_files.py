@@ -56,7 +56,7 @@ class SegmentFiles:
         self.size = size
         """Bytes of whole batches in the .log file."""
         self.write_back_at = size + WRITE_BACK_SIZE
-        """At this size the owner has the latest appends written to the disk."""
+        """When the file has this size, its owner starts writing back the latest appends to the disk."""
         self.offset_index = OffsetIndex(fs, self.path(OFFSET_INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(fs, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
@@ -81,7 +81,7 @@ class SegmentFiles:
         return self._open_file
 
     def file(self) -> File:
-        """As `open_file`, for use before the next call on this object."""
+        """Does what `open_file` does, for use before the next call on this object."""
         return (self._open_file or self.open_file()).file
 
     def is_as_noted(self) -> bool:

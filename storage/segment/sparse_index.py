@@ -163,7 +163,8 @@ class SparseIndex:
             del self._recent[:-PENDING_COUNT_MAX]
 
     def write_pending_if_possible(self) -> bool:
-        """As `write_pending`; False on a full disk or for a lack of file descriptors: the entries stay in memory."""
+        """Does what `write_pending` does. Returns False on a full disk or for a lack of file descriptors: the entries
+        stay in memory."""
         try:
             self.write_pending()
         except OSError as error:
@@ -254,7 +255,7 @@ class SparseIndex:
         return self._search(column, target, waits=True)[0]
 
     def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None]:
-        """Of the entries that are only in the file: how many are not above the target, and the last of those."""
+        """Search the entries that are only in the file: how many are not above the target, and the last of those."""
         size, unpack = self._entry.size, self._entry.unpack_from
         low, high = 0, self._count - len(self._recent)
         before: Entry | None = None

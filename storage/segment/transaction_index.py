@@ -30,7 +30,7 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     """Offset of the abort marker."""
     last_stable_offset: int
-    """Of the log, when the marker was appended and this transaction was decided."""
+    """The log's last stable offset when the marker was appended and this transaction was decided."""
 
 
 class TransactionIndex:

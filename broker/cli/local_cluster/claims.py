@@ -36,7 +36,8 @@ def refuse_taken_ports(layout: Layout) -> None:
 
 
 def _is_free(host: str, port: int) -> bool:
-    """As far as can be told before a node listens there; an address that is none is for the node to refuse."""
+    """Whether the address can be bound, as far as this can be known before the node listens. True for a malformed
+    address: the node refuses it."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError:

@@ -55,7 +55,7 @@ class Layout:
         return f"{self.directory_of(node_id)}/{PROPERTIES}"
 
     def properties(self, node_id: int) -> dict[str, str]:
-        """Of one node; overrides win."""
+        """The properties of one node; overrides win."""
         replicas = min(self.node_count, REPLICAS_MAX)
         listeners = [f"PLAINTEXT://{self.address(node_id)}"]
         roles = ["broker"]
@@ -89,7 +89,7 @@ class Layout:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """As a file that `moldau serve` reads."""
+    """The properties as the text of a file that `moldau serve` reads."""
     lines = [f"{name}={value}" for name, value in properties.items()]
     return "\n".join(["# Written by `moldau cluster` at each start: use its options.", *lines, ""]).replace(
         "\\", "\\\\"

@@ -12,10 +12,10 @@ from broker.runtime.log_output import LEVEL_WORDS, STYLES
 NODE_STYLES: Final = ("cyan", "green", "magenta", "blue")
 """Yellow and red mean something."""
 LINE_SIZE_MAX: Final = 1 << 16
-"""In bytes; a longer line is shown in parts."""
+"""Bytes; a longer line is shown in parts."""
 _STYLE_OF_WORD: Final = {word: STYLES[level] for level, word in LEVEL_WORDS.items() if level in STYLES}
 _LINE: Final = re.compile(r"\d{4}-\d\d-\d\dT(?P<time>[0-9:.]+)Z (?P<word>[A-Z]+) +(?P<rest>.*)", re.DOTALL)
-"""As `log_output.Lines` writes them."""
+"""A log line as `log_output.Lines` writes it."""
 
 
 class MergedOutput:
@@ -48,7 +48,8 @@ class MergedOutput:
             self.line(node_id, rest.decode("utf-8", "replace"))
 
     def _shown(self, text: str) -> str:
-        """On a terminal the level in its colour, and no date: one is looking on. Elsewhere the line as it is."""
+        """A node's line as it is printed: on a terminal with its level in colour and without the date, elsewhere
+        unchanged."""
         found = _LINE.fullmatch(text) if self._terminal.is_coloured else None
         if found is None:
             return text

@@ -34,7 +34,7 @@ REFUSED_RETRY_S: Final = 1.0
 
 
 class MetadataSnapshots:
-    """At most one snapshot is taken at a time, and at most one is being fetched."""
+    """Writes and fetches snapshots of the metadata. At most one is written at a time, and at most one is fetched."""
 
     def __init__(
         self,

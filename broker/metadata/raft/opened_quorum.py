@@ -50,9 +50,9 @@ class QuorumSurroundings:
     environment: Environment
     config: Config
     properties: MetaProperties
-    """Of the metadata directory."""
+    """The meta.properties of the metadata directory."""
     settings: SettingsInForce
-    """For the controller's checks of new settings."""
+    """The settings by which the controller checks new settings."""
     channels: PeerChannels
     tasks: Tasks
     flusher: Flusher
@@ -92,7 +92,8 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
         driver.feed(event)
 
     def cannot_lead(error: NoRoom) -> None:
-        """At its start the node says so and ends; later another node is to lead."""
+        """Why this node cannot lead the quorum. While it starts, the node ends with this error. Later it halts, so that
+        another node is elected."""
         if catch_up.is_over:
             environment.halt(str(error))
         else:

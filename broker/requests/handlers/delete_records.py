@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.network.route import RequestContext
 
 UP_TO_HIGH_WATERMARK: Final = -1
-"""In place of an offset: everything up to the high watermark."""
+"""The value of an offset that stands for the high watermark: delete everything up to it."""
 NO_LOW_WATERMARK: Final = -1
 
 

@@ -27,8 +27,8 @@ from protocol.records.metadata import BrokerRegistrationChangeRecord
 
 MOVES_MIN: Final = 64
 MOVES_SHARE: Final = 8
-"""With each heartbeat a broker that shuts down hands over `MOVES_MIN` partitions, or one in `MOVES_SHARE` where that is
-more."""
+"""With each heartbeat a broker that shuts down hands over `MOVES_MIN` partitions, or one in `MOVES_SHARE` of its
+partitions where that is more."""
 
 
 class BrokerState(Enum):

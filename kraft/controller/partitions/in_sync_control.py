@@ -103,7 +103,7 @@ def refusal_of(
     data: PartitionData,
     members: Sequence[BrokerState],
 ) -> ErrorCode:
-    """In the order of Apache Kafka's controller."""
+    """The error of a proposed in-sync set, checked in the order of Apache Kafka's controller."""
     if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER  # the leader has heard of a later controller than this one
     if data.leader_epoch < partition.leader_epoch:

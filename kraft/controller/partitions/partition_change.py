@@ -32,9 +32,9 @@ class Election(Enum):
 
     ONLINE = auto()
     PREFERRED = auto()
-    """As ONLINE, and the preferred leader rather than the current one."""
+    """Elect an in-sync replica, the preferred leader rather than the current one."""
     UNCLEAN = auto()
-    """As ONLINE; where no in-sync replica may lead, a replica that is not in sync."""
+    """Elect an in-sync replica; where none may lead, a replica that is not in sync."""
 
 
 class PartitionRules(NamedTuple):

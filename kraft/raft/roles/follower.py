@@ -33,7 +33,7 @@ REFUSALS_MAX = 2
 
 
 class FollowerRole(RaftRole):
-    """Of the leader that the election names, for as long as its epoch lasts."""
+    """Follows the leader that the election names, for as long as its epoch lasts."""
 
     __slots__ = (
         "_fetch_deadline_ms",

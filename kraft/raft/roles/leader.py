@@ -32,7 +32,7 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
 class LeaderRole(RaftRole):
-    """Of one term. It writes the first batch, answers fetches, commits, changes the voters."""
+    """Leads for one term: it writes the first batch, answers fetches, commits, changes the voters."""
 
     __slots__ = ("_changes", "_epoch_start_offset", "_granted", "_heard_ms", "_replicas", "_service", "_upgrade")
 

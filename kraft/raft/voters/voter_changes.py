@@ -52,7 +52,7 @@ class VoterChange(NamedTuple):
 
 
 class VoterChanges:
-    """Of one term; at most one change is under way."""
+    """The changes of the voter set during one term; at most one is under way."""
 
     def __init__(self, member: QuorumMember, replicas: ReplicaStates, upgrade: VersionUpgrade) -> None:
         self._member = member
@@ -265,7 +265,7 @@ def text_of_voters(voters: VoterSet) -> str:
 
 
 def text_of_endpoints(endpoints: tuple[tuple[str, tuple[str, int]], ...]) -> str:
-    """In the format of Apache Kafka's messages."""
+    """The endpoints in the format of Apache Kafka's messages."""
     texts = (f"ListenerName({name})={host}/<unresolved>:{port}" for name, (host, port) in endpoints)
     return f"Endpoints(endpoints={{{', '.join(texts)}}})"
 
