@@ -23,8 +23,8 @@ class SupportedRange(NamedTuple):
     last: int
 
 
-# DIVERGES: Apache Kafka supports metadata.version from 7 on, and a level above 0 of the other features; here a level is
-# supported only where this version does what it stands for.
+# DIVERGES: Apache Kafka supports metadata.version from 7 on, and levels above 0 of the other features. Here a level is
+# supported only where this version implements what the level means.
 SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     METADATA_VERSION: SupportedRange(25, 30),
     KRAFT_VERSION: SupportedRange(0, 1),

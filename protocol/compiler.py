@@ -202,7 +202,8 @@ class _DecoderSource(_Source):
         return name
 
     def length(self, formats: str, field: Field, item_size: int = 1) -> str:
-        """Read a length or count and hold it against what remains; the name that holds it, negative for null."""
+        """Emit code that reads a length or count and checks it against the bytes that remain. Returns the name of its
+        variable; its value is negative for null."""
         if self.flexible:
             is_text = field.kind is Wire.STRING and not field.is_array
             reader = "read_text_size" if is_text else "read_uvarint"

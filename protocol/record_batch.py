@@ -23,7 +23,8 @@ LOG_OVERHEAD: Final = 12
 """Size of base offset and length, which the length does not count."""
 LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 PREFIX_SIZE: Final = 16
-"""Size of base offset, length and leader epoch: what a leader writes anew; all after it goes to the log as it came."""
+"""Size of base offset, length and leader epoch. A leader overwrites these; all bytes after them are stored as they
+came."""
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
@@ -200,10 +201,8 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
 
 
 def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | None:
-    """The header of the batch at `position` where all of it lies before `end`; None where it goes on past that.
-
-    Raises `MalformedMessage` where no batch can begin: a header that is cut short is read as far as it goes.
-    """
+    """The header of the batch at `position`; None where the batch does not end before `end`. Raises `MalformedMessage`
+    where no batch can begin there; of a header that is cut short the bytes that exist are checked."""
     remaining = end - position
     if remaining < HEADER_SIZE:
         refuse_nonsense(buffer, position, remaining)

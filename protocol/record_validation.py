@@ -320,7 +320,8 @@ def refuse_records(
     latest = min(now_ms + rules.message_timestamp_after_max_ms, INT64_MAX)
     says_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
     if is_create_time:
-        header.attributes &= ~TIMESTAMP_TYPE_BIT  # the timestamps of the records count, whatever the producer said
+        # The timestamps of the records count, not the maximum in the producer's header.
+        header.attributes &= ~TIMESTAMP_TYPE_BIT
     if body is None:
         records = records_of(batch, 0, header, size_max=rules.expanded_bytes_max)
     else:

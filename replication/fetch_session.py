@@ -39,7 +39,7 @@ class CachedPartition:
         self.had_error = False
 
     def must_respond(self, data: PartitionData) -> bool:
-        """Whether the response must hold this partition; what it says is remembered as told."""
+        """Whether the response must include this partition. What the response says is remembered as sent."""
         must = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE
@@ -114,7 +114,8 @@ class FetchSession:
             self.updates.close()
 
     def responds(self, read: PlannedRead, is_incremental: bool) -> bool:
-        """Whether the response holds a partition; note what it tells. Without `is_incremental` it holds all."""
+        """Whether the response includes a partition. Remembers what the response says of it. Without `is_incremental`
+        all partitions are included."""
         key, data = read.key, read.data
         cached = self.partitions.get(key)
         must_respond = cached is None or cached.must_respond(data)

@@ -25,7 +25,8 @@ class FetchSessionHandler:
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self.known: dict[Key, FetchPartition] = {}
-        """The wishes that the leader remembers when it has the request that is under way."""
+        """The partitions of the session, with their fetch offsets, as the leader has them once it has received the
+        request that is under way."""
 
     def fill(self, request: FetchRequest, wishes: dict[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
         """Put into a request what it must name: the session, the wishes that have changed, and what is removed."""

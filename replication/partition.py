@@ -117,9 +117,8 @@ class Partition:
         partition_epoch: int = 0,
         now_ms: int = 0,
     ) -> None:
-        """Lead from this epoch on, or go on leading with what the controller has confirmed since.
-
-        An older partition epoch of the same leader epoch is ignored."""
+        """Lead from this epoch on. In the same leader epoch, continue with the in-sync set that the controller has
+        confirmed since; an older partition epoch is ignored."""
         replicas = replicas or isr
         in_sync = InSyncSet(isr, partition_epoch)
         if leader_epoch > self.leader_epoch or self.leadership is None:

@@ -31,7 +31,7 @@ class PartitionListener(Protocol):
         """This replica leads no more."""
 
     def on_gone(self, error: ErrorCode) -> None:
-        """This broker has no such replica any more; `error` says why. Nothing comes after this."""
+        """This broker no longer has the replica; `error` says why. No further call follows."""
 
 
 class HighWatermarkListener:

@@ -75,10 +75,9 @@ class FollowedPartition:
 
 
 class ReplicaFetcher:
-    """One request is under way at a time: `next_request`, then `answered` or `failed`.
-
-    The fetch session stands for partitions to which nothing happened since the last request: they cost nothing.
-    """
+    """Fetches the partitions that one leader leads. One request is under way at a time: `next_request`, then `answered`
+    or `failed`. Requests leave out partitions that have not changed since the last one (fetch session, KIP-227), so
+    these cost nothing."""
 
     def __init__(self, replica_id: int, settings: FetcherSettings, quota: ReplicationQuota | None = None) -> None:
         """`quota`: what the broker's followers may fetch together."""

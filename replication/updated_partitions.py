@@ -99,7 +99,7 @@ class SessionListener:
         partition.add_listener(self)
 
     def end(self) -> None:
-        """Listen no more; the session's requests say nothing of this partition from now on."""
+        """Stop listening to a partition: the session no longer has it."""
         partition = self.partition
         partition.remove_listener(self)
         for follower in partition.leadership.followers.values() if partition.leadership is not None else ():

@@ -9,7 +9,8 @@ from broker.config.setting import Catalogue, Setting, read_rows
 OWN_PREFIX = "moldau."
 """How names begin that Apache Kafka does not know."""
 
-# Names that say the same in different units, the one that wins first (Kafka's DynamicBrokerConfig observed).
+# Settings of the same value in different units; the first one that is set wins (observed of Kafka's
+# DynamicBrokerConfig).
 UNIT_SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),

@@ -185,7 +185,8 @@ def _advertised_controllers(
     told: tuple[ListenerAddress, ...],
     voters: tuple[ControllerVoter, ...],
 ) -> tuple[ListenerAddress, ...]:
-    """What is said of the controller's listeners: as told, else as the quorum's voters say, else as it listens."""
+    """The advertised addresses of the controller's listeners: as configured; else as the voter set has them; else the
+    addresses that are listened on."""
     names = settings.entries("controller.listener.names")
     said = [each for each in told if each.name in names]
     me = next((voter for voter in voters if voter.node_id == settings.integer("node.id")), None)

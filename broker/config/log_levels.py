@@ -27,7 +27,7 @@ LOGGERS: Final = (
     "moldau.registration",
 )
 TRACE: Final = 5
-"""More than DEBUG; nothing here says so much yet, but what was set is what is described."""
+"""More than DEBUG. No logger writes at this level yet, but DescribeConfigs returns the level that was set."""
 LEVELS: Final = {
     "TRACE": TRACE,
     "DEBUG": logging.DEBUG,

@@ -8,7 +8,8 @@ from broker.runtime.progress import FIRST_MS, Progress, duration, log
 
 
 class Loading:
-    """What is told counts partitions that are loaded at the same time; it begins anew when none is left."""
+    """Progress of loading the partitions of a coordinator. The counts include all partitions that are loading at the
+    same time, and begin again at 0 when the last has ended."""
 
     def __init__(self, topic: str, precise_ns: Callable[[], int]) -> None:
         self._topic = topic

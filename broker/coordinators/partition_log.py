@@ -37,16 +37,14 @@ class CoordinatorLog(Protocol):
     def unwatch(self, moved: Callable[[], None]) -> None: ...
 
     def damaged(self, reason: str) -> None:
-        """The log does not hold what was written: another replica must lead the partition."""
+        """A batch of the log is damaged: another replica must lead the partition."""
 
     def failed(self, error: OSError) -> None:
         """The disk failed to read the log: another replica must lead the partition."""
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
-        """Stored batches from the one that holds the offset on, at least one whole batch; None where the log cannot be
-        read.
-
-        Raises OSError where the process has no file descriptor left at the moment."""
+        """Stored batches, from the one that holds the offset on: at least one whole batch. None where the log cannot be
+        read. Raises OSError where the process has no free file descriptor."""
 
 
 class LeaderLog:

@@ -78,7 +78,7 @@ class ActiveController:
         self._arm_anew()
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker's node led before, and last responded at that time."""
+        """The broker is on the node that led the quorum before, and that node last responded at that time."""
         self._controller.last_heard(broker_id, heard_ms)
         self._arm_anew()
 

@@ -127,7 +127,7 @@ class MetadataLog:
         return decode_election(self._fs.read(path)) if self._fs.exists(path) else ElectionState()
 
     def _replay_log(self, reading: Reading) -> None:
-        """One delta for the whole log: an image for each batch would make a start quadratic."""
+        """Replay the whole log as one delta: an image for each batch would make the time of a start quadratic."""
         end = reading.replay.image.provenance
 
         def all_records() -> Iterator[object]:
@@ -287,8 +287,8 @@ class MetadataLog:
         return self._append(build_batch(dated, is_control=True), epoch, now_ms)
 
     def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
-        """One batch, which is there as a whole or not at all. Raises `NoRoom`; any other refusal of the disk goes to
-        the log's `on_failure`."""
+        """Append one batch, as a whole or not at all. Raises `NoRoom`; any other error of the disk goes to the log's
+        `on_failure`."""
         values = [encode_record(record, record_version(record, metadata_version)) for record in records]
         return self._append(build_batch(Record(None, value, now_ms) for value in values), epoch, now_ms)
 

@@ -48,7 +48,7 @@ def undone(response: object, error: ErrorCode, message: str) -> object:
 
 
 def error_of(response: object) -> ErrorCode:
-    """The error that stands for the whole response: its own, or that of its first part where it has none."""
+    """The error of the whole response: its own, or that of its first part where it has none."""
     code = getattr(response, "error_code", None)
     if code is None:
         code = next((part.error_code for part in parts_of(response)), ErrorCode.NONE)

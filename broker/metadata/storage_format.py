@@ -43,7 +43,7 @@ EXAMPLE_DIRECTORY_ID: Final = "8wTLVMuVS7ebtRfBsi2mWg"
 
 
 class FormatError(Exception):
-    """Nothing was written; the text says why."""
+    """The storage was not formatted, and nothing was written; the text says why."""
 
 
 def format_directories(

@@ -29,7 +29,7 @@ class ProcessMetrics:
         return self._process.read()
 
     def collect(self, page: Page, facts: ProcessFacts | None) -> None:
-        """Add what was read. `facts` is None where the kernel tells none."""
+        """Add the values that were read. `facts` is None where the kernel provides none."""
         python = ".".join(str(part) for part in sys.version_info[:3])
         page.add("moldau_build_info", 1, (("version", __version__), ("kafka", KAFKA_VERSION), ("python", python)))
         for generation, summary in enumerate(self.pauses_s):

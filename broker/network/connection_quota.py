@@ -121,7 +121,7 @@ class ConnectionQuotas:
         }
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """Until the next connection may be accepted: 0 for now, None for when another one ends."""
+        """The time in ms until the next connection may be accepted: 0 for now; None: when another connection ends."""
         if self.count_of_listener[listener] >= self._count_max_of_listener.get(listener, UNLIMITED):
             return None
         if self.count >= self._limits.count_max and listener != self._protected:

@@ -1,13 +1,13 @@
 """Reply memory: the bytes of replies that have not left, over all connections of a node.
 
-A reply holds memory from the moment it is made until the kernel has taken it; slices of files that the kernel sends by
-itself hold none. A client that does not take its replies is not read, so that one connection holds no more than its own
-limits allow; here is what holds over all of them:
+A reply holds memory from the moment it is made until the kernel has taken it. Slices of files, which the kernel sends
+from the page cache, hold none. A connection whose client does not take its replies is not read, so each connection is
+bounded by its own limits. This module bounds the memory of all connections together:
 
     room      a fetch copies no more records than there is room for, but always one batch
-    used up   a connection is not read while replies of its own wait for one before them; one that holds something and
-              takes less than `TAKEN_SIZE_MIN` in `STALL_MS`, because its peer reads next to nothing or because that
-              one does not come, is given up with what it holds. One that holds something while there is room is not
+    used up   a connection is not read while its replies wait for an earlier one. A connection that holds memory and
+              whose client takes less than `TAKEN_SIZE_MIN` in `STALL_MS` is closed, and its memory released: its client
+              hardly reads, or the reply that the others wait for is not complete. While there is room, none is closed
 
 """
 
@@ -58,7 +58,8 @@ class ReplyMemory:
         self._held: dict[ReplyOwner, int] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._marks: dict[ReplyOwner, int] = {}
-        """What readers had taken in all at the last look; forgotten once they hold nothing."""
+        """For each connection, the bytes that its client had taken at the last check; removed when the connection holds
+        nothing."""
 
     @property
     def holders_count(self) -> int:
@@ -70,7 +71,7 @@ class ReplyMemory:
         return max(self._limit - self.used_size, 0)
 
     def holds(self, owner: ReplyOwner, size: int) -> None:
-        """This is what a connection holds now."""
+        """Note how many bytes of replies a connection holds now."""
         self.used_size += size - self._held.get(owner, 0)
         if size:
             self._held[owner] = size

@@ -66,7 +66,7 @@ class ClientConnection(Protocol):
 
 
 class RequestContext:
-    """What a handler is told of a request besides its message."""
+    """What a handler knows of a request besides its message."""
 
     __slots__ = ("client_id", "connection", "correlation_id", "route", "version")
 
@@ -104,8 +104,8 @@ class FrameHook(ABC):
 
     @abstractmethod
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
-        """The whole reply frame; or, for a request that was handled and whose reply is not as simple, its context and
-        what a handler would have returned; or None for a frame that is to be decoded and handled as any other."""
+        """The whole reply frame. For a request that was handled and whose reply is not simple: its context and what a
+        handler would have returned. None for a frame that has to be decoded and handled like any other."""
 
     @abstractmethod
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau")
 
 GC_THRESHOLDS = (50_000, 5, 1_000)
-"""The first collection after so many allocations: replies make no cycles, so frequent looks find nothing. The second
-looks at what the last five kept: loading keeps everything, and fifty times as much would stop the loop for 0.3 s."""
+"""Allocations before a collection of each generation. The first is rare, because replies make no reference cycles. The
+second looks at what the last five collections kept: loading keeps every object, and a larger value would stop the event
+loop for 0.3 s."""
 DESCRIPTORS_WANTED: Final = 10_000
 """Below this limit a node with some hundred partitions and clients runs out of descriptors."""
 SWITCH_INTERVAL_S = 0.0002
@@ -152,7 +153,7 @@ class Life:
         """The exit status. Raises what keeps the node from starting."""
         is_formatted = self._start.formats and _format_where_missing(self._config, self._environment)
         await self._heed_signals()
-        gc.set_threshold(*GC_THRESHOLDS)  # what a start reads, it keeps
+        gc.set_threshold(*GC_THRESHOLDS)  # Objects made during a start live as long as the process.
         node = await self._started()
         if node is None:
             # It may have waited for its peers for long. What it has written survives the end of a process.

@@ -245,7 +245,7 @@ class PartitionWatchers:
         self._purgatory.forget(self._partition)
 
     def _leadership_lost(self, error: ErrorCode) -> None:
-        """Whether the records will be committed is for another leader to say."""
+        """This broker no longer leads: only the next leader knows whether the records will be committed."""
         waits, self.commits = self.commits, deque()
         while waits:
             waits.popleft().taken(error)

@@ -86,7 +86,7 @@ class ReplicaFetchers:
             self._fetcher(partition.leader_id).follow(partition)
 
     def unfollow(self, partition: Partition) -> None:
-        """This broker leads the partition, or has it no more."""
+        """Stop fetching a partition that this broker leads now, or of which it has no replica any more."""
         for fetcher in self._fetchers.values():
             fetcher.unfollow(partition)
 
@@ -159,7 +159,8 @@ class RunningFetcher:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
     def leader_changed(self) -> None:
-        """Give up a request to a former process of the leader: a host that lost power breaks no connection."""
+        """The leader has another incarnation: abandon a request to the earlier one, because a host that lost power
+        closes no connection."""
         self._leader = None
         if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():
             self._asked[0].close()

@@ -38,7 +38,7 @@ class Replicas:
         self._expected: dict[bytes, dict[int, None]] = {}
         """By topic id, the partitions whose logs are being created."""
         self.generation = 0
-        """Changes whenever a partition comes or goes: what was looked up before may be stale."""
+        """Changes whenever a partition is added or removed: a result of an earlier lookup may be stale."""
         self.gone = Traffic()
         """What deleted partitions had counted, so that sums over all partitions never go back."""
 

@@ -25,10 +25,8 @@ class MetricsSubscription(NamedTuple):
 
 
 def subscription_for(configs: ConfigsImage, instance_id: bytes, client: Mapping[str, str]) -> MetricsSubscription:
-    """All subscriptions together that match the client; its id tells the client's own view of them apart.
-
-    `client` holds what a subscription's match may name: client_id, client_software_name and so on.
-    """
+    """All subscriptions that match the client, merged into one; its id is different for each merged set. `client` holds
+    what a subscription's match may name: client_id, client_software_name and so on."""
     default_ms = default_value(client_metrics_catalogue()[INTERVAL_MS])
     assert isinstance(default_ms, int)
     interval_ms = default_ms

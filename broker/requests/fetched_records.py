@@ -155,7 +155,8 @@ def _damaged(read: PlannedRead, damage: str) -> None:
 
 
 def _unreadable(read: PlannedRead, error: OSError) -> None:
-    """The disk refused, or the topic was deleted meanwhile. The other partitions are answered all the same."""
+    """The disk returned an error, or the topic was deleted meanwhile. The other partitions of the request are still
+    answered."""
     assert read.partition is not None
     log.error("%s-%d cannot be read for a fetch: %s", read.partition.topic, read.partition.index, error)
     read.partition.log.fail_unless_passing(error)

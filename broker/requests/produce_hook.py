@@ -1,8 +1,9 @@
-"""The hook of Produce: a small produce that repeats the one before it is appended and answered without being decoded.
+"""The hook of Produce: a small produce that repeats the previous one is appended and answered without being decoded.
 
-It learns from the second of two produces in a row that go to the same partition alone, and holds what the frames have
-in common (`RepeatedProduce`). From then on a frame that agrees is appended as `handle` would append it; whatever else
-comes, or does not simply succeed, goes the way of every request.
+The hook learns from the second of two successive produces to the same single partition, and keeps what their frames
+have in common (`RepeatedProduce`). From then on it appends a frame that has the same parts, with the result that
+`handle` would have. A frame that differs, or whose append does not simply succeed, is decoded and handled like any
+other.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProd
 def learned(
     frame: memoryview, version: int, request: ProduceRequest, partition: Partition, generation: int
 ) -> RepeatedProduce | None:
-    """What more requests like this one would have in common; None where they could not be told apart from others."""
+    """What further requests like this one have in common; None where such requests could not be recognised without
+    decoding."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     records = data.records

@@ -41,7 +41,8 @@ class Process:
             gc.callbacks.remove(self._collecting)
 
     def read(self) -> ProcessFacts | None:
-        """Blocks for as long as it takes to list the descriptors; None where the kernel has no such files."""
+        """Read the process's metrics. Blocks while the kernel lists the descriptors; None where it has no such
+        files."""
         try:
             resident_pages = int((PROC / "statm").read_text().split()[1])
             open_fds = sum(1 for _ in (PROC / "fd").iterdir())

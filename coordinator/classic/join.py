@@ -263,7 +263,7 @@ def rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) ->
 
 
 def update(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
-    """Take over what the join says, and park it in place of one that is parked already."""
+    """Update the member from its join request, and park the request in place of an earlier parked one."""
     request = event.request
     group.change_protocols(member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms

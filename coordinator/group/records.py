@@ -58,7 +58,7 @@ class OffsetChange(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """What a record about a classic group's generation says; None: the group is removed."""
+    """A record about a classic group's generation; None: the group is removed."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -113,7 +113,7 @@ def type_prefix(number: int) -> bytes:
 
 
 def change_of(record: Record) -> Change | None:
-    """What a record says; None for the types of records that other kinds of groups write.
+    """The change that a record makes; None for the types of records that other kinds of groups write.
 
     Raises `MalformedMessage` for a record of another kind, or of a version that Apache Kafka 4.3.1 does not define.
     """

@@ -1,7 +1,5 @@
-"""OffsetCommit, as far as it is the same for every kind of group: one record for each partition.
-
-Whether the member may commit is for its kind of group to say (`coordinator/classic/commit.py`).
-"""
+"""OffsetCommit, as far as it is the same for every kind of group: one record for each partition. The kind of group
+decides whether the member may commit (`coordinator/classic/commit.py`)."""
 
 from __future__ import annotations
 

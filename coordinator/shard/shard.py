@@ -125,7 +125,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 self._seen(group_id, end_offset, is_created=False)
 
     def _seen(self, group_id: str, end_offset: int, *, is_created: bool) -> None:
-        """The log tells of a group. By an offset a group `is_created`, even where it never had members."""
+        """A record about this group was replayed. A group that has an offset `is_created`, even where it never had
+        members."""
         group = self._groups.get(group_id)
         if group is None:
             if not is_created:

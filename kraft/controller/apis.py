@@ -85,10 +85,8 @@ def api(
     is_forwardable: bool | None = None,
     refuse: Refuse[Request] = refuse_whole,
 ) -> ControllerApi:
-    """A row. It is looked up by the class of the request, so its functions meet no other.
-
-    `is_forwardable`: where it is not said, what is for clients is.
-    """
+    """One row of the table, found by the class of the request. `is_forwardable`: whether brokers forward the request;
+    where it is not given, requests of clients are forwarded."""
     return ControllerApi(
         request,
         cast("Decide[object]", decide),

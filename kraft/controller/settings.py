@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ConfigRules(Protocol):
-    """What the owner of the catalogue of settings knows about them."""
+    """What the controller asks about settings: the catalogue of the broker answers."""
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
@@ -32,7 +32,7 @@ class ConfigRules(Protocol):
 
 
 class QuorumVersion(Protocol):
-    """What the quorum, in whose log the controller stands, says of its own version: kraft.version."""
+    """What the quorum of this controller knows of its own version, kraft.version."""
 
     @property
     def kraft_version(self) -> int: ...
@@ -42,7 +42,7 @@ class QuorumVersion(Protocol):
 
 
 class StaticQuorum:
-    """One that stays as it was configured."""
+    """A quorum whose version and voters never change from what was configured."""
 
     kraft_version = 0
 

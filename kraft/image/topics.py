@@ -138,7 +138,7 @@ class TopicsImage(NamedTuple):
     by_id: PersistentMap[bytes, Topic] = PersistentMap(place_of_uuid)
     ids: PersistentMap[str, bytes] = PersistentMap(place_of_text)
     metric_names: PersistentMap[str, str] = PersistentMap(place_of_text)
-    """The topic that holds a metric name, where that may be the metric name of another topic too."""
+    """Maps a metric name to its topic, for names that could be the metric name of another topic too."""
 
     def by_name(self, name: str) -> Topic | None:
         topic_id = self.ids.get(name)

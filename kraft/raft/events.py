@@ -202,11 +202,9 @@ class Append(NamedTuple):
 
 
 class AppendFetched(NamedTuple):
-    """Append the leader's batches as they are and have them synced; feed `LogAppended` at once, `LogFlushed` later.
-
-    The first must begin at the end of the log, and none may be of an epoch after `leader_epoch`: what follows the last
-    valid batch is dropped. Where nothing is left, `LogAppended` with the old end is fed all the same.
-    """
+    """Append the leader's batches as they are and sync them; feed `LogAppended` at once, `LogFlushed` later. The first
+    batch must begin at the end of the log, and none may have an epoch after `leader_epoch`: what follows the last valid
+    batch is dropped. Where no batch is valid, `LogAppended` is fed with the unchanged end."""
 
     records: BytesLike
     leader_epoch: int

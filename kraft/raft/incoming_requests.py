@@ -185,7 +185,7 @@ def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCo
 
 def _is_this_voter(member: QuorumMember, voter_id: int, directory_id: bytes) -> bool:
     """Whether the request is for this replica. Early versions name no voter; with kraft.version 0 no directory id is
-    known. A node with a new disk is another replica: it must not vote for the one that it was (KIP-853)."""
+    known. A node with a new disk is another replica, and must not vote as the earlier one (KIP-853)."""
     return voter_id < 0 or (voter_id == member.node_id and directory_id in (ZERO_UUID, member.identity.directory_id))
 
 

@@ -40,7 +40,8 @@ class LeaderReport(NamedTuple):
 
 
 def report_in(response: IncomingResponse | None) -> LeaderReport | None:
-    """None where there was no response, or one that is an error as a whole or not about the metadata partition."""
+    """The report on the leader in a response. None without a response, for an error of the whole response, and for a
+    response that is not about the metadata partition."""
     partition: ReportedPartition
     match response:
         case vote.VoteResponse() | begin.BeginQuorumEpochResponse() | end.EndQuorumEpochResponse():
@@ -65,7 +66,7 @@ def report_in(response: IncomingResponse | None) -> LeaderReport | None:
 
 
 def transition_to_leader(member: QuorumMember, report: LeaderReport) -> Transition | None:
-    """None where the response says nothing new."""
+    """The transition to follow the leader that a response names; None where this node knows it already."""
     if report.epoch < member.epoch or (report.epoch == member.epoch and member.has_leader):
         return None
     return transition_to(member, report.epoch, report.leader_id, _endpoints(member, report))

@@ -92,7 +92,7 @@ ANYWHERE: Final = frozenset(
     {ElectionSaved, LogFlushed, RequestReceived, ResponseReceived, DeadlineReached, Resign, RaiseVersion, Stop}
 )
 BEHIND: Final = ANYWHERE | {SnapshotLoaded, SnapshotRefused}
-"""What a role receives whose log may be being replaced by a snapshot; such a node cannot become a candidate."""
+"""The events that a role receives while a snapshot may be replacing its log; such a node cannot become a candidate."""
 EVENTS: Final[Mapping[type[RaftRole], frozenset[type[Event]]]] = {
     UnattachedRole: BEHIND | {Started},
     ProspectiveRole: ANYWHERE,

@@ -70,10 +70,9 @@ class ReplicaStates:
             self._majority_ms = member.now_ms
 
     def majority_deadline_ms(self) -> int | None:
-        """Check quorum: when the leader has to resign, because a majority may follow another leader by then.
-
-        None where this node alone is a majority. Without it a leader that is cut off would never resign (KIP-595).
-        """
+        """Check quorum (KIP-595): the time (ms) at which the leader has to resign, because a majority may follow
+        another leader by then. None where this node alone is a majority. Without this check a leader that is cut off
+        would never resign."""
         member = self._member
         if member.is_voter and member.voters.majority == 1:
             return None

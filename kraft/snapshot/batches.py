@@ -64,7 +64,7 @@ def read_snapshot(data: BytesLike) -> SnapshotContent:
 
 
 class SnapshotReading:
-    """A snapshot read record by record: all of them at once would take more memory than what they make."""
+    """Reads a snapshot record by record: all records at once would take more memory than the image that they make."""
 
     def __init__(self, data: BytesLike) -> None:
         self._data = data
@@ -72,8 +72,8 @@ class SnapshotReading:
         """Complete once all records were read."""
 
     def records(self) -> Iterator[object]:
-        """Raises `MalformedMessage` where the damage is met, the lack of a footer at the end: what was read before
-        counts for nothing then."""
+        """The records, one after the other. Raises `MalformedMessage` at the first damage, and at the end where the
+        footer is missing: then the records read before must be discarded."""
         data = self._data
         kinds: list[ControlRecordType | None] = []
         batches = iterate_batches(data)

@@ -53,9 +53,7 @@ def write_serving_epoch(fs: FileSystem, directory: str, serving: ServingEpoch) -
 
 
 def remove_serving_epoch(fs: FileSystem, directory: str) -> None:
-    """The disk has refused something, so what was written may be lost although the machine runs on.
-
-    An error of the disk is ignored: nothing more can be done about the file.
-    """
+    """Remove the file after an error of the disk: written data may be lost although the machine did not restart. An
+    error of the removal itself is ignored, because nothing more can be done."""
     with suppress(OSError):
         fs.unlink(f"{directory}/{SERVING_EPOCH}")

@@ -110,10 +110,8 @@ class LogDirectory:
 
     @property
     def previous_broker_epoch(self) -> int | None:
-        """The epoch in which the previous process ended without losing anything, None where it may have (KIP-966).
-
-        DIVERGES: Apache Kafka takes every process that was killed for one that lost what it had not synced.
-        """
+        """The broker epoch of the previous process, where it ended without losing anything; None where it may have lost
+        records (KIP-966). DIVERGES: Apache Kafka assumes that every killed process lost what it had not synced."""
         return None if self.damaged else self.previous_run.broker_epoch
 
     def note_serving_epoch(self, broker_epoch: int) -> None:
@@ -213,10 +211,8 @@ class LogDirectory:
         return log
 
     def _undo(self, path: str) -> None:
-        """Remove a half-made directory.
-
-        The partition may be created in another directory next, and the next start would find it twice. Raises OSError.
-        """
+        """Remove a half-made partition directory. The partition may be created in another log directory next, and the
+        next start would find it twice. Raises OSError."""
         try:
             if self.fs.exists(path):
                 self.fs.remove_tree(path)

@@ -21,11 +21,9 @@ _NOWAIT_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 class LocalFile:
-    """One open file of the machine. One thread writes; `pread` and `sync` may run in others at the same time.
-
-    The owner closes it only when no call is under way: the number of a closed descriptor may already stand for another
-    file.
-    """
+    """An open file of the local machine. One thread writes; `pread` and `sync` may run in others at the same time. The
+    owner closes it only when no call is under way: the kernel may reuse the number of a closed descriptor for another
+    file."""
 
     __slots__ = ("_descriptor", "_nowait", "_size")
 
@@ -116,7 +114,7 @@ class LocalFile:
         return position
 
     def _append_rest(self, buffers: Sequence[BytesLike], written: int, position: int) -> None:
-        """Go on after a short write, or with the buffers that one call does not take."""
+        """Append the rest after a short write, or after a call that did not take all buffers."""
         views = [memoryview(buffer) for buffer in buffers if len(buffer)]
         first = 0
         skip = written

@@ -66,7 +66,7 @@ def suffixed_directory_name(topic: str, partition: int, unique: str, suffix: str
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """What a directory's name says; None where it is not that of a partition."""
+    """The partition that a directory's name stands for; None where it is not the name of a partition's directory."""
     suffix = unique = ""
     for candidate in DIRECTORY_SUFFIXES:
         head = name[: -len(candidate)]

@@ -71,11 +71,9 @@ class File(Protocol):
         """Make content and size durable. May take seconds: never called on the event loop."""
 
     def evict(self) -> None:
-        """Drop the clean pages of this file from the page cache, so that reads show what the disk holds.
-
-        After a failed sync the page cache may go on showing, as if it were written, what the disk never took. It does
-        so for a restarted process, too.
-        """
+        """Drop the clean pages of this file from the page cache, so that reads show what is on the disk. After a failed
+        sync the page cache may still hold bytes that the disk never took, and would show them to a restarted process,
+        too."""
 
     def fileno(self) -> int | None:
         """The descriptor, None where there is none (the simulated disk): such a file has no `send`."""
@@ -131,9 +129,7 @@ class FileSystem(Protocol):
 
     def lock(self, path: str) -> FileLock:
         """Take an exclusive lock on a file, created if missing; `BlockingIOError` where a process holds it already.
-
-        While it is locked the file must not be opened otherwise: closing that descriptor would release the lock.
-        """
+        While it is locked this process must not open the file again: closing that descriptor would release the lock."""
 
     def disk_usage(self, path: str) -> tuple[int, int]:
         """(total, usable) bytes of the volume that holds `path`."""

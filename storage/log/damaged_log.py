@@ -36,7 +36,7 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
         path = f"{directory}/{offset_name(base, LOG_SUFFIX)}"
         file = fs.open(path, read_only=True)
         try:
-            file.evict()  # what the disk holds counts, not what the page cache still has of it
+            file.evict()  # the bytes on the disk count, not those in the page cache
             position, size = 0, file.size()
             pieces = Pieces(file, 0, size)
             while position < size:

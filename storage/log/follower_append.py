@@ -59,8 +59,8 @@ def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now
 def check(
     log: LogState, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]
 ) -> tuple[ErrorCode, str] | None:
-    """Collect the batches that may be written into `batches`; the error of the one that ended this, None for no
-    error."""
+    """Collect the batches that may be written into `batches`. Returns the error of the first batch that may not; None
+    where all may."""
     view = memoryview(records)
     position, end, next_offset = 0, len(view), log.end_offset
     try:

@@ -158,7 +158,7 @@ class LogState:
                 segment.release()
 
     def fail(self, error: OSError) -> None:
-        """The disk refused an operation: what it holds is not known any more, so nothing is written from here on."""
+        """The disk returned an error: what it holds is unknown, so nothing is written to this log any more."""
         if self.failure is None:
             self.failure = error
             if self.on_failure is not None:

@@ -36,8 +36,8 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         log.log_start_offset = min(log.log_start_offset, log.end_offset)
         settle(log, now_ms)
         if log.active.size < size_before:
-            # The cut is not durable yet. What follows goes to a segment of its own, whose name tells recovery where the
-            # old bytes end, should a crash bring them back.
+            # The truncation is not durable yet. Later appends go to a new segment. Should a crash restore the truncated
+            # bytes, the name of that segment shows recovery where they begin to be invalid.
             log.cut_segments.append(log.active)
             log.roll(now_ms)
     except OSError as error:

@@ -10,7 +10,7 @@ CHUNK_SIZE = 1 << 20
 
 
 class DamagedBatch(Exception):
-    """There is no whole batch with a right checksum at a position of a .log file; the message says what is there."""
+    """The .log file has no whole batch with a correct checksum at a position; the message says what it has."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"{reason} at position {position}")

@@ -60,11 +60,9 @@ def walk_places(file: Readable, position: int, end_position: int) -> Iterator[Ba
 def find_batch(
     file: Readable, position: int, end_position: int, offset: int, *, is_whole: bool = False
 ) -> BatchPlace | None:
-    """The first batch at or after a position that ends at or past an offset, None where all end before it.
-
-    `is_whole`: the last batch must end at `end_position`. One that goes past it would hide all batches behind it, so
-    its length cannot be what was written: `MalformedMessage`. Raises OSError.
-    """
+    """The first batch at or after a position that ends at or past an offset; None where all end before it. With
+    `is_whole` the last batch must end at `end_position`: a length that goes past it would hide all batches behind it,
+    and raises `MalformedMessage`. Raises OSError."""
     for place in walk_places(file, position, end_position):
         if place.last_offset >= offset:
             return place
@@ -93,10 +91,8 @@ def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[t
 
 
 def damage_in(records: BytesLike) -> str | None:
-    """What is wrong with the first bad one of some stored batches, None where all are good.
-
-    A batch that is cut short at the end is not bad: it was not read as a whole.
-    """
+    """The damage of the first bad batch in some stored bytes; None where all are good. A batch that is cut short at the
+    end is not bad: the read ended in it."""
     try:
         for position, header in iterate_batches(records):
             if not crc_is_valid(records, position, header):

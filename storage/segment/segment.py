@@ -191,8 +191,8 @@ class Segment(SegmentFiles):
     def find(self, offset: int, start_position: int = 0, *, waits: bool = True) -> BatchPlace | None:
         """The batch that holds an offset, or the first one after it; None where all batches end before it.
 
-        Without `waits` it raises `NotCached` where it would have to wait for the disk. `MalformedMessage`: the file
-        does not consist of whole batches up to its noted size. OSError: the disk failed.
+        Without `waits` it raises `NotCached` where it would have to wait for the disk. It raises `MalformedMessage`
+        where the file does not consist of whole batches up to its recorded size, and OSError where the disk failed.
         """
         position = max(start_position, self.offset_index.position_at_or_before(offset, waits=waits))
         reads = (self._open_file or self.open_file()).reads(waits=waits)

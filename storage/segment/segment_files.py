@@ -23,10 +23,8 @@ from storage.segment.time_index import TimeIndex
 from storage.segment.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 WRITE_BACK_SIZE = 32 << 20
-"""After so many bytes of appends the owner has the .log file written to the disk in an executor thread.
-
-Left alone, the kernel would write all of it at a time of its own choosing, and make appends wait meanwhile.
-"""
+"""Bytes of appends after which the owner has an executor thread start writing the .log file to the disk. Otherwise the
+kernel would write all of it at a time of its own choice, and block appends meanwhile."""
 
 
 class SegmentFiles:

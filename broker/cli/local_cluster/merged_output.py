@@ -15,7 +15,7 @@ LINE_SIZE_MAX: Final = 1 << 16
 """Bytes; a longer line is shown in parts."""
 _STYLE_OF_WORD: Final = {word: STYLES[level] for level, word in LEVEL_WORDS.items() if level in STYLES}
 _LINE: Final = re.compile(r"\d{4}-\d\d-\d\dT(?P<time>[0-9:.]+)Z (?P<word>[A-Z]+) +(?P<rest>.*)", re.DOTALL)
-"""A log line as `log_output.Lines` writes it."""
+"""A log line in the format of `log_output.Lines`."""
 
 
 class MergedOutput:

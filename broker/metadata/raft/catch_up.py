@@ -14,7 +14,8 @@ PROGRESS_S: Final = 5.0
 
 
 class CatchUp:
-    """It ends once, by `reached` or by `failed`; what comes later changes nothing."""
+    """The wait of a start until this node has caught up with the metadata. It ends once, by `reached` or by `failed`;
+    later calls change nothing."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ended: asyncio.Future[None] = loop.create_future()

@@ -68,7 +68,7 @@ def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
 
 
 def _match_problem(component: ComponentData) -> str:
-    """Empty where the way to match goes with the text to match."""
+    """The message of the refusal where match type and match string contradict each other; empty where they agree."""
     match component.match_type, component.match:
         case 0, None:
             return "Request specified MATCH_TYPE_EXACT, but set match string to null."

@@ -1,5 +1,5 @@
-"""The requests that members of the quorum send to one another at controller listeners: Vote, Fetch of the metadata
-log and those beside them."""
+"""Requests between members of the quorum, at controller listeners: votes, changes of epoch, fetches of the metadata log
+and its snapshots. The Raft machine answers them."""
 
 from __future__ import annotations
 

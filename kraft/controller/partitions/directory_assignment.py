@@ -52,7 +52,8 @@ def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, re
 def assign(
     view: View, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
 ) -> PartitionChangeRecord | ErrorCode:
-    """NONE where the metadata says so already. A replica that can serve now may lead; one that cannot does not lead."""
+    """Note the log directory of a replica; NONE also where the metadata already has it. A replica in an offline
+    directory loses leadership, and one in an online directory may be elected."""
     topic = view.image.topics.by_id.get(topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID

@@ -61,10 +61,8 @@ def alter(
     data: PartitionData,
     records: list[object],
 ) -> PartitionResult:
-    """Decide on one partition; what is confirmed is added to `records`.
-
-    A reassignment that ends with it may make another replica the leader: the change stands, and the response says so.
-    """
+    """Decide on one partition; an accepted change is added to `records`. The change may complete a reassignment, which
+    may make another replica the leader: then the response names that leader."""
     members = members_of(data)
     refusal = refusal_of(view.image, broker_id, partition, data, members)
     if refusal is not ErrorCode.NONE:

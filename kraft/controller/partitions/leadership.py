@@ -31,7 +31,7 @@ def changes_without(view: View, broker_id: int) -> Iterator[PartitionChangeRecor
 
 
 def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Iterator[PartitionChangeRecord]:
-    """The same for the replicas that the broker has in these log directories."""
+    """The changes after these log directories of a broker failed, for the replicas in them."""
     keys = view.by_broker.concerning(broker_id)
     found = view.partitions(keys)
     in_lost = [(topic.id, index) for topic, index, each in found if each.directory_of(broker_id) in lost]

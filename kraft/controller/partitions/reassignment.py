@@ -76,11 +76,13 @@ def reassign(
 def begun(
     view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
 ) -> RequestedChange | ApiError:
-    """A target that replaces one that is not reached yet starts from all current replicas: a replica that was being
-    added and is not in the new target is removed, one that was being removed and is in it stays.
+    """The replicas after a reassignment begins, also one that replaces an unfinished one. A new target starts from all
+    current replicas: a replica that was being added and is not in the new target is removed; one that was being removed
+    and is in it stays.
 
-    DIVERGES: in Apache Kafka what the first target adds or removes stands where the second one itself adds or removes
-    nothing, so that a replica is added and removed and the move never ends, or one that is wanted again goes.
+    DIVERGES: in Apache Kafka, where the second target itself adds (or removes) nothing, the additions (or removals) of
+    the first remain. A replica may then be both added and removed, so that the reassignment never ends, or a wanted
+    replica is removed.
     """
     refusal = refusal_of_assignment(view.image, target)
     if refusal is not None:

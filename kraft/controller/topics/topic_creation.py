@@ -32,7 +32,7 @@ from protocol.records.metadata import ConfigRecord, TopicRecord
 RESERVED_IDS_COUNT = 100
 """Ids below this number have a meaning of their own, that of the metadata topic among them."""
 DEFAULT = -1
-"""What a request says for a count that the broker's settings decide."""
+"""The value of a count in a request that leaves the count to the broker's settings."""
 
 
 class NewTopic(NamedTuple):
@@ -119,7 +119,7 @@ def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]
 
 
 def new_topic_id(image: MetadataImage, settings: ControllerSettings) -> bytes:
-    """A random id whose text does not begin with a dash: a command line would take such an id for an option."""
+    """A random id whose text does not begin with a dash: a command line would parse such an id as an option."""
     while True:
         topic_id = settings.new_uuid()
         starts_with_dash = topic_id[0] >> 2 == 62

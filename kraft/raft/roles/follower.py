@@ -118,10 +118,8 @@ class FollowerRole(RaftRole):
         member.peers.send(self._leader, request)
 
     def _change_of_itself(self) -> ChangeOfItself | None:
-        """The request by which a voter corrects what the voters record says of it; None where nothing is wrong.
-
-        It is looked for once every fetch timeout (KIP-853).
-        """
+        """The request by which a voter corrects its own entry in the voters record; None where the entry is right. The
+        entry is checked once in each fetch timeout (KIP-853)."""
         member = self.member
         if not self._has_fetched or member.now_ms < self._update_deadline_ms:
             return None

@@ -20,10 +20,8 @@ class RequestedVote(NamedTuple):
 
 
 class RaftRole:
-    """Reactions return the transition to another role, or None to stay.
-
-    `raft.EVENTS` says which events a role can receive at all.
-    """
+    """A role of the Raft machine. Its methods return the transition to another role, or None to stay. `raft.EVENTS`
+    lists the events that each role can receive."""
 
     __slots__ = ("member",)
 

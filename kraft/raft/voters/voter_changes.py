@@ -28,13 +28,13 @@ from protocol.schema import ZERO_UUID
 from storage.checkpoints.partition_metadata import uuid_text
 
 CAUGHT_UP_MS_MAX: Final = 3_600_000
-"""A new voter must have caught up with the log within this time, or it would delay commits as soon as it counts."""
+"""Within this time (ms) a new voter must have caught up with the log; a slower one would delay commits as a voter."""
 IN_HAND: Final = "Request timed out waiting for leader to handle previous voter change request"
 NO_COMMIT: Final = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
 
 
 class VoterChangeResult(NamedTuple):
-    """What the response says; the error is NONE for a change that is committed, or not needed."""
+    """The result that the response carries; the error is NONE for a change that is committed, or not needed."""
 
     error: ErrorCode
     message: str | None = None

@@ -1,4 +1,5 @@
-"""This node as a voter: what the voters record should say of it, and the request that corrects the record."""
+"""This node as a voter: the entry that the voters record should have for it, and the request that corrects the
+record."""
 
 from __future__ import annotations
 
@@ -23,11 +24,9 @@ def describes_voter(member: QuorumMember) -> bool:
 
 
 def change_of_itself(member: QuorumMember) -> ChangeOfItself | None:
-    """The request that corrects what the voters record says of this node; None where nothing is wrong.
-
-    A controller with controller.quorum.auto.join.enable adds itself. Where its id is still that of a voter with another
-    directory, it removes that voter first.
-    """
+    """The request that corrects this node's entry in the voters record; None where the entry is right. A controller
+    with controller.quorum.auto.join.enable adds itself. Where the voters include its id with another directory, it
+    removes that voter first."""
     if member.history.kraft_version == 0:
         return update_voter_request(member) if member.is_voter else None
     if member.is_voter:
