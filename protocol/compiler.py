@@ -3,10 +3,10 @@
 Runs of fixed-width fields, together with the length that follows them, become one `struct` call; nested structs and
 arrays become nested loops of the same function. The source is registered in `linecache`, so tracebacks show it.
 
-A decoder takes `(buffer, position)` and returns `(message, position after it)`; it raises only `MalformedMessage`, and
-allocates nothing on the word of a length before that length was held against what remains. That of a request bounds
-besides what all of it turns into. An encoder takes
-`(message, chunks)` and appends pieces of bytes; `records` are appended as they are, never copied.
+A decoder takes `(buffer, position)` and returns `(message, position after it)`. It raises only `MalformedMessage`, and
+checks a length against the bytes that remain before it allocates anything for it. The decoder of a request also bounds
+the memory of the decoded message. An encoder takes `(message, chunks)` and appends pieces of bytes; `records` are
+appended as they are, never copied.
 """
 
 from __future__ import annotations

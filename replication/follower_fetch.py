@@ -1,4 +1,4 @@
-"""What a follower's fetch tells its leader, before anything is read: how far the follower has come."""
+"""What the leader learns from a follower's fetch before it reads any records: the follower's progress."""
 
 from __future__ import annotations
 

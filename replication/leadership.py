@@ -43,7 +43,8 @@ class Leadership:
         self._weigh()
 
     def reassigned(self, replicas: tuple[int, ...], now_ms: int) -> None:
-        """The controller has reassigned the partition within a term: forget replicas that go, add those that come."""
+        """The controller has reassigned the partition within a term: forget the replicas that were removed, add the new
+        ones."""
         self.replicas = replicas
         known = self.followers
         self.followers = {

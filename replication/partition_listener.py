@@ -1,4 +1,4 @@
-"""What a partition tells of itself: the port through which delayed operations, sessions and coordinators hear of it."""
+"""The port by which a partition notifies delayed operations, fetch sessions and coordinators of changes."""
 
 from __future__ import annotations
 

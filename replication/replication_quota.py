@@ -71,7 +71,7 @@ class ReplicationQuota:
         return not self._throttled
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """Throttle these partitions of a topic from now on, and no others of it; None: all."""
+        """Throttle these partitions of a topic, and none of its others, from now on; None: all of them."""
         if partitions is None or partitions:
             self._throttled[topic] = partitions
         else:

@@ -54,7 +54,7 @@ class UpdatedPartitions:
             self.on_update()
 
     def watch(self, key: PartitionKey, partition: Partition) -> None:
-        """Listen to a partition, until `forget` or `close`. Nothing where that is done already."""
+        """Listen to a partition until `forget` or `close`. Does nothing where the session listens already."""
         known = self._watched.get(key)
         if known is None or known.partition is not partition:
             if known is not None:

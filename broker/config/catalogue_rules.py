@@ -46,7 +46,7 @@ class SettingsInForce(Protocol):
 
     @property
     def layers(self) -> BrokerLayers:
-        """Where they come from."""
+        """The levels from which the configuration is merged."""
 
 
 class CatalogueRules:

@@ -74,7 +74,8 @@ class BrokerLayers:
         return flat
 
     def synonyms(self, name: str, names: tuple[str, ...] | None = None) -> list[Synonym]:
-        """Every place that has a value for a setting, the one that counts first; empty where only other units do."""
+        """Every source that has a value for a setting, the one in force first; empty where only the same setting in
+        another unit has one."""
         if names is None:
             base = base_name(name)
             names = unit_synonyms(name) if base == name else (name, base)

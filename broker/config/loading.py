@@ -118,7 +118,7 @@ class _Reading:
         return (*self.warnings, *grouped)
 
     def require_what_has_no_default(self, properties: Mapping[str, str]) -> None:
-        """Apache Kafka's node.id and broker.id stand for one another; the other required names must be there."""
+        """Check the required settings. As in Apache Kafka, node.id and broker.id may each replace the other."""
         node_id, broker_id = self.values.get("node.id"), self.values.get("broker.id")
         if node_id is None and broker_id is not None:
             self.values["node.id"] = broker_id

@@ -44,7 +44,7 @@ _IGNORED: Final = {
 
 
 def refusal_of(name: str) -> str | None:
-    """Why a retired name stops the start, and what to do; None where it does not."""
+    """Why the start is refused because of a retired name, and what to do; None where it is not."""
     if name in _REFUSED:
         return _REFUSED[name]
     return _NO_ZOOKEEPER if name.startswith(_REFUSED_PREFIXES) else None

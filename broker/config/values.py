@@ -1,4 +1,4 @@
-"""Values: how the text of a setting becomes a value, and what Apache Kafka says where it does not."""
+"""Turns the text of a setting into a value; Apache Kafka's message where the text is invalid."""
 
 from __future__ import annotations
 

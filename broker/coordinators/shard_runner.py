@@ -64,7 +64,8 @@ REFUSALS: Final = {
 
 
 class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
-    """Steps events one after the other, each with everything that follows from it, even if one comes during another."""
+    """Steps a machine by one event after the other. All effects of an event are carried out before the next event, also
+    when that arrives during them."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
 
     @property
     def refusal(self) -> ErrorCode:
-        """Why the machine takes no requests now, NONE where it does."""
+        """The error for requests while the machine accepts none; NONE where it accepts them."""
         return REFUSALS[self.state]
 
     # Life

@@ -22,7 +22,8 @@ LoadedT = TypeVar("LoadedT")
 
 
 class Shards(Generic[ShardT, RequestT, LoadedT]):
-    """`partitions_count` says how many partitions a topic has, None where it does not exist yet."""
+    """The coordinator shards of this broker. `partitions_count`: the number of partitions of a topic, None where it
+    does not exist yet."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ class ClusterView:
                 yield NodeAddress(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)
 
     def partitions_count(self, topic: str) -> int | None:
-        """How many partitions a topic has, None where it does not exist."""
+        """The number of partitions of a topic; None where the topic does not exist."""
         known = self.image.topics.by_name(topic)
         return None if known is None else len(known.partitions)
 

@@ -10,7 +10,8 @@ from kraft.image.replay import Replay
 
 
 class CommittedMetadata:
-    """Publishes what is committed and nothing else. While this node leads, the active controller brings the states."""
+    """Publishes committed metadata and nothing else. While this node leads the quorum, the active controller provides
+    the images."""
 
     def __init__(self, publisher: MetadataPublisher, log: MetadataLog, loaded: Replay) -> None:
         """`loaded`: the metadata at the end of the log at start; how much of it is committed is not known yet."""

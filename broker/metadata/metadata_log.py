@@ -154,8 +154,8 @@ class MetadataLog:
             yield decoded, Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
 
     def read(self, offset: int, size_max: int) -> bytes:
-        """Batches as they lie in the log, at least one where there is any; none where descriptors lack, or where it has
-        failed."""
+        """Stored batches, at least one where there is any; none where the process has no free descriptor, or where the
+        log has failed."""
         try:
             read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
             if read is ErrorCode.KAFKA_STORAGE_ERROR:
@@ -381,7 +381,7 @@ def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:
 
 
 def description_of(records: Iterable[Record], before: QuorumDescription) -> QuorumDescription:
-    """The quorum after a control batch; `before` itself where it says nothing of it."""
+    """The description of the quorum after a control batch; `before` itself where the batch does not change it."""
     description = before
     for record in records:
         description = described_by(record, description)

@@ -95,7 +95,8 @@ class MetadataPublisher:
             waiting.reply(waiting.response)
 
     def resign(self) -> None:
-        """Drop what is not committed. It may be committed later or not, so each waiting request is given up instead."""
+        """This node no longer leads. Drop the images that are not committed. Their records may still be committed
+        later, so each waiting request is abandoned rather than refused."""
         self._pending.clear()
         given_up, self._waiting = self._waiting, deque()
         for waiting in given_up:

@@ -23,12 +23,12 @@ class SnapshotPolicy:
         self._bytes += size
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a snapshot is due and none is being taken; an interval of 0 switches the interval off."""
+        """Whether a snapshot is due and none is being written. An interval of 0 disables snapshots by time."""
         is_late = self._interval_ms > 0 and now_ms >= self.last_ms + self._interval_ms
         return not self._is_running and (self._bytes >= self._bytes_max or is_late)
 
     def begun(self, now_ms: int) -> None:
-        """A snapshot is being taken; bytes that are appended from here on count for the next one."""
+        """A snapshot is being written; bytes that are appended from here on count towards the next one."""
         self._is_running = True
         self._bytes = 0
         self.last_ms = now_ms

@@ -161,7 +161,7 @@ class Listener:
 
     @property
     def received_bytes(self) -> int:
-        """Through all connections ever made."""
+        """Bytes received on all connections since the start."""
         return self._received_bytes + sum(each.received_bytes for each in self.connections)
 
     @property

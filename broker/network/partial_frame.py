@@ -65,9 +65,9 @@ class PartialFrame:
             self.buffer[: len(old)] = old
 
     def _take(self, size: int) -> int:
-        """What a buffer of this size may grow by; 0 where the frame must wait for room.
+        """The number of bytes by which a buffer of this size may grow; 0 where the frame must wait for room.
 
-        It is what is still to come, or as much as is here already.
+        The buffer doubles, or grows by what has not arrived where that is less.
         """
         lacking = self.wanted - size
         room = min(lacking, max(size, PARTIAL_SIZE_FIRST))

@@ -90,7 +90,7 @@ class ReplyMemory:
         self.used_size -= size
 
     def _look(self) -> None:
-        """Give up connections that took next to nothing since the last look, as long as there is no room."""
+        """While there is no room, close the connections whose clients took too little since the last check."""
         self._watch = None
         if self.used_size < self._limit:
             self._marks.clear()

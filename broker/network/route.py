@@ -44,8 +44,8 @@ class ClientConnection(Protocol):
     software: tuple[str, str]
     """Name and version of the client's library, as its ApiVersions request says."""
     served: dict[tuple[str | bytes, int], int]
-    """What Fetch replies have served: for each partition with records the last fetch offset; ~offset where that offset
-    was fetched again and its log was looked up."""
+    """For each partition with records in a Fetch reply of this connection, the last fetch offset. Where the same offset
+    was fetched a second time it is stored as ~offset: the client may have refused damaged records."""
     heartbeat_broker_id: int
     """The broker that sends its heartbeats through this connection; -1 for none."""
 

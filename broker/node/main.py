@@ -183,7 +183,8 @@ class Life:
         return 0
 
     async def _started(self) -> Node | None:
-        """The node, serving; None where it was told to stop before. Raises what keeps it from starting."""
+        """The serving node; None where the process was told to stop before it served. Raises the error that prevents
+        the start."""
         from broker.node.node import Node
 
         load_hot_path()

@@ -39,7 +39,7 @@ class StartReport:
     formatted: bool
     """Whether this start formatted the directories, because nothing was in them."""
     recovered: Opened | None
-    """What was found in the log directories; None where there was no partition."""
+    """What was recovered in the log directories; None where there was no partition."""
     start_ms: int
     """The time from the first line of the log until clients were served."""
 

@@ -77,7 +77,7 @@ class CommitWait(ABC):
         self.settled(error)
 
     def cancel(self) -> None:
-        """Wait no more. Nothing where it is settled."""
+        """End the wait. Does nothing where the operation is complete."""
         if self._queue is not None:
             self._queue.remove(self)
             self._queue = None

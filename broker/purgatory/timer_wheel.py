@@ -87,7 +87,7 @@ class Timeout:
         self.deadline_s = deadline_s
 
     def cancel(self) -> None:
-        """Never call back. Nothing where it has called back, or was cancelled before."""
+        """Never call back. Does nothing where the call was made already, or is cancelled."""
         self._queue.waiting.pop(self, None)
         self.callback = _nothing
 

@@ -88,7 +88,7 @@ class LocalLogs:
         self.damaged: dict[TopicPartition, str] = {}
         """The logs that were found damaged when they were opened, with the reason."""
         self.opened: Opened | None = None
-        """What the start found; None where there was no partition, or where it is not done."""
+        """What the start recovered; None where there was no partition, or before the end of the start."""
         self.space = DiskSpace(environment.fs)
         self.properties = found.properties
         """The meta.properties of each log directory, by path: all name the same cluster and node."""
@@ -399,7 +399,7 @@ class LocalLogs:
 
 
 def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[Found]:
-    """The partitions in the directories; one that cannot be listed goes offline."""
+    """The partitions in the directories; a directory that cannot be listed goes offline."""
     for directory in directories:
         with failing(directory):
             yield from [Found(directory, (each.topic, each.partition)) for each in directory.partitions()]

@@ -113,7 +113,7 @@ class LogJobs:
         return {(each.topic, each.index): each.high_watermark for each in self._replicas}
 
     async def _partitions(self) -> AsyncIterator[Partition]:
-        """One by one, with other callbacks of the event loop in between, in which a partition may be deleted."""
+        """The partitions, one by one. Other callbacks of the event loop run in between, and may delete a partition."""
         for partition in tuple(self._replicas):
             if partition in self._replicas:
                 yield partition

@@ -29,7 +29,7 @@ class Api:
 
     request: type[object]
     broker: Handle[object] | None
-    """Behind listeners of brokers; None where they do not serve it."""
+    """The handler behind listeners of brokers; None where these do not serve the API."""
     controller: Handle[object] | None
     """Behind listeners of controllers."""
     is_advertised: bool

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.fetch")
 
 SERVED_MAX: Final = 10_000
-"""Partitions of which a connection remembers what it was served; past that it begins anew."""
+"""Most partitions for which a connection remembers the last fetch offset; beyond that it starts with an empty table."""
 
 
 class RecordServices(Protocol):
@@ -60,7 +60,8 @@ def read_records(
     """Fill in the records, or the error where they cannot be read; then `respond` makes the response."""
     cold: list[PlannedRead] = []
     suspects: list[PlannedRead] = []
-    served = connection.served  # kept: a follower fetches other partitions before it asks again for what it refused
+    # Entries are kept: a follower that refused a batch fetches other partitions before it fetches that one again.
+    served = connection.served
     if len(served) > SERVED_MAX:
         served.clear()
     for read in reads:

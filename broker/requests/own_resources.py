@@ -55,7 +55,7 @@ def refusal_of_node(known: Container[int], resource_type: int, name: str) -> Ver
 
 
 def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> Verdict:
-    """Set or give up levels of this process's loggers: all that is asked, or nothing of it."""
+    """Set or reset levels of this process's loggers: all of the request, or nothing."""
     problem = _not_a_number(name)
     if problem is None and int(name) != node_id:
         problem = f"Unexpected node id. Expected {node_id}, but received {name}"

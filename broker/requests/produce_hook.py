@@ -42,7 +42,7 @@ class ProduceHook(FrameHook):
         self._repeated: RepeatedProduce | None = None
         """What the last produces had in common."""
         self._last_place: Place | None = None
-        """Where the last produce that was decoded went; None where it went to several partitions."""
+        """The partition of the last produce that was decoded; None where that produce had several."""
 
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
         repeated = self._repeated

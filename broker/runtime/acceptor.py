@@ -20,7 +20,8 @@ BACKLOG: Final = 512
 ACCEPTS_MAX: Final = 4
 """Most connections that one event loop iteration accepts: each takes 50 us and may send a request at once."""
 QUICK_ITERATION_S: Final = 0.001
-"""Where the last iteration was as recent as this, one accept an iteration keeps up, and no accept fails in vain."""
+"""Seconds. Where the last iteration was this recent, one accept an iteration is enough, and a second accept would only
+find no connection."""
 RETRY_S: Final = 1.0
 """How long no connection is accepted where there are no descriptors, or no memory."""
 FILES_SHARE: Final = 8

@@ -51,10 +51,10 @@ class Environment(Protocol):
         """A clock for measuring how long something took, finer than the loop's."""
 
     def boot_id(self) -> str:
-        """Another one each time the machine starts; empty where it has none."""
+        """An id that changes each time the machine starts; empty where the system has none."""
 
     def process(self) -> Process | None:
-        """The process, for its metrics; None where there is none of our own."""
+        """The process, for its metrics; None in the simulation, where nodes share a process."""
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
         """A server's sockets, bound and not yet open. Raises OSError."""

@@ -57,10 +57,10 @@ class Flusher:
         self._request(log, lambda: None)
 
     async def finish(self) -> None:
-        """Wait for all that is under way, and begin no more.
+        """Wait for all flushes under way, and begin no more.
 
-        Closing the logs syncs them again, which succeeds also after a sync whose failure was not seen, and writes the
-        same files: a thread that came later would put older ones in their place.
+        Closing a log syncs it again, and writes the same checkpoint files. A flush that ended after that would replace
+        them with older ones.
         """
         self._to_write_back.clear()
         while self._waiting or self._writes_back:

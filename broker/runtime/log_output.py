@@ -59,7 +59,8 @@ def moment_of(record: logging.LogRecord) -> str:
 
 
 class Lines(logging.Formatter):
-    """`moment level logger: message`; what a client put into the message cannot begin a line of its own."""
+    """`moment level logger: message`. Line breaks in the message, which may hold a client's text, are escaped, so that
+    they cannot begin a new line."""
 
     def __init__(self, terminal: LogTerminal) -> None:
         super().__init__()

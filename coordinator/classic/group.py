@@ -117,7 +117,8 @@ class ClassicGroup:
 
     @property
     def has_all_joins(self) -> bool:
-        """Whether every member waits for the rebalance, and no id is given to a member that has not joined with it."""
+        """Whether every member has joined the rebalance, and no client that was given a member id has still to join
+        with it."""
         return self.joining_count == len(self.members) and not self.pending_members
 
     @property
@@ -157,7 +158,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told of the members, for its assignment."""
+        """The members as the leader gets them for its assignment."""
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,

@@ -268,6 +268,7 @@ def update(step: GroupStep, group: ClassicGroup, member: Member, event: Join) ->
     group.change_protocols(member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
-    # DIVERGES: Apache forgets the earlier of two parked joins; here it is told to try again.
+    # DIVERGES: Apache Kafka drops the earlier of two parked joins without a response; here that client is told to try
+    # again.
     refuse_join(step, group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     group.park_join(member, event.waiter)

@@ -120,7 +120,8 @@ def differs(named: str | None, actual: str | None) -> bool:
 
 
 def store_assignment(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest) -> None:
-    """Write what the leader assigned: an empty assignment to each member that it left out, none to other clients."""
+    """Store the leader's assignment. A member that the leader left out gets an empty one; assignments to clients
+    outside the group are dropped."""
     assigned = {part.member_id: part.assignment for part in request.assignments}
     assignments = {member_id: assigned.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
     step.write(generation_change(group, assignments))

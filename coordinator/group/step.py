@@ -88,5 +88,5 @@ WRITE_ERRORS: Final = {
 
 
 def write_error(error: ErrorCode) -> ErrorCode:
-    """The error for the client; one that the table does not know is passed on."""
+    """The error for the client after a failed write; an error that is not in the table is passed on."""
     return WRITE_ERRORS.get(error, error)

@@ -37,7 +37,7 @@ def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) ->
                 step.write(OffsetChange(request.group_id, topic.name, partition_index, None))
             results.partitions.append(OffsetDeleteResponsePartition(partition_index=partition_index, error_code=code))
         response.topics.append(results)
-    # Even a request that writes nothing waits: the tombstone of an offset that it does not find may be uncommitted.
+    # A request that writes nothing waits, too: the tombstone of an offset that it does not find may be uncommitted.
     step.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_refused_by_the_log))
 
 

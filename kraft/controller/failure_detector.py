@@ -29,7 +29,7 @@ class Contact(NamedTuple):
     interval_ms: int | None = None
     """Between its heartbeats; None before the second."""
     disconnected_ms: int | None = None
-    """When its connection broke; None where a heartbeat has come since."""
+    """The time at which the broker's connection broke; None where a heartbeat arrived later."""
 
 
 class FailureDetector:

@@ -38,7 +38,7 @@ class QuorumVersion(Protocol):
     def kraft_version(self) -> int: ...
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why it cannot become this; None where it can, or is."""
+        """Why kraft.version cannot become this; None where it can, or already is."""
 
 
 class StaticQuorum:

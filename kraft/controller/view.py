@@ -38,7 +38,7 @@ class View(NamedTuple):
         return self.image.features.levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
     def setting_of(self, topic_name: str, name: str) -> str | None:
-        """A dynamic setting of a topic, or that of all brokers where it has none of its own."""
+        """A dynamic setting of a topic, or that of all brokers where the topic does not override it."""
         configs = self.image.configs
         own = configs.of(ResourceType.TOPIC, topic_name).get(name)
         return own if own is not None else configs.of(ResourceType.BROKER, CLUSTER_WIDE).get(name)

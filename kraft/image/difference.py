@@ -1,4 +1,4 @@
-"""The delta between two images, for a node that replaces one by the other because it loaded a snapshot."""
+"""The delta between two images, for a node that replaced its image by the one of a snapshot."""
 
 from __future__ import annotations
 

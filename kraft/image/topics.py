@@ -180,7 +180,7 @@ class TopicsDelta:
         self.created: dict[bytes, str] = {}
         """Names of the topics that the image does not have."""
         self._created_ids: dict[str, bytes] = {}
-        """The same by name, for the records that follow."""
+        """The ids of the topics created in this delta, by name, for later records."""
         self.deleted: dict[bytes, Topic] = {}
         """Topics of the image that are gone."""
 

@@ -10,7 +10,8 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
-    """The broker epoch of the process that ended cleanly, -1 where it does not say; None after a crash."""
+    """The broker epoch of the previous process after a clean shutdown, -1 where the file does not hold one; None after
+    a crash."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not fs.exists(path):
         return None

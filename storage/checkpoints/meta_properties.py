@@ -77,7 +77,7 @@ def write_meta_properties(fs: FileSystem, directory: str, properties: MetaProper
 
 
 def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
-    """Why directories, each (path, properties), cannot be those of one node; None where they can."""
+    """Why the directories, as (path, properties), cannot belong to one node; None where they can."""
     for path, properties in found[1:]:
         first_path, first = found[0]
         if properties.cluster_id != first.cluster_id:

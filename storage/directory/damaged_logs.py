@@ -33,7 +33,7 @@ class Repaired(NamedTuple):
 
     log: Log
     damage: Damage | None
-    """What was wrong with it; None where the damage was not found again."""
+    """The damage of the log; None where a second look did not find it."""
     aside: str
     """The path of the stray directory with the rest."""
 

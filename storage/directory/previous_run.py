@@ -36,7 +36,8 @@ class PreviousRun:
 
     @property
     def broker_epoch(self) -> int | None:
-        """The epoch in which it ended without losing anything; None where it may have lost something."""
+        """The broker epoch of the previous process, where it ended without losing anything; None where it may have lost
+        records."""
         if self.may_have_lost_writes:
             return None
         if self.was_clean or self._serving is None:

@@ -1,4 +1,4 @@
-"""Where batches begin that readers asked for lately: consumers and followers come back where they stopped."""
+"""Positions of batches at which readers stopped lately: consumers and followers continue there."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Log(LogState):
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end of what a read_committed consumer may read.
 
-        A high watermark never goes back, so the producer state forgets the transactions that it decides.
+        Drops from the producer state each transaction whose end the high watermark has passed: it never goes back.
         """
         self.producers.on_high_watermark(high_watermark)
         unstable = self.producers.first_unstable_offset()
@@ -229,7 +229,7 @@ class Log(LogState):
 
 
 def ignore_checked(_checked_size: int, _of_size: int) -> None:
-    """Where the progress of recovery is not shown."""
+    """The progress callback where recovery does not show its progress."""
 
 
 def ignore_report(_: str) -> None:

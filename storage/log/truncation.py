@@ -47,7 +47,8 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
 
 
 def drop_segments_from(log: LogState, offset: int) -> list[Segment]:
-    """Take the segments that begin at or past an offset off the list, but never the first; those that were taken."""
+    """Remove the segments that begin at or past an offset from the list, but never the first one. Returns the removed
+    ones."""
     kept_count = max(1, sum(segment.base_offset < offset for segment in log.segments))
     dropped = log.segments[kept_count:]
     del log.segments[kept_count:]

@@ -80,7 +80,7 @@ class Segment(SegmentFiles):
 
     @classmethod
     def open(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """A segment whose .log file is there. Reads its size and nothing else. Raises OSError."""
+        """Open a segment whose .log file exists. Reads only the file's size. Raises OSError."""
         size = fs.file_size(f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}")
         return cls(fs, directory, base_offset, config, now_ms, size)
 

@@ -108,7 +108,8 @@ class Processes:
                 node.kill()
 
     async def _stop_in_order(self) -> None:
-        """Brokers before controllers, one after the other: each hands its partitions to those that stay."""
+        """Stop the brokers first, then the controllers, one after the other: each hands its leadership to the nodes
+        that still run."""
         for node_id in sorted(self._nodes, reverse=True):
             node = self._nodes[node_id]
             if node.returncode is None:

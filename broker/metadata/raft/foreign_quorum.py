@@ -10,7 +10,7 @@ Address = tuple[str, int]
 
 
 class ForeignQuorum(ValueError):
-    """The controllers that this node was told to ask belong to another cluster; the text says what to do."""
+    """The configured controllers belong to another cluster; the text says what to do."""
 
 
 class ClusterCheck:

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (API key 34, versions 1-2; KIP-113): a replica may be told to stay where it is, not to move.
+"""AlterReplicaLogDirs (API key 34, versions 1-2; KIP-113): accepts only the log directory that a replica is in.
 
 DIVERGES: Apache Kafka moves a replica to another log directory of its broker; here that is UNSUPPORTED_VERSION.
 """

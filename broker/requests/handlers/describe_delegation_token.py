@@ -1,4 +1,5 @@
-"""DescribeDelegationToken (API key 41, versions 1-3; KIP-48): refused, for no listener authenticates its clients."""
+"""DescribeDelegationToken (API key 41, versions 1-3; KIP-48): always refused, because no listener authenticates
+clients."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Fetch:
         return True
 
     def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
-        """The response; None where there is less than the client asks for, and time."""
+        """The response; None where there are fewer bytes than the client asks for and its wait is not over."""
         request, fetch, planner = self._request, self._fetch, self._services.fetch_planner
         fetch.look_again()
         waits, agreeing, self._agreeing = self._lookups_left == 0, self._agreeing, {}

@@ -1,4 +1,4 @@
-"""What a broker passes on to the active controller as it is."""
+"""APIs whose requests a broker forwards unchanged to the active controller."""
 
 from __future__ import annotations
 

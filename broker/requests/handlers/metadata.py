@@ -44,7 +44,7 @@ NULL_MEANS_ALL_VERSION: Final = 1
 LARGE: Final = 2_000
 """Topics and partitions in an answer that is put together on the loop: 20 ms at most."""
 ASKED_BY_ID_VERSION: Final = 12
-"""The ids that versions 10 and 11 know may only be told, not asked by."""
+"""Versions 10 and 11 have topic ids in the response only; from this version on a request may name topics by id."""
 
 
 class Question(NamedTuple):
@@ -60,7 +60,7 @@ class Question(NamedTuple):
     topic_operations: int
     cluster_operations: int
     new_topics_max: int
-    """How many topics may be created for being asked for: all that are missing or none, as in Apache Kafka."""
+    """How many of the requested topics may be created: either all missing ones or none, as in Apache Kafka."""
 
 
 class MetadataServices(Protocol):

@@ -110,7 +110,8 @@ def named_topic(image: MetadataImage, name: str, wanted: NamedTopics) -> Topic |
 
 
 def refuse_deletions(request: DeleteTopicsRequest, error: ErrorCode, message: str | None) -> DeleteTopicsResponse:
-    """The controller did not decide: each topic says so, by the name or the id by which it was asked for."""
+    """The response where the controller made no decision: every topic has the error, under the name or id of the
+    request."""
     results = [DeletableTopicResult(name=name, error_code=error, error_message=message) for name in request.topic_names]
     results += [
         DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=error, error_message=message)

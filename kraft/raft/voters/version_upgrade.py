@@ -27,7 +27,7 @@ class VersionUpgrade:
         self._described[voter.id] = voter
 
     def refusal(self, version: int) -> str | None:
-        """Why kraft.version cannot become this; None where it can, or is."""
+        """Why kraft.version cannot become this; None where it can, or already is."""
         before = self._member.history.kraft_version
         if version < before:
             return (
