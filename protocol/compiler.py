@@ -369,7 +369,8 @@ class _EncoderSource(_Source):
             self.append(f"{name}({', '.join(operands)})" if operands else repr(bytes(size)))
 
     def uvarint(self, name: str, size_max: int) -> None:
-        """Write an unsigned varint: as the end of the run where it has at most so many bytes, else on its own."""
+        """Emit code that writes an unsigned varint. It joins the run of fixed-width fields before it where it has few
+        enough bytes."""
         run, self.run = self.run, []
         if not run:
             self.append(f"SMALL[{name}] if {name} < 128 else uvarint({name})")

@@ -79,7 +79,7 @@ class PlannedRead:
 
     @property
     def is_urgent(self) -> bool:
-        """Errors, diverging logs and preferred replicas are told at once."""
+        """Whether the response must not wait: it has errors, diverging logs or preferred replicas."""
         data = self.data
         return data.error_code != NONE or data.diverging_epoch is not None or data.preferred_read_replica >= 0
 

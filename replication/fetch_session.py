@@ -49,8 +49,8 @@ class CachedPartition:
             or data.diverging_epoch is not None
             or data.preferred_read_replica != -1
         )
-        # A follower whose log diverges takes nothing else of the response: the high watermark is told again when its
-        # log is truncated.
+        # A follower whose log diverges uses nothing else of the response: the high watermark is sent again when its log
+        # is truncated.
         self.high_watermark = data.high_watermark if data.diverging_epoch is None else -1
         self.log_start_offset = data.log_start_offset
         self.had_error = data.error_code != ErrorCode.NONE

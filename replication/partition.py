@@ -135,7 +135,7 @@ class Partition:
                 self.leadership.assume(in_sync)
                 for listener in self._listeners:
                     listener.on_log_start_offset_updated()  # the low watermark is that of other replicas now
-            # Else the set is known already: the controller's answer was faster, or a change is still under way.
+            # Otherwise the set is known already: the controller's response was faster, or a change is still under way.
         else:
             return
         self.leader_id = leader_id

@@ -249,7 +249,7 @@ class ReplicaFetcher:
                     and wish.fetch_offset == partition.log.end_offset
                 ):
                     self._take(followed, data, wall_ms, now_ms, effects)
-                # Else the request was of an earlier leader epoch, or the log has been truncated since.
+                # Otherwise the request was of an earlier leader epoch, or the log has been truncated since.
         if not is_kept:
             self._begin_anew()
         return effects

@@ -137,7 +137,7 @@ class ActiveController:
         self._timer = None
         late_ms = self._environment.monotonic_ms() - self._due_ms
         if late_ms > STALL_MS_MIN and not self._is_second_look:
-            # Heartbeats that arrived meanwhile have not been read yet: no broker is to be fenced for that.
+            # Heartbeats that arrived meanwhile have not been read yet, so no broker may be fenced for their absence.
             self._is_second_look = True
             self._timer = asyncio.get_running_loop().call_later(SECOND_LOOK_MS / 1000, self._tick)
             return

@@ -61,7 +61,7 @@ class CommittedMetadata:
         log."""
         self._publisher.resign()
         if not self._image.provenance.end_offset:
-            self._loaded = self._log.replayed()  # the term ended before this node knew of any commit
+            self._loaded = self._log.replayed()  # The term ended before this node knew of any commit.
 
     def truncated(self, end_offset: int) -> None:
         """Records that were read at start turned out to be uncommitted and were truncated: read the log again."""

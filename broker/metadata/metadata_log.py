@@ -116,7 +116,7 @@ class MetadataLog:
         log.assign_topic_id(TOPIC_ID)
         log.flush(
             now_ms
-        )  # the last process may have been killed during a sync; from here on all of the log counts as durable
+        )  # The last process may have been killed during a sync. After this one the whole log counts as durable.
         metadata_log = cls(fs, log, snapshots)
         unlink_all(fs, metadata_log._forget_before(log.log_start_offset))
         metadata_log._replay_log(reading)

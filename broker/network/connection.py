@@ -371,7 +371,7 @@ class Connection(asyncio.BufferedProtocol):
         if replies.waiting:
             output.flush_soon()
         else:
-            output.flush()  # nothing more will come to leave with it
+            output.flush()  # no more replies will be added that could leave with it
         if self._flow.is_paused and len(replies.waiting) < WAITING_REPLIES_MAX // 2:
             self._loop.call_soon(self._resume)
 

@@ -32,10 +32,11 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class CreationRate:
-    """New connections a second, on average.
+    """The rate of new connections a second, on average.
 
-    DIVERGES: Apache Kafka counts in eleven windows of a second: after a burst of ten seconds' worth it lets one
-    connection in a second until the burst is forgotten. Here a spent burst comes back evenly; the average is the same.
+    DIVERGES: Apache Kafka counts in eleven windows of one second. After a burst of ten seconds' worth it accepts one
+    connection a second until the windows with the burst have expired. Here the allowance for a burst refills evenly;
+    the average rate is the same.
     """
 
     def __init__(self, per_second: int) -> None:

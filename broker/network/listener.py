@@ -207,7 +207,7 @@ class Listener:
         self._close_idle_of(tuple(self.connections), 0)
 
     def _close_idle_of(self, connections: Sequence[Connection], first: int) -> None:
-        """A slice of the sweep, then the rest in the loop's next round."""
+        """Check a slice of the connections, then the rest in the next event loop iteration."""
         for connection in connections[first : first + SWEPT_AT_ONCE]:
             if connection.is_closed:
                 connection.abort()

@@ -89,7 +89,7 @@ class Output:
             transport.write(cast("BytesLike", pieces[0]))
         else:
             transport.writelines(cast("list[BytesLike]", pieces))
-        # Most replies never waited, and most writes leave at once: reply memory need not hear of these.
+        # Most replies never wait, and most writes leave at once: reply memory is not told of these.
         if self.ready_held_size or not self.is_writable:
             self.held_size -= self.ready_held_size
             self.ready_held_size = 0

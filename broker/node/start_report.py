@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """A node that serves."""
+    """What a node that serves clients reports of its start."""
 
     version: str
     kafka_version: str

@@ -34,7 +34,7 @@ class KeptAnswer(NamedTuple):
 
 
 class LargeMetadata:
-    """The queue of large answers of a broker."""
+    """The queue of a broker's large Metadata responses, which an executor thread makes one at a time."""
 
     def __init__(self, environment: Environment, topics: TopicCreation, spawn: Spawn) -> None:
         self._environment = environment

@@ -51,7 +51,7 @@ class ProduceHook(FrameHook):
         records = repeated.records_in(frame)
         if records is None:
             return None
-        # A generation is a set of replicas: within one, the partition that was looked up is still the one of that name.
+        # A generation is a set of replicas: within it, the name still stands for the partition that was looked up.
         if self._replicas.generation != repeated.generation:
             self._repeated = None
             return None

@@ -84,11 +84,12 @@ class ClassicGroup:
         return DELETE_ANSWERS[self.state]
 
     def offset_deletion_error(self) -> ErrorCode:
-        """A group of consumers loses offsets of topics that it does not use; any other has to be empty."""
+        """The error of a deletion of offsets. A group of consumers may lose the offsets of topics to which no member is
+        subscribed; any other group has to be empty."""
         return ErrorCode.NONE if self.is_consumer_group else self.deletion_error()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Where a consumer's subscription cannot be read, any topic counts as used."""
+        """Whether a member is subscribed to the topic; true for any topic where a subscription cannot be read."""
         if self.subscribed_topics is None:
             return self.is_consumer_group
         return topic in self.subscribed_topics

@@ -22,7 +22,8 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 
 
 class Joiner(Enum):
-    """The client's place in the group; `SAME` and `CHANGED` compare its protocols with those of its last join."""
+    """Which of the cases of a join this client is; `SAME` and `CHANGED` compare its protocols with those of its last
+    join."""
 
     UNNAMED = auto()
     """A dynamic member without an id, which has to learn one first (KIP-394)."""
@@ -62,8 +63,8 @@ JOIN_ACTIONS: Final[Mapping[Joiner, Mapping[GroupState, JoinAction]]] = {
     LEADER_SAME: {PREPARING: REJOIN, COMPLETING: REPEAT, STABLE: REJOIN},
     LEADER_CHANGED: {PREPARING: REJOIN, COMPLETING: REJOIN, STABLE: REJOIN},
 }
-"""What happens to a join that is not refused. An empty group has no members. A group that does not exist is created,
-and then empty."""
+"""The action for a join that is not refused, by state and case. A group that does not exist is created first, and is
+then empty."""
 
 KNOWN_MEMBER_VERSION: Final = 4
 """From this version of JoinGroup on, a dynamic member is first given an id and joins again with it."""
@@ -257,7 +258,7 @@ def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client
 
 
 def rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
-    """A member has other protocols, or answers the call to a rebalance."""
+    """A member has changed its protocols, or joins because of a rebalance."""
     update(step, group, member, event)
     rebalance(step, group, f"member {member.member_id!r} joins again{reason_of(event.request)}")
 

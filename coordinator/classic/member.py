@@ -52,5 +52,5 @@ class Member:
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
     def has_same_protocols(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a join with these protocols brings nothing new."""
+        """Whether a join has the same protocols as the member's last one."""
         return self.protocols == protocols

@@ -31,7 +31,7 @@ SKIP_ASSIGNMENT_VERSION: Final = 9
 
 class ReturnAction(Enum):
     JOIN = auto()
-    """The join phase counts it as joined."""
+    """As the join of a member in the join phase: it counts as joined."""
     REBALANCE = auto()
     """The leader may be assigning partitions to the former id at this moment."""
     STORE = auto()
@@ -66,13 +66,13 @@ class MemberReplaced(NamedTuple):
             response = join_response(group, member.member_id, with_members=is_leader)
             response.skip_assignment = is_leader
         else:
-            # The former id is told as the leader's, so that the member does not compute an assignment.
+            # The response names the former id as the leader's, so that the member does not compute an assignment.
             response = join_response(group, member.member_id, with_members=False)
             response.leader = self.former_leader_id
         step.reply(waiter, response)
 
     def failed(self, step: GroupStep, error: ErrorCode) -> None:
-        """The former id is in force again."""
+        """The record was refused: the former id is valid again."""
         found = self._awaiting(step)
         if found is None:
             return

@@ -115,7 +115,7 @@ def refusal_of(group: ClassicGroup | None, request: SyncGroupRequest, version: i
 
 
 def differs(named: str | None, actual: str | None) -> bool:
-    """Whether the client names another than the group's; a name that is missing on either side does not count."""
+    """Whether the client names another protocol than the group's; a missing name on either side does not differ."""
     return named is not None and actual is not None and named != actual
 
 

@@ -65,7 +65,8 @@ def offsets_of(offsets: Offsets, request: OffsetFetchRequestGroup) -> OffsetFetc
 
 
 def is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
-    """Whether the topic was deleted and created again under the same name. An id of zeroes is not known."""
+    """Whether the topic was deleted and created again under the same name. An id of zeroes is unknown and never
+    differs."""
     return ZERO_UUID not in (committed_id, asked_id) and committed_id != asked_id
 
 

@@ -46,7 +46,8 @@ class OffsetStore:
         return self._committed.get(group_id, {})
 
     def latest(self, group_id: str) -> Offsets:
-        """What decisions rest on: everything appended. The caller does not change it."""
+        """The offsets with every appended change, also uncommitted ones: decisions read these. The caller must not
+        change the result."""
         if not self._pending:
             return self.committed(group_id)
         offsets = dict(self.committed(group_id))

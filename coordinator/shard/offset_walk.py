@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 Place: TypeAlias = tuple[Offsets, str]
-"""The offsets of a group, and a topic's name."""
+"""A group's offsets, and the name of the topic whose offsets are read."""
 
-# From a key's partition to the value's end. The byte that is left out is the value's size; the metadata is empty, which
-# is size 0 in version 3 and 1 in version 4; version 4 ends with its tags, of which tag 0 is the topic's id.
+# Formats of an offset commit from the key's partition to the end of the value. One byte is skipped: the size of the
+# value. The metadata is empty: size 0 in version 3, and 1 in version 4. Version 4 ends with tagged fields, of which tag
+# 0 is the topic's id.
 TAIL_3: Final = Struct(">ixhqihq")
 TAIL_4: Final = Struct(">ixhqiBqB")
 TAIL_4_WITH_ID: Final = Struct(">ixhqiBqBBB16s")

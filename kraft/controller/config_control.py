@@ -217,7 +217,7 @@ def changed_values(
                 before = rules.default_of(key, config.name)
             value = edited(before, value, operation)
             if value == before:
-                continue  # an unset list stays unset where the change changes nothing
+                continue  # a list that is not set stays so where the change adds and removes nothing
         changes[config.name] = value
     return changes
 

@@ -20,8 +20,9 @@ from protocol.records.metadata import (
 FENCE: Final = 1
 UNFENCE: Final = -1
 UNCHANGED: Final = 0
-"""The values of `fenced` in a BrokerRegistrationChangeRecord. A controlled shutdown begins; it is never taken back."""
+"""The values of `fenced` in a BrokerRegistrationChangeRecord."""
 ENTERS_CONTROLLED_SHUTDOWN: Final = 1
+"""A controlled shutdown begins; a record never takes it back."""
 MIGRATING_DIRECTORY: Final = bytes(16)
 """The broker has the replica in a directory that the metadata does not name."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
@@ -179,7 +180,7 @@ class ClusterImage(NamedTuple):
 
 
 class ClusterDelta:
-    """What records changed of the nodes; None for a node that was unregistered."""
+    """The nodes that the records changed; None for a node that was unregistered."""
 
     __slots__ = ("brokers", "controllers", "image")
 

@@ -17,11 +17,12 @@ class FeaturesImage(NamedTuple):
 
     @property
     def metadata_version(self) -> int:
-        """Before the first record has finalized it: the latest that we know."""
+        """The level of metadata.version; before a record has finalized it, the newest level that this version
+        supports."""
         return self.levels.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
     def snapshot_records(self) -> Iterator[object]:
-        """metadata.version first: it says how to read the rest."""
+        """The records of the levels. metadata.version is first: readers need it to read the others."""
         for name in sorted(self.levels, key=lambda name: (name != METADATA_VERSION, name)):
             yield FeatureLevelRecord(name=name, feature_level=self.levels[name])
 

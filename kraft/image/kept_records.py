@@ -33,7 +33,7 @@ KEPT = (
 
 
 def key_and_value(record: object) -> tuple[Key, object | None]:
-    """What a record sets, and to what; None removes."""
+    """The key and the value that a record sets; the value None removes the key."""
     match record:
         case ClientQuotaRecord(entity=entity, key=name, remove=remove):
             parts = ((part.entity_type, part.entity_name or "", part.entity_name is None) for part in entity)

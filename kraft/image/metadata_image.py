@@ -92,7 +92,7 @@ class MetadataDelta:
             records.ConfigRecord: self.configs.replay,
             records.ProducerIdsRecord: self._replay_producer_ids,
             records.NoOpRecord: self._ignore,
-            # The ZooKeeper migration ended with 3.9; its record says nothing to a 4.x node.
+            # The ZooKeeper migration ended with 3.9: a 4.x node ignores its record.
             records.ZkMigrationStateRecord: self._ignore,
             **dict.fromkeys(KEPT, self.kept.replay),
         }
@@ -119,4 +119,4 @@ class MetadataDelta:
         self.next_producer_id = record.next_producer_id
 
     def _ignore(self, record: object) -> None:
-        """It changes nothing."""
+        """The record changes nothing in the image."""

@@ -35,7 +35,7 @@ class Replay:
         return self._held is not None
 
     def replay(self, records: Iterable[object], provenance: Provenance) -> MetadataDelta:
-        """Replay records up to `provenance`; the delta says what became of the former image."""
+        """Replay records up to `provenance`; the delta holds the changes since the former image."""
         delta = MetadataDelta(self.image)
         for record in records:
             self._replay_one(record, delta)

@@ -66,7 +66,7 @@ class PartitionRegistration(NamedTuple):
         )
 
     def directory_of(self, broker_id: int) -> bytes:
-        """Where a broker keeps its replica, as far as that is written down."""
+        """The log directory of a broker's replica, as far as the metadata has it."""
         if broker_id not in self.replicas:
             return MIGRATING_DIRECTORY
         place = self.replicas.index(broker_id)
@@ -154,7 +154,7 @@ class TopicsImage(NamedTuple):
                 yield topic, partition_id, partition
 
     def has_partitions(self, count: int) -> bool:
-        """Whether there are more than so many; counted only as far as it needs to be."""
+        """Whether there are more partitions than this; counts no further than that."""
         for topic in self.by_id.values():
             count -= len(topic.partitions)
             if count < 0:

@@ -188,7 +188,8 @@ class Raft:
             case Started():
                 self._start()
             case ElectionSaved(election):
-                # What depends on the epoch or the vote leaves only now: after a crash this node must not vote twice.
+                # Effects that depend on the epoch or the vote leave only now, after both are durable: after a crash
+                # this node must not vote twice.
                 member.outbox.saved(election)
                 if election.promise == member.election.promise:
                     self.transition(self.role.saved())
@@ -202,7 +203,8 @@ class Raft:
                 member.flushed_end_offset = min(member.flushed_end_offset, end_offset)
                 self.transition(self.role.truncated())
             case LogFlushed(end_offset):
-                # A copy counts once it is durable: a leader that lost it in a crash would otherwise count it twice.
+                # The leader's own copy counts only once it is durable: a leader that loses it in a crash must not have
+                # counted it.
                 assert end_offset <= member.log.end_offset, "more is durable than was written"
                 member.flushed_end_offset = end_offset
                 self.transition(self.role.flushed())
@@ -248,7 +250,8 @@ class Raft:
             self.transition(self.role.enter())
 
     def _stop(self, timeout_ms: int) -> None:
-        """Only a leader, or a node that has just resigned, has to tell the other voters (EndQuorumEpoch)."""
+        """Stop this node. Only a leader, or a node that has just resigned, has to tell the other voters
+        (EndQuorumEpoch)."""
         self.member.is_stopping = True
         self._stop_timeout_ms = timeout_ms
         if isinstance(self.role, LeaderRole | ResignedRole):

@@ -141,7 +141,8 @@ class DirectoryCheckpoints:
 
         Without high watermarks their file stays as it is.
         """
-        # Starts first: what lies before a start offset may be missing, although the recovery point says it was flushed.
+        # Log start offsets are written first: batches before a log start offset may be missing, although the recovery
+        # point says that they were flushed.
         files = {LOG_STARTS: starts, RECOVERY_POINTS: points}
         if high_watermarks is not None:
             files[HIGH_WATERMARKS] = high_watermarks

@@ -223,7 +223,7 @@ class LogDirectory:
         """Serve a log that was opened in this directory."""
         self.logs[log.topic, log.partition] = log
         self.damaged.repaired((log.topic, log.partition))
-        # Hooks come with adoption, because `make` and `load` may run in a thread and report their errors by raising.
+        # The hooks are set on adoption, because `make` and `load` may run in a thread, where errors are raised.
         log.on_shortage = self.on_shortage
         log.on_damage = bind(self.on_damage, log) if self.on_damage is not None else None
         if self.failure is not None:
@@ -319,8 +319,8 @@ class LogDirectory:
         try:
             if self.failure is not None:
                 raise self.failure
-            # In this order: a checkpoint only says what its logs have synced, and the mark of a clean shutdown, the
-            # last write, only what the checkpoints say.
+            # The order matters. A checkpoint may only cover what the logs have synced; the file of the clean shutdown
+            # is written last, when every checkpoint is.
             for log in self.logs.values():
                 log.close(now_ms, clean=True, syncs_parent=False)
             work = self.checkpoint(high_watermarks)

@@ -12,7 +12,8 @@ from storage.files.open_files import OpenFiles
 
 # What one vectored call takes (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
-# As far as Linux reads ahead by default: a hole in the page cache between two samples costs one short wait.
+# The range that Linux reads ahead by default: a page missing from the page cache between two samples costs one short
+# wait.
 SAMPLE_DISTANCE = 128 << 10
 WARMED_AT_ONCE = 256 << 10
 # 0 where the platform cannot read without blocking: then `pread_cached` is `pread`.

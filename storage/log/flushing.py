@@ -54,8 +54,8 @@ def begin_flush(log: LogState, end_offset: int) -> FlushWork:
     """Collect what is to be synced, and take it off the list of what is not. Raises OSError."""
     slot = max(0, bisect_right(log.segments, log.recovery_point, key=_base_offset) - 1)
     reached = [segment for segment in log.segments[slot:] if segment.base_offset <= end_offset]
-    # Truncated segments before the recovery point: they hold nothing new, but without a sync a crash brings the old
-    # bytes behind the cut back.
+    # Truncated segments before the recovery point hold nothing new, but without a sync a crash would restore the
+    # truncated bytes behind their end.
     reached += [segment for segment in log.cut_segments if segment in log.segments[:slot]]
     log.cut_segments.clear()
     checkpoint = (log.epochs.path, log.epochs.encode()) if log.epochs.is_dirty else None

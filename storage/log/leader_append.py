@@ -200,7 +200,7 @@ def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
 
     DIVERGES: in Apache Kafka a full disk takes the log directory offline, and with the last one the broker down.
     """
-    # Nothing was noted and the file has its former size: the append left no trace.
+    # No batch was noted and the file has its former size: the failed append changed nothing.
     if log.end_offset == end_offset and log.active.is_as_noted():
         log.fail_unless_passing(error)
     else:

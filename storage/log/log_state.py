@@ -82,14 +82,16 @@ class LogState:
         self.log_start_offset = loaded.log_start_offset
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
-        """A crash is recovered from here on. Everything before it is durable, and the checkpointed epochs with it."""
+        """Recovery after a crash begins at this offset: everything before it is durable, and so are the checkpointed
+        epochs of it."""
         self.synced_end_offset = loaded.recovery_point
         """Everything before it is durable. Ahead of the recovery point where a full disk refused the checkpoint."""
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
         self.failure: OSError | None = None
-        """Why nothing is written to this log any more, until the broker restarts."""
+        """The error because of which nothing is written to this log until the broker restarts; None where there is
+        none."""
         self.on_failure: Callable[[OSError], None] | None = None
         """Called with the failure: an error of the disk in one log takes its whole log directory offline."""
         self.on_damage: Callable[[str], None] | None = None
@@ -165,7 +167,7 @@ class LogState:
                 self.on_failure(error)
 
     def damaged(self, reason: str) -> None:
-        """Stored batches are not what was written: this log is not served any more. Its neighbours are not affected."""
+        """Stored batches are damaged: this log is not served any more. Other logs of the directory are not affected."""
         if self.failure is None:
             self.failure = OSError(errno.EBADMSG, reason, self.directory)
             if self.on_damage is not None:

@@ -34,7 +34,7 @@ CHECKED_EVERY_SIZE = 16 << 20
 Report = Callable[[str], None]
 """Called with a sentence about what was found and what was done about it, for the log of the broker."""
 Checked = Callable[[int, int], None]
-"""Called now and then with the bytes of the log that are checked so far, and those that are to be checked in all."""
+"""Called from time to time with the number of bytes of the log that are checked, and the number to check in all."""
 
 
 class CorruptLog(Exception):
@@ -114,7 +114,7 @@ class TailRecovery:
                     self._take(segment, header, position, pieces.data[inside : inside + size])
                     position += size
         except DamagedBatch as damage:
-            # The decision of the table above: flushed batches are missing, or only the torn end of the log is.
+            # Decides as in the table above: either flushed batches are missing, or only the torn end of the log is.
             if self._is_durable_from_here:
                 raise CorruptLog(
                     f"{segment.path('.log')}: {damage}, offset {self.next_offset},"
@@ -138,7 +138,8 @@ class TailRecovery:
         return BatchRun(self.next_offset, self.last_epoch, limit_offset, self.producers.map_end_offset, BATCHES_KEPT)
 
     def _take_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
-        """Take the plain batches from a position on (see `BatchRun`), as far as `pieces` has them; where they end."""
+        """Take the plain batches from a position on (see `BatchRun`), as far as `pieces` has them. Returns the position
+        after the last one."""
         inside = pieces.reach(position, HEADER_SIZE)
         segment.begin_run(run)
         run.next_offset, run.leader_epoch = self.next_offset, self.last_epoch
@@ -232,6 +233,7 @@ class TailRecovery:
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             raise DamagedBatch(position, f"offset {header.base_offset} after {self.next_offset - 1}")
         if header.partition_leader_epoch < self.last_epoch and self.next_offset >= self.recovery_point:
-            # A truncation had unlinked this segment, and the crash brought it back behind what was appended since.
+            # A truncation had unlinked this segment, and the crash restored it. It now follows batches that were
+            # appended later.
             raise DamagedBatch(position, f"leader epoch {header.partition_leader_epoch} after {self.last_epoch}")
         self.last_epoch = header.partition_leader_epoch

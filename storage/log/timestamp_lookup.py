@@ -15,7 +15,7 @@ from storage.segment.segment import Segment
 
 
 class TimestampedOffset(NamedTuple):
-    """A record that a timestamp was looked up for."""
+    """The record that a lookup by timestamp found."""
 
     timestamp: int
     """The timestamp of the record, in ms."""

@@ -63,7 +63,8 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
         log.active = log.segments[0]
         log.end_offset = log.log_start_offset = offset
         log.epochs.clear()
-        # Durable at once: the next start would take the last of the old epochs for that in which this log begins.
+        # The epochs are made durable at once: otherwise the next start would take the last old epoch for the one in
+        # which this log begins.
         log.epochs.write()
         for snapshot_offset in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot_offset)
@@ -74,7 +75,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
 
 
 def settle(log: LogState, now_ms: int) -> None:
-    """Bring what is derived of the batches back to the new end of the log. Raises OSError and `MalformedMessage`."""
+    """Bring indexes, epochs and producer state to the new end of the log. Raises OSError and `MalformedMessage`."""
     log.forget_after_end()
     log.epochs.truncate_from_end(log.end_offset)
     log.snapshots.remove_after(log.end_offset)

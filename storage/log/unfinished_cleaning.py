@@ -29,10 +29,8 @@ OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
 def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
-    """Remove or finish what is left over; the names that remain, sorted.
-
-    Raises OSError, and `MalformedMessage` where a `.swap` file does not consist of batches.
-    """
+    """Remove or finish the files of an unfinished cleaning. Returns the names of the remaining files, sorted. Raises
+    OSError, and `MalformedMessage` where a `.swap` file does not consist of batches."""
     names = fs.list_directory(directory)
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     unlink(fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))])

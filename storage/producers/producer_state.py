@@ -81,7 +81,7 @@ class ProducerEntry:
         self.open_transaction_offset = NO_OFFSET
 
     def take(self, epoch: int, batch: ProducerBatch) -> None:
-        """Remember a batch, and forget the oldest of `BATCHES_KEPT`."""
+        """Remember a batch, and forget the oldest where there are more than `BATCHES_KEPT`."""
         if epoch != self.producer_epoch:
             self.move_to(epoch)
         batches = self.batches
@@ -243,14 +243,14 @@ class ProducerStates:
     def first_unstable_offset(self) -> int | None:
         """The first offset of the earliest transaction that is open or undecided, None where there is none."""
         if not self._open_transactions and not self._undecided:
-            return None  # the usual case, and every fetch asks
+            return None  # Every fetch asks this, and most logs have no open transaction.
         first = min(self._open_transactions, default=None)
         undecided = min(self._undecided, default=None)
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset when this transaction, and no other, is decided: part of its transaction index
-        entry."""
+        """The last stable offset after this transaction is decided and no other one: the transaction index stores
+        it."""
         open_offset = min(
             (offset for offset in self._open_transactions if offset != completed.first_offset), default=None
         )
@@ -295,7 +295,7 @@ class ProducerStates:
                     self._open_transactions[entry.open_transaction_offset] = entry.producer_id
 
     def clear(self, end_offset: int) -> None:
-        """Become the state of a log that begins at an offset."""
+        """Reset to the empty state of a log that begins at an offset."""
         self.entries.clear()
         self._open_transactions.clear()
         self._undecided.clear()

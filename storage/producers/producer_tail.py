@@ -21,8 +21,8 @@ from storage.segment.segment import Segment
 HEADERS_MAX = 256
 """Limit on the batches that are read: clients repeat only what they sent last, and a start must not read whole logs."""
 IDLE_MS_MAX = 300_000
-"""A producer whose last batch is so much older than the newest of the log has no request in flight any more: clients
-give up after delivery.timeout.ms, by default two minutes."""
+"""A producer whose last batch is older than the newest batch of the log by this time (ms) has no request in flight:
+clients give up after delivery.timeout.ms, by default two minutes."""
 
 _base_offset = attrgetter("base_offset")
 

@@ -131,7 +131,8 @@ class Segment(SegmentFiles):
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
         if self._bytes_since_index_entry > self.index_interval_bytes:
-            # The entry points at the batch that is noted, and counts it to the next interval.
+            # The new index entry is for the batch that is appended now; the bytes of this batch count for the next
+            # interval.
             self._bytes_since_index_entry = size
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(self.max_timestamp, self.offset_of_max_timestamp)
@@ -154,7 +155,7 @@ class Segment(SegmentFiles):
         return age_ms > config.segment_ms - self.roll_jitter_ms or self._indexes_are_full
 
     def _has_full_index(self) -> bool:
-        """The time index keeps room for the entry that `seal` adds."""
+        """Whether one of the indexes is full. The time index keeps room for the entry that `seal` adds."""
         return (
             self.offset_index.entries.count >= self._index_size_max // OFFSET_ENTRY.size
             or self.time_index.entries.count >= self._index_size_max // TIME_ENTRY.size - 1
@@ -239,7 +240,8 @@ class Segment(SegmentFiles):
         """
         place = self.find(offset)
         position = place.position if place else self.size
-        # Indexes before the file: one that ends early only costs a longer walk, one that points past the end is wrong.
+        # The indexes are truncated before the file. If a crash comes between, an index that ends early only makes a
+        # lookup longer; one that points past the end of the file would be wrong.
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -267,7 +269,7 @@ class Segment(SegmentFiles):
         self._bytes_since_index_entry = 0
 
     def resume_indexes(self) -> None:
-        """Let `note_appended` go on with the batch to which the last entry of the offset index points."""
+        """Continue `note_appended` at the batch to which the last entry of the offset index points."""
         self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last()
         self._timestamps_loaded = True
         self._bytes_since_index_entry = 0

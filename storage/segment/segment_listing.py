@@ -23,7 +23,7 @@ class ListedSegment(NamedTuple):
     base_offset: int
     size: int
     next_base_offset: int | None
-    """None of the last segment, to which a broker may be appending."""
+    """The base offset of the next segment; None for the last segment, to which a broker may be appending."""
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
         return f"{self.directory}/{offset_name(self.base_offset, suffix)}"

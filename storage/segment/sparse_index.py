@@ -261,8 +261,8 @@ class SparseIndex:
         before: Entry | None = None
         start = self._near
         while low < high:
-            # One read decides where the rest fits into a block; else the first probe is where the last lookup ended,
-            # and further ones halve the range.
+            # One read is enough where the remaining entries fit into a block. Otherwise the first probe is where the
+            # last lookup ended, and each further one halves the range.
             if high - low <= BLOCK_COUNT:
                 start = low
             elif not low <= start < high:

@@ -10,7 +10,7 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def shown_bytes(data: bytes | None) -> Json:
-    """Text where a person could have written it, else {"base64": …}."""
+    """The bytes as text where they are printable text, else as {"base64": …}."""
     if data is None:
         return None
     try:

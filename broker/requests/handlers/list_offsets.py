@@ -65,7 +65,7 @@ def handle(services: ListOffsetsServices, context: RequestContext, request: List
         for wish in topic.partitions:
             times = asked.pop((topic.name, wish.partition_index), 0)
             if times == 0:
-                continue  # the request names it several times, and it was refused once already
+                continue  # the request names the partition several times, and it was refused already
             partition = services.replicas.find((topic.name, wish.partition_index))
             if times > 1:
                 answers.append(_refused(wish, ErrorCode.INVALID_REQUEST))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NULL_MEANS_ALL_VERSION: Final = 1
 """Version 0 has no null: there the empty list asks for all topics."""
 LARGE: Final = 2_000
-"""Topics and partitions in an answer that is put together on the loop: 20 ms at most."""
+"""Most topics and partitions in a response that is made on the event loop: it takes 20 ms at most."""
 ASKED_BY_ID_VERSION: Final = 12
 """Versions 10 and 11 have topic ids in the response only; from this version on a request may name topics by id."""
 
@@ -104,7 +104,7 @@ def handle(
         return services.large_metadata.ask(question, context.version)
     response, missing = answer(question)
     for name in missing:
-        # The answer does not wait for the topic: clients ask again, as they do of Apache Kafka.
+        # The response does not wait for the new topic: clients send the request again, as they do with Apache Kafka.
         services.topics.create(name)
     return response
 

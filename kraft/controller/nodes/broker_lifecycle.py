@@ -77,7 +77,7 @@ def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Deci
     view, sessions = context.view, context.sessions
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
-        return refused(ErrorCode.STALE_BROKER_EPOCH)  # and the session of the incarnation that lives is not extended
+        return refused(ErrorCode.STALE_BROKER_EPOCH)  # The session of the live incarnation is not extended.
     sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)
     context.failures.heartbeat(broker.id, context.now_ms)
     is_caught_up = request.current_metadata_offset >= broker.epoch

@@ -20,8 +20,8 @@ RESERVED_DIRECTORIES_COUNT = 100
 
 
 def register_broker(context: DecisionContext, request: BrokerRegistrationRequest) -> Decision:
-    """The changes of the partitions that a new incarnation gives up come before its registration. Where the log ends
-    between the two, the broker registers again."""
+    """Register a new incarnation of a broker. The records that take its partitions from the earlier incarnation come
+    before the registration. Where the log ends between them, the broker registers again."""
     view, image = context.view, context.image
     existing = image.cluster.brokers.get(request.broker_id)
     is_alive = context.sessions.is_alive(existing, context.now_ms)

@@ -77,7 +77,7 @@ class RaftRole:
         return "Upgrade kraft version failed because the replica is not the current leader"
 
     def raise_version(self, version: int) -> None:
-        """This node's controller has decided to, after `refusal_of_version` had no objection."""
+        """Raise kraft.version, as this node's controller has decided; `refusal_of_version` had no objection."""
 
     def stop(self, timeout_ms: int) -> Transition | None:
         """A clean stop begins."""

@@ -121,7 +121,7 @@ class VoterChanges:
         if is_incomplete or not versions.first <= member.history.kraft_version <= versions.last:
             refusal = VoterChangeResult(ErrorCode.INVALID_REQUEST)
         elif refusal is None and is_static:
-            # A static voter is known by its id; its endpoints and directory count once kraft.version is raised.
+            # A static voter is identified by its id; its endpoints and directory count once kraft.version is raised.
             refusal = VoterChangeResult(ErrorCode.VOTER_NOT_FOUND if voter is None else ErrorCode.NONE)
         elif refusal is None and (voter is None or voter.key != key):
             refusal = VoterChangeResult(ErrorCode.VOTER_NOT_FOUND)
