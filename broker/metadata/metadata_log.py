@@ -47,8 +47,8 @@ class LoadedMetadata(NamedTuple):
 
 
 Described = tuple[int, QuorumDescription]
-"""The quorum as control records leave it, and where they stand: the base offset of their batch, the last offset of a
-snapshot, `BEFORE_THE_LOG` for the bootstrap checkpoint."""
+"""A description of the quorum, and the place of the control records that describe it: the base offset of their batch,
+the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap checkpoint."""
 
 
 class NoRoom(Exception):

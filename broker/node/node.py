@@ -1,4 +1,4 @@
-"""A node put together: its parts in dependency order, and the order in which they start and stop."""
+"""The composition of a node: its parts in dependency order, and the order in which they start and stop."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ class LocalLogs:
         log.error("log directory %s is offline until the next start: %s", directory.path, directory.failure)
         self.directories.remove(directory)
         self.offline[directory.path] = str(directory.failure)
-        # the failed directory may not be able to remove its file, and the files of all have to agree
+        # The failed directory may not be able to remove its file, and the files of all have to agree.
         self.forget_serving_epochs()
         self._tell(directory)
 

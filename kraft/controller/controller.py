@@ -96,7 +96,8 @@ class Controller:
         return decisions
 
     def _bootstrap_settings(self, bootstrap: Sequence[object]) -> Iterator[object]:
-        """Eligible leader replicas need one min.insync.replicas for the whole cluster (KIP-966)."""
+        """The first settings of a cluster. Eligible leader replicas need one min.insync.replicas for the whole cluster
+        (KIP-966)."""
         levels = {each.name: each.feature_level for each in bootstrap if isinstance(each, FeatureLevelRecord)}
         if levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
             yield from records_of_eligible_replicas(self.view)

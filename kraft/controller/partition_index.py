@@ -97,7 +97,8 @@ class Indexed(NamedTuple):
     by_broker: PartitionIndex
 
     def brought_to(self, topics: TopicsImage) -> PartitionIndex:
-        """The index of these later topics; this one is used up."""
+        """The index brought up to date with these topics. The index that this is called on must not be used any
+        more."""
         delta = TopicsDelta(self.topics)
         compare_topics(delta, self.topics, topics)
         self.by_broker.update(delta)

@@ -44,7 +44,7 @@ class Peers:
         return True
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        """Its response was of no use: wait for `retry_backoff_ms` before the next request."""
+        """The peer's response was of no use: wait for `retry_backoff_ms` before the next request."""
         self._ready_ms[node_id] = now_ms + self._retry_backoff_ms
 
     def forget(self) -> None:

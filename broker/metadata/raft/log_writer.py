@@ -50,7 +50,7 @@ class MetadataLogWriter:
         halt: Callable[[str], None],
         cannot_lead: Callable[[NoRoom], None],
     ) -> None:
-        """`cannot_lead`: told when the first batch of this node's term finds no room on the disk."""
+        """`cannot_lead`: called when the disk has no room for the first batch of this node's term."""
         self._environment = environment
         self._loop = loop
         self._raft = raft

@@ -1,4 +1,5 @@
-"""CreateDelegationToken (API key 38, versions 1-3; KIP-48, KIP-373): refused, for no listener authenticates clients."""
+"""CreateDelegationToken (API key 38, versions 1-3; KIP-48, KIP-373): always refused, because no listener authenticates
+clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ExpireDelegationToken (API key 40, versions 1-2; KIP-48): refused, for no listener authenticates its clients."""
+"""ExpireDelegationToken (API key 40, versions 1-2; KIP-48): always refused.
+
+No listener authenticates its clients.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""RenewDelegationToken (API key 39, versions 1-2; KIP-48): refused, for no listener authenticates its clients."""
+"""RenewDelegationToken (API key 39, versions 1-2; KIP-48): always refused.
+
+No listener authenticates its clients.
+"""
 
 from __future__ import annotations
 
