@@ -10,6 +10,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev \
 RUN python3 -m venv /opt/moldau
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY building building
+COPY moldau moldau
 COPY broker broker
 COPY protocol protocol
 COPY storage storage
@@ -18,10 +20,8 @@ COPY kraft kraft
 COPY coordinator coordinator
 COPY spark_jobs spark_jobs
 COPY pyspark_moldau pyspark_moldau
-RUN /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check -c requirements.lock . \
- && cd / \
- && /opt/moldau/bin/python -m protocol.compile_kernel \
- && /opt/moldau/bin/python -m broker.compile_hot_path \
+RUN PIP_CONSTRAINT=requirements.lock MOLDAU_WHEEL=compiled \
+    /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check . \
  && /opt/moldau/bin/python -m pip uninstall --yes --quiet setuptools pip \
  && find /opt/moldau -name __pycache__ -prune -exec rm -r {} + \
  && /opt/moldau/bin/python -m compileall -q /opt/moldau/lib

@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make run` starts the broker, `make test` installs what the tests need and passes them.
-# Nothing but Python 3.11+, make and the package index is taken for granted.
+# They need Python 3.11+, make and the package index, and nothing else.
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +17,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml $(LOCK) | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e .
-	$(BIN)/python -m compileall -q broker protocol storage replication kraft coordinator
+	$(BIN)/python -m compileall -q moldau broker protocol storage replication kraft coordinator
 	@touch $@
 
 $(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed
@@ -27,13 +27,11 @@ $(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed
 install: compiled ## the environment alone
 
 compiled: | $(VENV)/.installed ## the hot path as C extensions, where a C compiler is there; nothing to do where they are current
-	@$(BIN)/python -m protocol.compile_kernel
-	@$(BIN)/python -m broker.compile_hot_path
+	@$(BIN)/python -m building
 
-run: install ## start a broker on 127.0.0.1:9092, data in ./data
-	@echo "Try next, in another terminal, with any Kafka client:"
-	@echo "  echo hello | kcat -b 127.0.0.1:9092 -P -t greetings && kcat -b 127.0.0.1:9092 -C -t greetings -e"
-	$(BIN)/moldau serve
+run: $(VENV)/.installed ## start a broker on 127.0.0.1:9092, data in ./data; the first time in plain Python
+	@$(BIN)/python -m building --begin
+	@$(BIN)/moldau serve
 
 cluster: install ## start three nodes on 127.0.0.1:9092 to 9094, data in ./data-cluster
 	$(BIN)/moldau cluster --nodes 3
@@ -83,14 +81,21 @@ $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[clients]'
 	@touch $@
 
-bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON under bench/results
-	$(BIN)/python -m bench
+bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON under bench/results; ONLY=part measures one part
+	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, under 5 minutes
 	$(BIN)/python -m bench --quick
 
+.PHONY: wheel
+
+wheel: | $(BIN)/python ## dist/: a wheel with the hot path compiled, for this platform, and one in plain Python, for any
+	MOLDAU_WHEEL=pure $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	PIP_CONSTRAINT=$(LOCK) MOLDAU_WHEEL=compiled $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	@ls dist
+
 clean: ## forget the environment, keep the data
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .compiled .mypy_cache .ruff_cache .pytest_cache
 
 .PHONY: sim-power chaos chaos-bounded
 
@@ -109,11 +114,11 @@ chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one no
 .PHONY: sim sim-long
 
 sim: $(VENV)/.installed-tests ## whole clusters under faults, half a simulated cluster-hour; SEED=n, or kind/n, replays one
-	@$(BIN)/python -m broker.compile_hot_path --remove-stale
+	@$(BIN)/python -m building --remove-stale
 	$(BIN)/python -m tests.simulation.cluster $(if $(SEED),--seed $(SEED),--hours 0.5 --jobs 2)
 
 sim-long: $(VENV)/.installed-tests ## the same until stopped, from another seed each day, every fourth one harsh
-	@$(BIN)/python -m broker.compile_hot_path --remove-stale
+	@$(BIN)/python -m building --remove-stale
 	$(BIN)/python -m tests.simulation.cluster --forever --jobs 2 --harsh-every 4 --first $$(date +%Y%m%d000)
 
 .PHONY: sim-mutants sim-untold

@@ -28,7 +28,7 @@ from kraft.controller.settings import ControllerSettings
 from kraft.features import METADATA_VERSION
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
 from protocol.records.metadata import (
     BrokerEndpoint,
     FeatureLevelRecord,

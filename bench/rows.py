@@ -143,7 +143,7 @@ ROWS: Final = (
     ),
     _within("recovery of ten active 1 GiB segments, 16 KiB batches", "recovery", 10),
     _at_most("recovery of ten active 1 GiB segments, 169-byte batches", "recovery", 2.0),
-    _within("a million offset records loaded", "offset_loading", 15),
+    _at_most("a million offset records loaded", "offset_loading", 2.5),
     _within("p99 of other requests while offsets load", "offset_loading", 50),
     _within("10,000 idle connections: memory of each", "idle_connections", 20),
     _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),

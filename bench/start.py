@@ -52,7 +52,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def compile_packages() -> None:
-    """As `make install` does: without bytecode a start takes three times as long, and sources have changed since."""
+    """As `make run` does: without bytecode a start takes three times as long, and sources have changed since."""
     root = Path(__file__).parent.parent
     for package in PACKAGES:
         compileall.compile_dir(root / package, quiet=1)

@@ -27,7 +27,7 @@ _LIBC: Final = CDLL(None)
 _SET_DEATH_SIGNAL: Final = 1
 """Of prctl(2)."""
 COMPILED: Final = ("broker.network.connection", "protocol.record_walk")
-"""One module of each part that `make install` compiles."""
+"""Two of the modules that `make compiled` compiles."""
 SCRATCH_PIECE = bytes(1 << 20)
 SETTINGS = ("log.segment.delete.delay.ms=1000", "num.partitions=1")
 """What both get besides the settings of the conformance run: deleted topics give back their space soon."""

@@ -1,18 +1,27 @@
-"""Which version this is, and which Apache Kafka it stands for."""
+"""Which version this is, which Apache Kafka it stands for, and in which form its hot path runs."""
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 KAFKA_VERSION: Final = "4.3.1"
 """The release whose APIs, formats and features these are."""
 
 
-def installed_version() -> str:
-    """The version of the installed package. Its first call imports importlib.metadata, which takes 50 ms."""
-    from importlib.metadata import PackageNotFoundError, version
+def is_compiled() -> bool:
+    """Whether the hot path runs as C extensions. All of its modules are compiled or none, so one of them tells."""
+    from protocol import record_walk
 
-    try:
-        return version("moldau")
-    except PackageNotFoundError:
-        return "(not installed)"
+    return not str(record_walk.__file__).endswith(".py")
+
+
+def form() -> str:
+    """The form of the hot path as words."""
+    return "hot path compiled" if is_compiled() else "hot path in plain Python"
+
+
+def python() -> str:
+    """The interpreter and its version."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return f"{'CPython' if sys.implementation.name == 'cpython' else sys.implementation.name} {version}"

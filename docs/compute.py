@@ -129,7 +129,46 @@ def module_map_page() -> str:
     return map_page()
 
 
+README_ROWS = (
+    ("librdkafka produce 1 KiB, acks=all: rate", "librdkafka"),
+    ("fetch 1 MiB from page cache, 4 connections: rate", "loads"),
+    ("start: exec to first acknowledged produce, one topic", "start"),
+)
+"""The rows that the README shows, each with the part of the bench that measures it."""
+FIGURES = ("<!-- figures: written by python docs/compute.py -->", "<!-- end of figures -->")
+
+
+def readme() -> str:
+    """The README with the kept results of the bench in the place of those that are there."""
+    from bench.document import kept_results, read_json
+
+    kept = kept_results()
+    assert kept is not None, "bench/results holds no results"
+    facts, figures = read_json(kept)
+    measured = {figure.name: figure for figure in figures}
+    rows = []
+    for name, part in README_ROWS:
+        figure = measured[name]
+        assert figure.peer is not None, "a row of the README was measured beside Apache Kafka"
+        ours, theirs = (f"{value:,.{0 if value >= 100 else 2}f}" for value in (figure.ours, figure.peer))
+        rows.append(f"| {name} | {ours} {figure.unit} | {theirs} {figure.unit} | `make bench ONLY={part}` |")
+    text = (ROOT / "README.md").read_text()
+    before, _, rest = text.partition(FIGURES[0])
+    _, _, after = rest.partition(FIGURES[1])
+    lines = [
+        FIGURES[0],
+        f"Medians from `{kept.relative_to(ROOT)}`, on {facts['cpu']}; both brokers of a row in the same run.",
+        "",
+        "| row | Moldau | Apache Kafka 4.3.1 | the command that repeats it |",
+        "|---|---|---|---|",
+        *rows,
+        FIGURES[1],
+    ]
+    return before + "\n".join(lines) + after
+
+
 PAGES = {
+    "../README.md": readme,
     "divergence.md": divergence_page,
     "map.md": module_map_page,
     "metrics.md": metrics_page,

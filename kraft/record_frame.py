@@ -30,7 +30,7 @@ def encode_record(record: object, version: int) -> bytes:
 
 
 def decode_record(value: BytesLike) -> object:
-    """The record in a frame. Raises `MalformedMessage` for a frame, type or version that nobody has declared."""
+    """The record in a frame. Raises `MalformedMessage` for a frame, type or version that is not declared."""
     try:
         frame_version, position = read_uvarint(value, 0)
         record_type, position = read_uvarint(value, position)

@@ -1,7 +1,7 @@
 """The walk over the records of a batch: their framing, offsets, timestamps and keys, without building a value.
 
 This is the inner loop of the produce path: ordinary typed Python that mypyc can compile
-(`python -m protocol.compile_kernel`), with the same results in both forms. Compiled code is fast only on `bytes`, so
+(`python -m building`), with the same results in both forms. Compiled code is fast only on `bytes`, so
 the receive buffer is copied through a small window, which skips large values.
 
 A record: varint size of what follows; int8 attributes; varlong timestamp delta; varint offset delta; varint key size,

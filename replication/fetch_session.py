@@ -1,9 +1,9 @@
-"""Incremental fetch sessions (KIP-227): the server remembers what a client reads, so that neither side repeats it.
+"""Incremental fetch sessions (KIP-227): the broker remembers what a client reads, so that neither side repeats it.
 
 request (id, epoch)      meaning                             answer
 (any, -1)                last fetch of the session, or none  everything asked for; the session ends
 (any, 0)                 open a session                      everything asked for; a session id where there is room
-(id, n >= 1)             next fetch of the session           only the partitions with news
+(id, n >= 1)             next fetch of the session           only the partitions that have changed
 unknown id                                                   FETCH_SESSION_ID_NOT_FOUND: the client starts over
 epoch other than next                                        INVALID_FETCH_SESSION_EPOCH: the client starts over
 names where ids were used, or the reverse                    FETCH_SESSION_TOPIC_ID_ERROR: the client starts over
@@ -11,12 +11,13 @@ names where ids were used, or the reverse                    FETCH_SESSION_TOPIC
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from replication.replica_news import ReplicaNews
+from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, PartitionData
+from replication.fetch_plan import PlannedRead
+from replication.updated_partitions import PartitionKey, TopicKey, UpdatedPartitions
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
@@ -25,13 +26,9 @@ NO_SESSION: Final = 0
 TOPIC_ID_VERSION: Final = 13
 """From this version of Fetch on topics travel by id."""
 
-TopicKey = str | bytes
-"""How the client names a topic: by name up to Fetch 12, by id from 13."""
-PartitionKey = tuple[TopicKey, int]
-
 
 class CachedPartition:
-    """What a session remembers of one partition: the wish, and what was last told."""
+    """What a session remembers of one partition: the client's wish, and what the last response told of it."""
 
     __slots__ = ("had_error", "high_watermark", "log_start_offset", "wish")
 
@@ -41,9 +38,9 @@ class CachedPartition:
         self.log_start_offset = -1
         self.had_error = False
 
-    def has_news(self, data: PartitionData) -> bool:
-        """Whether the client must hear of this; remembers it as told."""
-        news = (
+    def must_respond(self, data: PartitionData) -> bool:
+        """Whether the response must hold this partition; what it says is remembered as told."""
+        must = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE
             or self.had_error
@@ -52,21 +49,22 @@ class CachedPartition:
             or data.diverging_epoch is not None
             or data.preferred_read_replica != -1
         )
-        # With a diverging log the rest of the answer is not taken: it is told again when the log was cut.
+        # A follower whose log diverges takes nothing else of the response: the high watermark is told again when its
+        # log is truncated.
         self.high_watermark = data.high_watermark if data.diverging_epoch is None else -1
         self.log_start_offset = data.log_start_offset
         self.had_error = data.error_code != ErrorCode.NONE
-        return news
+        return must
 
 
 class FetchSession:
     """One client's session: its partitions in the order in which they are served."""
 
-    __slots__ = ("epoch", "id", "news", "partitions", "used_ms", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "partitions", "updates", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, news: ReplicaNews | None) -> None:
-        """With `news` where a follower fetches: it is told of what is in there alone."""
-        self.news = news
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, updates: UpdatedPartitions | None) -> None:
+        """`updates`: of a follower's session the partitions to look at. A consumer's session looks at all."""
+        self.updates = updates
         self.id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
@@ -81,65 +79,136 @@ class FetchSession:
                 self.partitions[key] = CachedPartition(wish)
             else:
                 if wish.current_leader_epoch != cached.wish.current_leader_epoch:
-                    cached.high_watermark = -1  # what came to a follower after its epoch was over, it did not take
+                    cached.high_watermark = -1  # a follower drops a response to a request of an earlier leader epoch
                 cached.wish = wish
-            if self.news is not None:
-                self.news.note(key)
+            if self.updates is not None:
+                self.updates.note(key)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 gone: PartitionKey = (topic.topic_id if self.uses_topic_ids else topic.topic, index)
                 self.partitions.pop(gone, None)
-                if self.news is not None:
-                    self.news.forget(gone)
+                if self.updates is not None:
+                    self.updates.forget(gone)
 
     def wanted(self) -> list[tuple[PartitionKey, FetchPartition]]:
-        """What is to be looked at, in the order in which it is served: of a follower what has news, else everything."""
+        """The partitions to look at, in the order in which they are served."""
         partitions = self.partitions
-        if self.news is None:
+        if self.updates is None:
             return [(key, cached.wish) for key, cached in partitions.items()]
-        return [(key, partitions[key].wish) for key in self.news.keys]
+        return [(key, partitions[key].wish) for key in self.updates.keys]
 
     def _told(self, key: PartitionKey) -> tuple[int, int]:
         cached = self.partitions[key]
         return cached.high_watermark, cached.log_start_offset
 
     def requested(self, now_ms: int) -> None:
+        """The client has sent a request."""
         self.used_ms = now_ms
-        if self.news is not None:
-            self.news.requested(now_ms)
-            self.news.sweep(self._told, now_ms)
+        if self.updates is not None:
+            self.updates.requested(now_ms)
+            self.updates.sweep(self._told, now_ms)
 
     def close(self) -> None:
-        if self.news is not None:
-            self.news.close()
+        """The session has ended: nothing is noted for it any more."""
+        if self.updates is not None:
+            self.updates.close()
+
+    def responds(self, read: PlannedRead, is_incremental: bool) -> bool:
+        """Whether the response holds a partition; note what it tells. Without `is_incremental` it holds all."""
+        key, data = read.key, read.data
+        cached = self.partitions.get(key)
+        must_respond = cached is None or cached.must_respond(data)
+        if self.updates is not None and cached is not None and _has_everything(read, cached.wish):
+            self.updates.keys.pop(key, None)
+        if is_incremental and not must_respond:
+            return False
+        if data.records and cached is not None:
+            self.served(key)
+        return True
 
     def served(self, key: PartitionKey) -> None:
-        """A partition that gave data goes to the end of the line, so that a full reply starves none."""
-        if self.news is not None:
-            self.news.keys.pop(key, None)
-            self.news.note(key)
+        """A partition that gave records is looked at last next time, so that a full response starves none."""
+        if self.updates is not None:
+            self.updates.keys.pop(key, None)
+            self.updates.note(key)
         else:
             self.partitions[key] = self.partitions.pop(key)
 
 
-class FetchContext:
-    """How one fetch is to be answered: what to read, and under which session."""
+def _has_everything(read: PlannedRead, wish: FetchPartition) -> bool:
+    """Whether a follower has all that its leader can tell of a partition, until something happens to it."""
+    partition = read.partition
+    return (
+        partition is not None
+        and not read.is_urgent
+        and not read.data.records
+        and read.data.high_watermark == partition.high_watermark
+        and wish.fetch_offset >= partition.log.end_offset
+    )
 
-    __slots__ = ("error", "session", "wanted")
+
+class FetchContext:
+    """How one fetch is to be answered: which partitions to look at, and under which session."""
+
+    __slots__ = ("error", "is_incremental", "session", "wanted")
 
     def __init__(
         self,
         wanted: list[tuple[PartitionKey, FetchPartition]],
         session: FetchSession | None = None,
         error: ErrorCode = ErrorCode.NONE,
+        *,
+        is_incremental: bool = False,
     ) -> None:
         self.wanted = wanted
         self.session = session
         self.error = error
+        """Not NONE: the client starts a new session."""
+        self.is_incremental = is_incremental
+        """The response holds only the partitions that have changed."""
+
+    @property
+    def updates(self) -> UpdatedPartitions | None:
+        """Of a follower's session."""
+        return self.session.updates if self.session is not None else None
+
+    def look_again(self) -> None:
+        """Something happened since `wanted` was listed: list a follower's partitions anew."""
+        session = self.session
+        if session is not None and session.updates is not None:
+            self.wanted = session.wanted()
+
+    def awaits_updates(self) -> bool:
+        """Whether a follower's session has partitions: its fetch waits for updates also where there are none yet."""
+        session = self.session
+        return session is not None and session.updates is not None and bool(session.partitions)
+
+    def respond(self, reads: Iterable[PlannedRead]) -> FetchResponse:
+        """The response, when the records are read; the session takes note of what it tells."""
+        session = self.session
+        topics: dict[TopicKey, FetchableTopicResponse] = {}
+        for read in reads:
+            data = read.data
+            if read.partition is not None and data.records:
+                read.partition.bytes_out += len(data.records)
+            if session is not None and not session.responds(read, self.is_incremental):
+                continue
+            topic, _ = read.key
+            response = topics.get(topic)
+            if response is None:
+                response = topics[topic] = (
+                    FetchableTopicResponse(topic=topic)
+                    if isinstance(topic, str)
+                    else FetchableTopicResponse(topic_id=topic)
+                )
+            response.partitions.append(data)
+        return FetchResponse(session_id=session.id if session is not None else 0, responses=list(topics.values()))
 
 
 class FetchSessions:
-    """The sessions of one broker, at most `sessions_max`; without room a client is served without a session."""
+    """The sessions of one broker, at most `sessions_max`; without room a client is served without a session.
+
+    A session unused for `eviction_ms` makes room for a new one."""
 
     def __init__(self, sessions_max: int, eviction_ms: int, random_id: Callable[[], int]) -> None:
         self._sessions: dict[int, FetchSession] = {}
@@ -151,8 +220,8 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, version: int, now_ms: int) -> tuple[FetchContext, bool]:
-        """(what to read, whether it is an incremental fetch of a known session)."""
+    def open(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
+        """The session of a request, opened, continued or ended as the table above says."""
         uses_topic_ids = version >= TOPIC_ID_VERSION
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             ended = self._sessions.pop(request.session_id, None)
@@ -161,19 +230,19 @@ class FetchSessions:
             session = None
             if request.session_epoch == INITIAL_EPOCH:
                 session = self._create(request, uses_topic_ids, now_ms)
-            return FetchContext(list(wishes(request, uses_topic_ids).items()), session), False
+            return FetchContext(list(wishes(request, uses_topic_ids).items()), session)
         session = self._sessions.get(request.session_id)
         if session is None:
-            return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), False
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if request.session_epoch != session.epoch:
-            return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH), False
+            return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if uses_topic_ids != session.uses_topic_ids:
-            return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR), False
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(request)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.requested(now_ms)
         self._sessions[session.id] = self._sessions.pop(session.id)
-        return FetchContext(session.wanted(), session), True
+        return FetchContext(session.wanted(), session, is_incremental=True)
 
     def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         if len(self._sessions) >= self._sessions_max:
@@ -184,8 +253,8 @@ class FetchSessions:
         session_id = self._random_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random_id()
-        news = ReplicaNews() if is_of_follower(request) else None
-        session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms, news)
+        updates = UpdatedPartitions() if is_of_follower(request) else None
+        session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms, updates)
         session.update(request)
         session.requested(now_ms)
         return session

@@ -1,22 +1,30 @@
-"""How far one follower has come, as its leader sees it by the follower's fetches alone."""
+"""How far one follower has come. A leader knows it by the follower's fetches alone."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from replication.replica_news import ReplicaNews
+from typing import Final, Protocol
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
 """Before any clock began: a monotonic clock may say 0 at the start of the machine."""
 
 
-class FollowerProgress:
-    """Lost with leadership: a new leader learns it from the first fetches.
+class SessionRequests(Protocol):
+    """When the two last requests of a follower's fetch session came."""
 
-    A follower is caught up at the moment of a fetch that asks for the leader's end. One that asks, a fetch later, for
-    what was the end at its last fetch had caught up at that last fetch: it follows a log that grows all the time.
+    @property
+    def last_ms(self) -> int: ...
+
+    @property
+    def previous_ms(self) -> int: ...
+
+
+class FollowerProgress:
+    """It ends with the leader's term: a new leader learns it from the first fetches.
+
+    A follower is caught up at the moment of a fetch from the leader's log end offset. A follower that fetches from what
+    was the log end offset at its fetch before, was caught up at that fetch before: it follows a log that grows all the
+    time.
     """
 
     __slots__ = (
@@ -27,32 +35,34 @@ class FollowerProgress:
         "last_fetch_ms",
         "leader_end_offset_at_last_fetch",
         "log_start_offset",
-        "news",
+        "requests",
     )
 
     def __init__(self, now_ms: int, *, is_in_sync: bool) -> None:
-        """One that is in the set gets a whole replica.lag.time.max.ms to report to a new leader."""
+        """A follower that is in sync gets a whole replica.lag.time.max.ms to fetch from a new leader."""
         self.end_offset = UNKNOWN_OFFSET
-        """It has everything before this offset, flushed as its topic asks: what it fetches from."""
+        """The offset that it fetches from: it has everything before, flushed where its topic asks for that."""
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = -1
+        """Of the follower's registration at its last fetch: a fetch of an earlier one is refused (KIP-903)."""
         self.is_joining = False
-        """It keeps up and is about to be proposed for the in-sync set. Commits wait for it: else it would never have
-        all that is committed by a leader that commits alone."""
+        """It keeps up and is about to be proposed for the in-sync set. The high watermark waits for it: under a leader
+        that commits alone, a follower would otherwise never have all that is committed."""
         self.last_fetch_ms = NEVER_MS
         self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
-        self.news: ReplicaNews | None = None
-        """Of the session that fetches it: a request in which it is not named repeats the last one that named it."""
+        self.requests: SessionRequests | None = None
+        """Of the fetch session that has the partition: a request that does not name it repeats the last one that
+        did."""
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
 
     def fetched(
         self, offset: int, leader_end_offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> None:
-        """It asks for what begins at `offset`, which says that it has everything before."""
+        """The follower fetches from `offset`: it has everything before."""
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self.leader_end_offset_at_last_fetch != UNKNOWN_OFFSET and offset >= self.leader_end_offset_at_last_fetch:
-            previous_ms = self.last_fetch_ms if self.news is None else self.news.previous_ms
+            previous_ms = self.last_fetch_ms if self.requests is None else self.requests.previous_ms
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms, previous_ms)
         self.end_offset = offset
         self.log_start_offset = log_start_offset
@@ -65,6 +75,6 @@ class FollowerProgress:
         if self.end_offset == leader_end_offset:
             return False
         caught_up_ms = self.last_caught_up_ms
-        if self.news is not None and self.end_offset == self.leader_end_offset_at_last_fetch:
-            caught_up_ms = max(caught_up_ms, self.news.last_ms)
+        if self.requests is not None and self.end_offset == self.leader_end_offset_at_last_fetch:
+            caught_up_ms = max(caught_up_ms, self.requests.last_ms)
         return now_ms - caught_up_ms > lag_ms_max

@@ -3,8 +3,8 @@
     confirmed ──propose──▶ proposed ──confirmed by the controller (a newer partition epoch)──▶ confirmed
                               └────refused, or superseded by newer metadata──▶ confirmed, as it was or is now
 
-While a change is under way nobody knows which of the two sets holds at the controller. So the high watermark waits for
-every member of either (`maximal`), and acks=all counts the confirmed one alone.
+While a change is under way the leader cannot know which of the two sets holds at the controller. So the high watermark
+waits for every member of either (`maximal`, as in KIP-497), and acks=all counts the confirmed one alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class InSyncSet(NamedTuple):
-    """A value; partitions replace theirs."""
+    """A value; a leader replaces its own at each change."""
 
     confirmed: tuple[int, ...]
     partition_epoch: int
@@ -21,14 +21,14 @@ class InSyncSet(NamedTuple):
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Whoever may be in the set."""
+        """Every replica that may be in the set."""
         if self.proposed is None:
             return self.confirmed
         return (*self.confirmed, *(each for each in self.proposed if each not in self.confirmed))
 
     @property
     def is_settled(self) -> bool:
-        """No change is under way: the next may be proposed."""
+        """Whether no change is under way, so that the next may be proposed."""
         return self.proposed is None
 
     def propose(self, replicas: tuple[int, ...]) -> InSyncSet:
@@ -36,5 +36,5 @@ class InSyncSet(NamedTuple):
         return self._replace(proposed=replicas)
 
     def refused(self) -> InSyncSet:
-        """The controller did not take it."""
+        """The controller refused the change."""
         return self._replace(proposed=None)

@@ -1,5 +1,4 @@
-"""What a leader knows of its followers, and what follows from it: the high watermark, who joins the in-sync set, who
-leaves it.
+"""What a leader knows of its followers, and what follows from it: the high watermark, and the in-sync set to propose.
 
 A change of the set is proposed here and decided by the controller. Until it has decided, both sets count: the high
 watermark waits for every replica that may be in sync, and for those that keep up and are about to join.
@@ -14,7 +13,7 @@ from replication.in_sync_set import InSyncSet
 
 
 class Leadership:
-    """One term of a leader with followers; a new term begins with an empty knowledge of them."""
+    """One term of a leader; it begins without any knowledge of the followers."""
 
     __slots__ = ("_decisive", "_knows_all", "epoch_start_offset", "followers", "in_sync", "leader_id", "replicas")
 
@@ -31,7 +30,7 @@ class Leadership:
             if replica != leader_id
         }
         self._decisive: list[FollowerProgress] = []
-        """Those for whom the high watermark waits."""
+        """The followers that the high watermark waits for."""
         self._knows_all = True
         self._weigh()
 
@@ -44,7 +43,7 @@ class Leadership:
         self._weigh()
 
     def reassigned(self, replicas: tuple[int, ...], now_ms: int) -> None:
-        """The controller moves replicas within a term: forget those that go, learn of those that come."""
+        """The controller has reassigned the partition within a term: forget replicas that go, add those that come."""
         self.replicas = replicas
         known = self.followers
         self.followers = {
@@ -55,7 +54,7 @@ class Leadership:
         self._weigh()
 
     def joins(self, replica: int, is_joining: bool) -> None:
-        """Whether commits wait for a follower that is not in the set."""
+        """Whether the high watermark waits for a follower that is not in sync yet."""
         follower = self.followers[replica]
         if follower.is_joining != is_joining:
             follower.is_joining = is_joining
@@ -67,7 +66,8 @@ class Leadership:
         self._knows_all = all(replica == self.leader_id or replica in self.followers for replica in maximal)
 
     def high_watermark(self, end_offset: int) -> int:
-        """What every replica has that may be in sync; -1 where one of them has not been heard of in this term."""
+        """The offset up to which every replica that may be in sync has the log; -1 where one has not fetched in this
+        term."""
         for follower in self._decisive:
             if follower.end_offset < end_offset:
                 end_offset = follower.end_offset
@@ -76,7 +76,8 @@ class Leadership:
     def set_with(self, replica: int, high_watermark: int) -> tuple[int, ...] | None:
         """The in-sync set with a follower that has caught up; None where it has not, is in, or a change is under way.
 
-        Caught up: it has everything that is committed, and everything from before this leader's epoch.
+        Caught up: it has everything that is committed, and everything from before this leader's epoch, of which the
+        leader may not know yet that it is committed. Fenced brokers are left out by the caller (KIP-841).
         """
         follower = self.followers.get(replica)
         in_sync = self.in_sync
@@ -87,7 +88,8 @@ class Leadership:
         return (*in_sync.confirmed, replica)
 
     def set_without_laggards(self, end_offset: int, lag_ms_max: int, now_ms: int) -> tuple[int, ...] | None:
-        """The in-sync set without those behind for too long; None where nobody is, or a change is under way."""
+        """The in-sync set without the followers that lag for too long; None where none does, or a change is under
+        way."""
         in_sync = self.in_sync
         if not in_sync.is_settled:
             return None

@@ -1,15 +1,16 @@
-"""A broker's follower side towards one leader: what to fetch next, and what to do with what comes.
+"""The follower's side towards one leader: what to fetch next, and what to do with each response.
 
 Each partition is in one state; every state but FETCHING leaves it out of the requests.
 
-    FETCHING   ──diverging epoch, or the leader's log ends before ours──▶ TRUNCATING ──truncated──▶ FETCHING
-    FETCHING   ──offset out of the leader's range──▶ LOOKING_UP ──▶ TRUNCATING, or starts anew at the leader's start
-    FETCHING   ──more than flush.messages unflushed, also of before──▶ FLUSHING ──flushed──▶ FETCHING
+    FETCHING   ──diverging epoch, or the leader's log ends before this one──▶ TRUNCATING ──truncated──▶ FETCHING
+    FETCHING   ──offset out of the leader's range──▶ LOOKING_UP ──▶ TRUNCATING, or empty from the leader's log start on
+    FETCHING   ──flush.messages or more are unflushed──▶ FLUSHING ──flushed──▶ FETCHING
     FETCHING   ──over the quota of followers, and throttled──▶ DELAYED ──after 100 ms──▶ FETCHING
     FETCHING   ──an error──▶ DELAYED ──after 20 ms, then longer, up to replica.fetch.backoff.ms──▶ FETCHING
 
 A fetch tells the leader how far this replica has come, so the order is binding: truncate, then fetch; flush where the
-topic asks for it, then fetch. The leader's high watermark is taken only from an answer that did not diverge.
+topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging epoch: else
+a truncation would go below it, and cut what counts as committed (KIP-101).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
-from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
+from replication.fetch_session_handler import FetchSessionHandler, Key
+from replication.follower_effects import Complain, Effect, Flush, LookUp, StartAt, TruncateTo
 from replication.partition import Partition
-from replication.replica_session import Key, ReplicaSession
 from replication.replication_quota import ReplicationQuota
 
 SESSION_ERRORS: Final = (
@@ -35,10 +36,10 @@ BACKOFF_MS_FIRST: Final = 20
 DOUBLINGS_MAX: Final = 16
 SWEEP_MS: Final = 5000
 THROTTLE_MS: Final = 100
-"""So long a replica over its quota is left out before it is looked at again."""
+"""So long a throttled replica is left out of the fetches before the quota is looked at again."""
 
 
-class State(Enum):
+class FetchState(Enum):
     """What a followed partition waits for."""
 
     FETCHING = auto()
@@ -58,7 +59,7 @@ class FetcherSettings(NamedTuple):
     backoff_ms: int = 1000
 
 
-class Followed:
+class FollowedPartition:
     """A partition and what it waits for."""
 
     __slots__ = ("failure_count", "key", "partition", "ready_ms", "state")
@@ -66,7 +67,7 @@ class Followed:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.key: Key = (partition.topic_id, partition.index)
-        self.state = State.FETCHING
+        self.state = FetchState.FETCHING
         self.ready_ms = 0
         """Of DELAYED: when it is tried again."""
         self.failure_count = 0
@@ -74,9 +75,9 @@ class Followed:
 
 
 class ReplicaFetcher:
-    """One request is under way at a time; `next_request`, then `answered` or `failed`.
+    """One request is under way at a time: `next_request`, then `answered` or `failed`.
 
-    Partitions to which nothing happened since the last request cost nothing: the session stands for them.
+    The fetch session stands for partitions to which nothing happened since the last request: they cost nothing.
     """
 
     def __init__(self, replica_id: int, settings: FetcherSettings, quota: ReplicationQuota | None = None) -> None:
@@ -84,13 +85,13 @@ class ReplicaFetcher:
         self._replica_id = replica_id
         self._quota = quota or ReplicationQuota()
         self._settings = settings
-        self._session = ReplicaSession()
-        self._followed: dict[Key, Followed] = {}
+        self._session = FetchSessionHandler()
+        self._followed: dict[Key, FollowedPartition] = {}
         self._changed: dict[Key, None] = {}
-        """Whose wish may differ from what the leader remembers."""
-        self._delayed: dict[Key, Followed] = {}
+        """Partitions that the next request may have to name: the leader may remember another wish of them."""
+        self._delayed: dict[Key, FollowedPartition] = {}
         self._ready_ms = 0
-        """Before, the leader is left alone: it did not answer."""
+        """When a leader that did not answer is asked again."""
         self._failure_count = 0
         self._swept_ms = 0
 
@@ -104,17 +105,17 @@ class ReplicaFetcher:
     # What is followed
 
     def follow(self, partition: Partition) -> Flush | None:
-        """From the end of its log, in its leader epoch; again after a change of the epoch.
+        """Fetch a partition from its log end offset on, in its leader epoch. Call it again when the epoch changes.
 
-        First it flushes, where its topic asks for that, what an earlier epoch or life left unflushed: the leader takes
-        the first fetch for a promise.
+        The effect comes first: where the topic asks for flushes, what an earlier epoch or process left unflushed must
+        be durable before the first fetch vouches for it.
         """
-        followed = Followed(partition)
+        followed = FollowedPartition(partition)
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
         self._delayed.pop(followed.key, None)
         if partition.awaits_flush:
-            self._enter(followed, State.FLUSHING)
+            self._enter(followed, FetchState.FLUSHING)
             return Flush(partition, partition.leader_epoch)
         return None
 
@@ -127,7 +128,7 @@ class ReplicaFetcher:
     # Fetching
 
     def next_request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
-        """None where there is nothing to fetch now: look again after an effect is done, or at `next_deadline_ms`."""
+        """The next fetch; None where there is nothing to fetch until an effect is done, or until `next_deadline_ms`."""
         if now_ms < self._ready_ms:
             return None
         self._look_around(now_ms)
@@ -139,7 +140,7 @@ class ReplicaFetcher:
             self._hold_back(now_ms)
         for key in self._changed:
             followed = self._followed.get(key)
-            if followed is not None and followed.state is State.FETCHING:
+            if followed is not None and followed.state is FetchState.FETCHING:
                 wishes[key] = self._wish(followed.partition)
                 more += key not in known
             elif key in known:
@@ -158,32 +159,32 @@ class ReplicaFetcher:
         return request
 
     def _hold_back(self, now_ms: int) -> None:
-        """Throttled replicas that lag ask for nothing for a while."""
+        """The quota is exceeded: leave out throttled replicas that lag, for a while."""
         for key in self._changed:
             followed = self._followed.get(key)
-            if followed is not None and followed.state is State.FETCHING and followed.partition.lag:
+            if followed is not None and followed.state is FetchState.FETCHING and followed.partition.lag:
                 partition = followed.partition
                 if self._quota.is_throttled(partition.topic, partition.index):
-                    followed.state = State.DELAYED
+                    followed.state = FetchState.DELAYED
                     followed.ready_ms = now_ms + THROTTLE_MS
                     self._delayed[key] = followed
 
     def next_deadline_ms(self) -> int | None:
-        """When something is to be tried again."""
+        """When a delayed partition is tried again; None where none is delayed."""
         if not self._delayed:
             return None
         return max(min(each.ready_ms for each in self._delayed.values()), self._ready_ms)
 
     def retry_ms(self, now_ms: int) -> int:
-        """How long a leader that did not answer is left alone from now on."""
+        """For how long from now on a leader that did not answer is not asked."""
         return max(0, self._ready_ms - now_ms)
 
     def _look_around(self, now_ms: int) -> None:
-        """Take up what has waited long enough; now and then, look for logs whose start has moved by itself."""
+        """Fetch delayed partitions again; now and then, find logs whose log start offset retention has moved."""
         for key, followed in list(self._delayed.items()):
             if now_ms >= followed.ready_ms:
                 del self._delayed[key]
-                self._enter(followed, State.FETCHING)
+                self._enter(followed, FetchState.FETCHING)
         if now_ms - self._swept_ms >= SWEEP_MS:
             self._swept_ms = now_ms
             for key, wish in self._session.known.items():
@@ -191,7 +192,7 @@ class ReplicaFetcher:
                 if moved is not None and wish.log_start_offset != moved.partition.log.log_start_offset:
                     self._changed[key] = None
 
-    def _enter(self, followed: Followed, state: State) -> None:
+    def _enter(self, followed: FollowedPartition, state: FetchState) -> None:
         followed.state = state
         self._changed[followed.key] = None
 
@@ -207,7 +208,7 @@ class ReplicaFetcher:
         )
 
     def failed(self, now_ms: int) -> None:
-        """No answer: the session is lost, and the leader is left alone for a while."""
+        """The leader did not answer: the session is lost, and the leader is asked again after a backoff."""
         self._begin_anew()
         self._ready_ms = now_ms + self._backoff_ms(self._failure_count)
         self._failure_count += 1
@@ -217,19 +218,21 @@ class ReplicaFetcher:
         self._changed = dict.fromkeys(self._followed)
 
     def _backoff_ms(self, failure_count: int) -> int:
-        """Longer each time, up to replica.fetch.backoff.ms: a leader that has not heard of its election yet, or starts
-        again, is there in a moment, and acks=all waits for us."""
+        """Longer each time, up to replica.fetch.backoff.ms. The first are short: a leader that has not heard of its
+        election yet, or that restarts, answers in a moment, and its acks=all requests wait for this follower."""
         return min(self._settings.backoff_ms, BACKOFF_MS_FIRST << min(failure_count, DOUBLINGS_MAX))
 
     def answered(self, response: FetchResponse, wall_ms: int, now_ms: int) -> list[Effect]:
-        """Take what came. Perform all effects before the next request is asked for."""
+        """Take a response. Perform all effects before the next call of `next_request`."""
         effects: list[Effect] = []
         if response.error_code != ErrorCode.NONE:
             if response.error_code in SESSION_ERRORS:
                 self._begin_anew()
             else:
                 self.failed(now_ms)
-                effects.append(Complain(f"a fetch was refused: {ErrorCode(response.error_code).name}"))
+                effects.append(
+                    Complain(f"the leader refused a fetch with {ErrorCode(response.error_code).name}; it is sent again")
+                )
             return effects
         self._failure_count = 0
         known = self._session.known
@@ -239,109 +242,113 @@ class ReplicaFetcher:
                 key = (topic.topic_id, data.partition_index)
                 followed, wish = self._followed.get(key), known.get(key)
                 self._changed[key] = None
-                if followed is None or wish is None or followed.state is not State.FETCHING:
-                    continue  # given up meanwhile
+                if followed is None or wish is None or followed.state is not FetchState.FETCHING:
+                    continue  # not followed any more, or not fetched at the moment
                 partition = followed.partition
                 if (
                     wish.current_leader_epoch == partition.leader_epoch
                     and wish.fetch_offset == partition.log.end_offset
                 ):
                     self._take(followed, data, wall_ms, now_ms, effects)
-                # Else it is an answer to a follower of an earlier epoch, or to one that has been elsewhere since.
+                # Else the request was of an earlier leader epoch, or the log has been truncated since.
         if not is_kept:
             self._begin_anew()
         return effects
 
-    def _take(self, followed: Followed, data: PartitionData, wall_ms: int, now_ms: int, effects: list[Effect]) -> None:
+    def _take(
+        self, followed: FollowedPartition, data: PartitionData, wall_ms: int, now_ms: int, effects: list[Effect]
+    ) -> None:
         partition = followed.partition
         error = data.error_code
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._enter(followed, State.LOOKING_UP)
+            self._enter(followed, FetchState.LOOKING_UP)
             effects.append(LookUp(partition, partition.leader_epoch))
         elif error != ErrorCode.NONE:
             self._delay(followed, now_ms)
         elif data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED:
-            self._enter(followed, State.TRUNCATING)
+            self._enter(followed, FetchState.TRUNCATING)
             offset = truncation_offset(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             if offset < partition.high_watermark:
                 effects.append(
                     Complain(
-                        f"{partition.topic}-{partition.index}: cut to offset {offset}, below the high watermark"
-                        f" {partition.high_watermark}: what was committed is not in its leader's log"
+                        f"{partition.topic}-{partition.index} is truncated to offset {offset}, below its high watermark"
+                        f" {partition.high_watermark}: the leader's log lacks records that were committed"
                     )
                 )
-            effects.append(Truncate(partition, partition.leader_epoch, offset))
+            effects.append(TruncateTo(partition, partition.leader_epoch, offset))
         else:
             self._append(followed, data, wall_ms, now_ms, effects)
 
     def _append(
-        self, followed: Followed, data: PartitionData, wall_ms: int, now_ms: int, effects: list[Effect]
+        self, followed: FollowedPartition, data: PartitionData, wall_ms: int, now_ms: int, effects: list[Effect]
     ) -> None:
         partition = followed.partition
         records = data.records or b""
-        assert isinstance(records, bytes | memoryview), "a reply that was received lies in memory"
+        assert isinstance(records, bytes | memoryview), "a response that was received lies in memory"
         result = partition.append_fetched(records, data.high_watermark, data.log_start_offset, wall_ms)
         is_taken = result.error is ErrorCode.NONE
         followed.failure_count = 0 if is_taken else DOUBLINGS_MAX  # it does not pass by itself
         if not is_taken:
-            complaint = f"{partition.topic}-{partition.index}: cannot take the leader's batches: {result}"
+            complaint = f"{partition.topic}-{partition.index}: the leader's batches cannot be appended: {result}"
             effects.append(Complain(complaint))
         elif records and self._quota.is_throttled(partition.topic, partition.index):
             self._quota.record(len(records), now_ms)
-        if partition.awaits_flush:  # what was taken before what was refused as well: the next fetch vouches for it
-            self._enter(followed, State.FLUSHING)
+        if partition.awaits_flush:  # what came before a refused batch counts too: the next fetch vouches for it
+            self._enter(followed, FetchState.FLUSHING)
             effects.append(Flush(partition, partition.leader_epoch))
         elif not is_taken:
             self._delay(followed, now_ms)
 
-    def _delay(self, followed: Followed, now_ms: int) -> None:
-        self._enter(followed, State.DELAYED)
+    def _delay(self, followed: FollowedPartition, now_ms: int) -> None:
+        self._enter(followed, FetchState.DELAYED)
         followed.ready_ms = now_ms + self._backoff_ms(followed.failure_count)
         followed.failure_count += 1
         self._delayed[followed.key] = followed
 
-    # Answers to effects; those of an earlier leader epoch come too late.
+    # Outcomes of effects. One of an earlier leader epoch is ignored: the partition was followed anew since.
 
     def truncated(self, partition: Partition, leader_epoch: int) -> None:
-        self._resume(partition, leader_epoch, State.TRUNCATING)
+        self._resume(partition, leader_epoch, FetchState.TRUNCATING)
 
     def not_truncated(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """It could not be: try all of it again in a while."""
-        followed = self._current(partition, leader_epoch, State.TRUNCATING)
+        """The disk refused: fetch again after the longest backoff, which finds the divergence again."""
+        followed = self._current(partition, leader_epoch, FetchState.TRUNCATING)
         if followed is not None:
             followed.failure_count = DOUBLINGS_MAX
             self._delay(followed, now_ms)
 
     def flushed(self, partition: Partition, leader_epoch: int) -> None:
-        self._resume(partition, leader_epoch, State.FLUSHING)
+        self._resume(partition, leader_epoch, FetchState.FLUSHING)
 
     def look_up_failed(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        followed = self._current(partition, leader_epoch, State.LOOKING_UP)
+        followed = self._current(partition, leader_epoch, FetchState.LOOKING_UP)
         if followed is not None:
             self._delay(followed, now_ms)
 
     def looked_up(
         self, partition: Partition, leader_epoch: int, start_offset: int, end_offset: int
     ) -> Iterator[Effect]:
-        """The leader's log holds `start_offset` ≤ offset < `end_offset`."""
-        followed = self._current(partition, leader_epoch, State.LOOKING_UP)
+        """The leader's log has the offsets from `start_offset` up to, but without, `end_offset`."""
+        followed = self._current(partition, leader_epoch, FetchState.LOOKING_UP)
         if followed is None:
             return
-        self._enter(followed, State.TRUNCATING)
+        self._enter(followed, FetchState.TRUNCATING)
         if partition.log.end_offset > end_offset:
-            yield Complain(f"{partition.topic}-{partition.index}: the leader's log ends at {end_offset}, before ours")
-            yield Truncate(partition, leader_epoch, end_offset)
+            yield Complain(
+                f"{partition.topic}-{partition.index}: the leader's log ends at {end_offset}, before this replica's"
+            )
+            yield TruncateTo(partition, leader_epoch, end_offset)
         elif partition.log.end_offset < start_offset:
             yield StartAt(partition, leader_epoch, start_offset)
         else:
-            self._enter(followed, State.FETCHING)
+            self._enter(followed, FetchState.FETCHING)
 
-    def _resume(self, partition: Partition, leader_epoch: int, state: State) -> None:
+    def _resume(self, partition: Partition, leader_epoch: int, state: FetchState) -> None:
         followed = self._current(partition, leader_epoch, state)
         if followed is not None:
-            self._enter(followed, State.FETCHING)
+            self._enter(followed, FetchState.FETCHING)
 
-    def _current(self, partition: Partition, leader_epoch: int, state: State) -> Followed | None:
+    def _current(self, partition: Partition, leader_epoch: int, state: FetchState) -> FollowedPartition | None:
         followed = self._followed.get((partition.topic_id, partition.index))
         if followed is None or followed.partition is not partition or partition.leader_epoch != leader_epoch:
             return None
@@ -349,12 +356,13 @@ class ReplicaFetcher:
 
 
 def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
-    """Where our log may agree with the leader's, whose epochs up to `epoch` end at `end_offset`: never past either.
+    """The last offset at which this log may agree with the leader's, whose epochs up to `epoch` end at `end_offset`.
 
-    Where we do not have that epoch, the one before it decides, and the next fetch asks again from there (KIP-595).
+    It is past the end of neither log. Where this log lacks that epoch, the epoch before it decides, and the next fetch
+    asks again from there: after two fast elections the logs may have parted in any of several epochs (KIP-279).
     """
     ours = partition.log.end_offset_for_epoch(epoch)
     if ours.epoch == UNDEFINED:
-        # Our log has no epoch at or below it: nothing that we hold is the leader's.
+        # This log has no epoch at or below the leader's: nothing in it is the leader's.
         return min(partition.log.log_start_offset, end_offset)
     return min(ours.end_offset, end_offset)

@@ -1,11 +1,11 @@
-"""How many bytes a second the replication of chosen replicas may take, on one side of it.
+"""How many bytes a second the replication of throttled replicas may take, as leaders or as followers (KIP-73).
 
     sample   sample   sample   now
     |--------|--------|--------|----          rate = all bytes of the samples kept ÷ time since the oldest began,
                                               one sample at the least
 
-What is over is not cut: whoever asks first whether the rate is exceeded leaves the replica out, until it is not any
-more. Replicas in sync are never left out, but what they take counts, as in Apache Kafka.
+No response is cut. While the rate is exceeded, the leader's plan, or the follower's next request, leaves throttled
+replicas out. In-sync replicas are never left out, but their bytes count, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALL: Final = "*"
 
 
 class Window:
-    """Bytes of the last so many samples."""
+    """The bytes of the last `count_max` samples of `sample_ms` each."""
 
     __slots__ = ("_count_max", "_sample_ms", "_samples", "_size")
 
@@ -54,7 +54,7 @@ class Window:
 
 
 class ReplicationQuota:
-    """Of a broker as a leader, or as a follower."""
+    """Of a broker's leaders, or of its followers."""
 
     __slots__ = ("_throttled", "_window", "rate_max")
 
@@ -67,11 +67,11 @@ class ReplicationQuota:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is throttled: nobody need ask, or tell."""
+        """Whether no replica is throttled: then nothing need be asked or recorded."""
         return not self._throttled
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """From now on these of a topic; None: all of them."""
+        """Throttle these partitions of a topic from now on, and no others of it; None: all."""
         if partitions is None or partitions:
             self._throttled[topic] = partitions
         else:
@@ -84,7 +84,7 @@ class ReplicationQuota:
         return partitions is None or partition in partitions
 
     def record(self, size: int, now_ms: int) -> None:
-        """Bytes of throttled replicas went by."""
+        """So many bytes of throttled replicas were sent, or received."""
         self._window.record(size, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
@@ -95,7 +95,7 @@ class ReplicationQuota:
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """Of a list of partition:broker, those of one broker; None where it is `*`, all of them."""
+    """The partitions of one broker in a list of partition:broker; None for `*`, all of them."""
     pairs = [each.strip() for each in text.split(",") if each.strip()]
     if ALL in pairs:
         return None
@@ -104,7 +104,7 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
 
 
 def rate_of(*layers: Mapping[str, str], name: str) -> int:
-    """The first of the layers that says something; without a limit where none does."""
+    """The value of the first layer that sets `name`; `UNLIMITED` where none does."""
     for layer in layers:
         if name in layer:
             return int(layer[name])

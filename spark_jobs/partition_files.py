@@ -1,7 +1,7 @@
 """The partitions in log directories, each with the range of offsets that may be read.
 
-The high watermark is what a broker last wrote down (every few seconds and when it stops): what lies above it in the
-files may be taken back by a later leader, so it is nobody's to read.
+The end is the high watermark that the broker last wrote to its checkpoint (every few seconds, and when it stops).
+Batches above it in the files may still be truncated by a later leader, so they are not read.
 """
 
 from __future__ import annotations

@@ -97,8 +97,7 @@ def selected(found: Mapping[TopicPartition, str], subscription: TopicSelection) 
 
 
 def warn_of_gaps(chosen: Mapping[TopicPartition, str]) -> None:
-    """Refuse a gap in partition numbers: if there is a partition 2, then 0 and 1 exist, in a directory that was not
-    named."""
+    """Warn where partition numbers have a gap: with a partition 2 there are 0 and 1, perhaps in another directory."""
     highest: dict[str, int] = {}
     for topic, partition in chosen:
         highest[topic] = max(partition, highest.get(topic, 0))

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -29,12 +29,16 @@ from broker.network.listener import Listener
 from broker.network.listener_role import ListenerRole
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
-from broker.purgatory.wakes import Wakes
+from broker.purgatory.purgatory import Purgatory
+from broker.purgatory.timer_wheel import Timeouts
 from broker.replicas.replicas import Replicas
 from broker.requests.table import routes
 from broker.runtime.environment import LocalEnvironment
+from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
+from replication.replication_quota import ReplicationQuota
+from replication.source import LocalLog
 from storage.files.local_files import LocalFile, LocalFiles
 from storage.log.log import Log
 from storage.log_config import LogConfig
@@ -90,14 +94,14 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
         replicas=replicas,
         environment=LocalEnvironment(loop),
         loop=loop,
-        wakes=Wakes(loop),
+        purgatory=Purgatory(loop, Timeouts(loop), lambda: 0),
         fetch_sessions=FetchSessions(0, 0, lambda: 1),
         fetch_size_max=55 << 20,
         reply_memory=ReplyMemory(-1, loop),
-        reads_near=False,
+        fetch_planner=FetchPlanner(replicas, LocalLog(), ReplicationQuota(), None, lambda: 0),
     )
     listener = SimpleNamespace(
-        routes=routes(ListenerRole.BROKER, broker),
+        routes=routes(ListenerRole.BROKER, cast("Any", broker)),
         resources=ConnectionResources(
             loop,
             broker.environment,

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -28,7 +28,8 @@ from broker.network.listener import Listener
 from broker.network.listener_role import ListenerRole
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
-from broker.purgatory.wakes import Wakes
+from broker.purgatory.purgatory import Purgatory
+from broker.purgatory.timer_wheel import Timeouts
 from broker.replicas.replicas import Replicas
 from broker.requests.table import routes
 from broker.runtime.environment import LocalEnvironment
@@ -92,10 +93,14 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
     replicas = Replicas()
     replicas.add(partition)
     broker = SimpleNamespace(
-        replicas=replicas, environment=LocalEnvironment(loop), loop=loop, flusher=Untouched(), wakes=Wakes(loop)
+        replicas=replicas,
+        environment=LocalEnvironment(loop),
+        loop=loop,
+        flusher=Untouched(),
+        purgatory=Purgatory(loop, Timeouts(loop), lambda: 0),
     )
     listener = SimpleNamespace(
-        routes=routes(ListenerRole.BROKER, broker),
+        routes=routes(ListenerRole.BROKER, cast("Any", broker)),
         resources=ConnectionResources(
             loop,
             broker.environment,

@@ -1,6 +1,6 @@
 """What it costs to check a batch before it is appended: header and checksum, the walk in its two forms, reading values.
 
-Run `python -m bench.micro.record_walk`; the compiled column needs `python -m protocol.compile_kernel` before it.
+Run `python -m bench.micro.record_walk`; the compiled column needs `python -m building` before it.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     properties = read_file(arguments.config) if Path(arguments.config).exists() else {}
     config = load(container_settings(properties, invocation.variables))
     _format(config, invocation)
-    from broker.node.main import serve
+    from broker.node.main import Start, serve
 
-    return serve(config, invocation.errors, format_if_missing=False)
+    return serve(config, invocation.errors, Start())
 
 
 def container_settings(properties: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:

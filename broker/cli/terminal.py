@@ -1,4 +1,4 @@
-"""The terminal: colours where somebody looks at them, plain text everywhere else."""
+"""The terminal: colours where a person looks at them, plain text everywhere else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Terminal:
 
     def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
         self._stream = stream
-        self.is_coloured = stream.isatty() and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
+        self.is_terminal = stream.isatty()
+        self.is_coloured = self.is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
     def painted(self, text: str, *styles: str) -> str:
         """The text in these styles, where the stream shows them."""

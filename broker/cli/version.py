@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Final
 
 from broker.cli.invocation import Invocation
-from broker.release import KAFKA_VERSION, installed_version
+from broker.release import KAFKA_VERSION, form, python
+from moldau import __version__
 
-DESCRIPTION: Final = "Say which version this is, and which Apache Kafka it stands for."
+DESCRIPTION: Final = (
+    "Say which version this is, which Apache Kafka it stands for, and whether its hot path is compiled."
+)
 EPILOG: Final = ""
 
 
@@ -19,6 +21,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """One line on standard output."""
-    python = ".".join(str(part) for part in sys.version_info[:3])
-    invocation.out.say(f"moldau {installed_version()} (Apache Kafka {KAFKA_VERSION}, Python {python})")
+    invocation.out.say(f"moldau {__version__} (Apache Kafka {KAFKA_VERSION}, {python()}, {form()})")
     return 0

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from protocol.errors import ErrorCode
 from replication.partition import Partition
+from replication.partition_listener import HighWatermarkListener
 from storage.files.file_slice import FileSlice
 from storage.log.log import Log
 
@@ -57,6 +58,7 @@ class LeaderLog:
     def __init__(self, partition: Partition, flush: Callable[[Log], None]) -> None:
         self._partition = partition
         self._flush = flush
+        self._listeners: dict[Callable[[], None], HighWatermarkListener] = {}
 
     @property
     def index(self) -> int:
@@ -81,10 +83,13 @@ class LeaderLog:
         return error
 
     def watch(self, moved: Callable[[], None]) -> None:
-        self._partition.wait(moved)
+        listener = self._listeners[moved] = HighWatermarkListener(moved)
+        self._partition.add_listener(listener)
 
     def unwatch(self, moved: Callable[[], None]) -> None:
-        self._partition.forget(moved)
+        listener = self._listeners.pop(moved, None)
+        if listener is not None:
+            self._partition.remove_listener(listener)
 
     def damaged(self, reason: str) -> None:
         self._partition.log.damaged(reason)

@@ -12,6 +12,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import Final, Generic, Protocol, TypeVar, cast
 
+from broker.coordinators.loading import Loading
 from broker.coordinators.partition_log import CoordinatorLog
 from broker.coordinators.row import CoordinatorRow
 from broker.runtime.environment import Environment
@@ -29,8 +30,6 @@ CHANGES_AT_ONCE: Final = 1_000
 """Changes that are replayed before other tasks of the event loop run."""
 TICKS_AT_ONCE: Final = 100
 RETRY_MS: Final = 1000
-PROGRESS_MS: Final = 5_000
-"""A load that takes longer than this is reported, and again each time after so long."""
 BASE_SEQUENCE: Final = 0
 """What Apache Kafka's coordinator writes into its batches, which have no producer."""
 
@@ -73,6 +72,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         partition_log: CoordinatorLog,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
+        loading: Loading,
     ) -> None:
         self.shard = row.new_shard(partition_log.high_watermark)
         """To read from, where the machine offers that; `submit` changes it."""
@@ -81,6 +81,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)
         self._row = row
         self._log = partition_log
+        self._loading = loading
         self._name = f"{row.topic.name}-{partition_log.index}"
         self._notes = logging.getLogger(row.log_name)
         self._environment = environment
@@ -99,9 +100,17 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
     # Life
 
     async def load(self) -> None:
-        """Replay the log. It is read and decoded in an executor thread, piece by piece."""
-        reader = LogReader(self._log.start_offset, self._row.new_reader())
-        began_ms = told_ms = self._environment.monotonic_ms()
+        """Replay the log, and take requests from then on."""
+        self._loading.begins(self._log.index, self._log.end_offset - self._log.start_offset)
+        try:
+            await self._load()
+        finally:
+            self._loading.ends(self._log.index)
+
+    async def _load(self) -> None:
+        """The log is read and decoded in an executor thread, piece by piece."""
+        start_offset = self._log.start_offset
+        reader = LogReader(start_offset, self._row.new_reader())
         try:
             while self.state is RunnerState.LOADING and reader.next_offset < self._log.end_offset:
                 changes = await self._read_on(reader)
@@ -109,7 +118,9 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
                     if index % CHANGES_AT_ONCE == 0:
                         await asyncio.sleep(0)
                     self._machine.replay(change, end_offset)
-                told_ms = self._tell_progress(reader.next_offset, told_ms)
+                # Else the collector stops all threads for tens of milliseconds, time and again while it loads.
+                self._environment.keep_allocated()
+                self._loading.reached(self._log.index, reader.next_offset - start_offset)
         except (OSError, MalformedMessage) as error:
             if isinstance(error, MalformedMessage):
                 self._log.damaged(str(error))
@@ -118,23 +129,13 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._notes.error("cannot load %s, another replica has to lead it: %s", self._name, error)
             self.state = RunnerState.FAILED
             return
+        self._loading.ends(self._log.index)
         await self._until_committed(reader.next_offset)
         if self.state is RunnerState.LOADING:
             self.state = RunnerState.ACTIVE
             self._log.watch(self._high_watermark_moved)
             self.submit(Loaded())
             self._high_watermark_moved()
-            took_ms = self._environment.monotonic_ms() - began_ms
-            level = logging.DEBUG if took_ms < PROGRESS_MS else logging.INFO
-            self._notes.log(level, "loaded %s up to offset %d in %d ms", self._name, reader.next_offset, took_ms)
-
-    def _tell_progress(self, offset: int, told_ms: int) -> int:
-        """Report a long load now and then: when it was last reported, on the loop's clock."""
-        now_ms = self._environment.monotonic_ms()
-        if now_ms - told_ms < PROGRESS_MS:
-            return told_ms
-        self._notes.info("loading %s: read up to offset %d of %d", self._name, offset, self._log.end_offset)
-        return now_ms
 
     async def _until_committed(self, end_offset: int) -> None:
         """Wait until everything loaded is committed: the coordinator before may have answered for it.

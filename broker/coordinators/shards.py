@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from broker.config.internal_topics import InternalTopic
+from broker.coordinators.loading import Loading
 from broker.coordinators.partition_log import CoordinatorLog
 from broker.coordinators.row import CoordinatorRow, KeyType
 from broker.coordinators.shard_runner import ShardRunner
@@ -36,6 +37,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         self._loop = loop
         self._spawn = spawn
         self._partitions_count = partitions_count
+        self._loading = Loading(row.topic.name, environment.precise_ns)
         self._runners: dict[int, ShardRunner[ShardT, RequestT, LoadedT]] = {}
 
     @property
@@ -50,7 +52,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     def gained(self, partition_log: CoordinatorLog) -> None:
         """This broker leads the partition now: load its machine, anew if it is loaded already."""
-        runner = ShardRunner(self._row, partition_log, self._environment, self._loop)
+        runner = ShardRunner(self._row, partition_log, self._environment, self._loop, self._loading)
         self.lost(partition_log.index)
         self._runners[partition_log.index] = runner
         self._spawn(runner.load())

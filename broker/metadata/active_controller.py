@@ -1,4 +1,4 @@
-"""The controller while this node leads the metadata quorum: asks it to decide, appends what it decides, wakes it."""
+"""The shell of the controller while this node leads: passes requests to it, appends its decisions, keeps its timer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from protocol.errors import ErrorCode
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
-"""A timer that comes later than that says that this node was stopped, or its loop held up."""
+"""A timer that fires later than this shows that the process was suspended, or the event loop was blocked."""
 SECOND_LOOK_MS: Final = 50
+"""After such a delay: how long the loop first reads the heartbeats that have arrived meanwhile."""
 BATCH_RECORDS_MAX: Final = 10_000
-"""Of a decision that need not be atomic."""
+"""In one batch of a decision that need not be atomic."""
 
 AppendRecords = Callable[[Sequence[object], int], Provenance]
 """Append one batch of records, written for this metadata.version. Raises `NoRoom`."""
@@ -33,7 +34,7 @@ def batches_of(decision: Decision) -> Iterator[Sequence[object]]:
 
 
 class ActiveController:
-    """Made with each term, and forgotten with it. What it decides is published by the publisher once committed."""
+    """Made for one term. The publisher publishes what it decides once that is committed."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class ActiveController:
         append: AppendRecords,
         raise_version: Callable[[int], None],
     ) -> None:
-        """`raise_version`: have the quorum write its kraft.version."""
+        """`raise_version`: lets the Raft machine write a higher kraft.version."""
         self._controller = controller
         self._raise_version = raise_version
         self._environment = environment
@@ -55,28 +56,29 @@ class ActiveController:
         self._is_second_look = False
         self._is_over = False
         self._is_refused = False
-        """The disk had no room for what time asked for: it is asked again after a while."""
+        """The disk had no room for what was due: it is tried again after `REFUSED_RETRY_MS`."""
 
     def begin(self, decisions: Sequence[Decision]) -> bool:
-        """Write what a new leader writes first; False where there is no room for it."""
+        """Write the first decisions of a term; False where the disk has no room for them."""
         is_written = all(self._carry_out(decision)[0] for decision in decisions)
         self._arm()
         return is_written
 
     def submit(self, request: object, reply: Reply, given_up: Callable[[], None]) -> None:
-        """Decide on a request; its answer is given to `reply` once it is committed, or the term ends before."""
+        """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
+        where the term ends before that."""
         decision = self._controller.step(request, self._environment.monotonic_ms())
         _, answer = self._carry_out(decision)
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
         self._arm()
 
     def disconnected(self, broker_id: int) -> None:
-        """The broker may be gone."""
+        """A connection to the broker broke: it may have failed."""
         self._controller.disconnected(broker_id, self._environment.monotonic_ms())
         self._arm_anew()
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker led before, and was heard from last at that time."""
+        """The broker's node led before, and last responded at that time."""
         self._controller.last_heard(broker_id, heard_ms)
         self._arm_anew()
 
@@ -87,8 +89,10 @@ class ActiveController:
             self._timer.cancel()
 
     def _carry_out(self, decision: Decision) -> tuple[bool, object]:
-        """Write what was decided; whether that was possible, and the answer. Where there is no room for it, nothing was
-        decided, and the answer says so; of a decision that is not atomic, its beginning may stand.
+        """Write a decision. Return whether that was possible, and the response.
+
+        Where the disk has no room, the response says that nothing was decided. Of a decision that is not atomic, some
+        first batches may have been written.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
         """
@@ -119,7 +123,7 @@ class ActiveController:
         self._arm()
 
     def _arm(self) -> None:
-        """One timer; it may come early, for what it waited for may have been put off."""
+        """Set the one timer. It may fire early: its deadline may have been put off by heartbeats."""
         deadline_ms = self._controller.next_deadline_ms()
         if deadline_ms is None or self._timer is not None or self._is_over:
             return
@@ -133,7 +137,7 @@ class ActiveController:
         self._timer = None
         late_ms = self._environment.monotonic_ms() - self._due_ms
         if late_ms > STALL_MS_MIN and not self._is_second_look:
-            # What brokers sent meanwhile has not been read yet: nobody is to be fenced for that.
+            # Heartbeats that arrived meanwhile have not been read yet: no broker is to be fenced for that.
             self._is_second_look = True
             self._timer = asyncio.get_running_loop().call_later(SECOND_LOOK_MS / 1000, self._tick)
             return

@@ -1,4 +1,4 @@
-"""How the committed metadata follows the log: what was read at start, what a leader sends, what this node decides."""
+"""What is published of the metadata log: what was read at start, what a leader sends, what this node decides."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from kraft.image.replay import Replay
 
 
 class CommittedMetadata:
-    """Shows through the publisher what is committed, and nothing else; under an active controller that brings the
-    states itself."""
+    """Publishes what is committed and nothing else. While this node leads, the active controller brings the states."""
 
     def __init__(self, publisher: MetadataPublisher, log: MetadataLog, loaded: Replay) -> None:
-        """`loaded`: what the log said at start up to its end, of which nobody knows yet how much is committed."""
+        """`loaded`: the metadata at the end of the log at start; how much of it is committed is not known yet."""
         self._publisher = publisher
         self._log = log
         self._loaded: Replay | None = loaded
-        """Published once all of it is committed."""
+        """What was read at start; published once all of it is committed."""
 
     @property
     def _image(self) -> MetadataImage:
@@ -26,11 +25,11 @@ class CommittedMetadata:
 
     @property
     def nearest_image(self) -> MetadataImage:
-        """As near to the end of the log as one is at hand."""
+        """The image in memory that is nearest to the end of the log."""
         return self._image if self._loaded is None else self._loaded.image
 
     def commit(self, high_watermark: int, *, is_active: bool) -> bool:
-        """Show what is committed; False as long as what was read at start is not."""
+        """Publish what is committed; False while a part of what was read at start is not committed."""
         loaded = self._loaded
         if loaded is not None:
             if loaded.image.provenance.end_offset > high_watermark:
@@ -44,8 +43,8 @@ class CommittedMetadata:
         return True
 
     def begin_term(self) -> Replay:
-        """The state at the end of the log, committed or not: what is not yet will be with the first batch of the term,
-        and is shown then."""
+        """The metadata at the end of the log, committed or not. What is not committed yet will be together with the
+        first batch of the term (Raft, section 5.4.2), and is published then."""
         loaded, self._loaded = self._loaded, None
         base = loaded if loaded is not None else self._publisher.replay.fork()
         delta = MetadataDelta(self._image)
@@ -57,17 +56,18 @@ class CommittedMetadata:
         return base
 
     def end_term(self) -> None:
-        """Forget what this node decided and did not get committed; the log tells what becomes of it."""
+        """Drop the decisions that were not committed in the term. If they are committed later, they come from the
+        log."""
         self._publisher.resign()
         if not self._image.provenance.end_offset:
-            self._loaded = self._log.replayed()  # the term ended before anything was ever committed here
+            self._loaded = self._log.replayed()  # the term ended before this node knew of any commit
 
     def truncated(self, end_offset: int) -> None:
-        """What was read at start may not have been committed at all: then it is read again."""
+        """Records that were read at start turned out to be uncommitted and were truncated: read the log again."""
         if self._loaded is not None and self._loaded.image.provenance.end_offset > end_offset:
             self._loaded = self._log.replayed()
 
     def replaced(self, replay: Replay) -> None:
-        """A snapshot of the leader's is the state now."""
+        """A snapshot of the leader has replaced the log: publish it."""
         self._loaded = None
         self._publisher.adopt(replay, difference(self._image, replay.image))

@@ -1,7 +1,7 @@
-"""The way to the active controller, wherever it is: in this process, or on the node that leads the quorum.
+"""Requests to the active controller, whether it runs in this process or on another node.
 
-A request whose controller is lost on the way is asked again of the next one, until its time is up. So a controller may
-see it twice: what it has already done it refuses the second time, as Apache Kafka's does.
+A request whose controller fails before it responds is sent again to the next controller, until its time is over. So a
+controller may receive it twice. It refuses what it has done already, as Apache Kafka's does.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ if TYPE_CHECKING:
 Reply = Callable[..., None]
 RETRY_MS: Final = 50
 PATIENCE_MS: Final = 30_000
-"""For requests that do not say themselves how long they may take."""
+"""The time for requests that carry no timeout of their own."""
 PURPOSE: Final = "controller"
 LOST: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
-"""Answers of a node that does not lead (any more)."""
+"""Errors of a node that does not lead, or no longer leads."""
 
 
 class ControllerLocation(Protocol):
-    """Who leads the quorum, as far as this node knows."""
+    """Where the active controller is, as far as this node knows."""
 
     def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
-        """Answer here; False where this node does not lead. `given_up` is called instead where its term ends first."""
+        """Decide here; False where this node does not lead. `given_up` is called instead of `reply` where the term
+        ends."""
 
     def leader_answered(self) -> None:
-        """Whoever leads is alive."""
+        """The leader on another node has responded."""
 
     @property
     def leader_address(self) -> tuple[str, int] | None:
-        """Host and port of the leader's controller listener; None where nobody is known to lead."""
+        """Host and port of the leader's controller listener; None where no leader is known."""
 
 
 class Attempt(NamedTuple):
-    """A request on its way; it is given up at the deadline."""
+    """A request without a response; at the deadline it gets REQUEST_TIMED_OUT."""
 
     request: object
     reply: Reply
@@ -51,7 +52,7 @@ class Attempt(NamedTuple):
 
 
 class ControllerChannel:
-    """`submit` gives each request exactly one reply, unless this node stops first."""
+    """`submit` gives each request exactly one response, unless this node stops first."""
 
     def __init__(
         self,
@@ -67,19 +68,20 @@ class ControllerChannel:
         self._is_closed = False
 
     def submit(self, request: object, reply: Reply, version: int | None = None) -> None:
-        """Have the active controller decide on a request. A reply that says REQUEST_TIMED_OUT may hide a decision.
+        """Have the active controller decide on a request. After REQUEST_TIMED_OUT the decision may have been made or
+        not.
 
-        A request of a client goes on in the version in which it came: another has no place for some of what it says.
+        A client's request is forwarded in the version in which it came: another version may lack some of its fields.
         """
         patience_ms = getattr(request, "timeout_ms", PATIENCE_MS)
         self._try(Attempt(request, reply, self._environment.monotonic_ms() + max(0, patience_ms), version))
 
     def leader_changed(self) -> None:
-        """Wait no longer for a controller of before."""
+        """Wait no longer for a response of the former controller."""
         self._channels.close(PURPOSE)
 
     def close(self) -> None:
-        """Answer nobody any more: who waits is being stopped too."""
+        """Give no response any more: this node stops, and so do the parts that wait."""
         self._is_closed = True
 
     def _try(self, attempt: Attempt) -> None:

@@ -1,4 +1,4 @@
-"""A controller makes itself known to the active one, once in its life."""
+"""A controller registers with the active controller, once after each start (KIP-919)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ RETRY_S: Final = 0.5
 
 
 async def keep_registered(quorum: Quorum, config: Config) -> None:
-    """Until the committed metadata shows this incarnation; a controller that leads has written it down itself."""
+    """Send ControllerRegistration until the committed metadata names this incarnation; an active controller writes its
+    own registration itself."""
     while True:
         known = quorum.image.cluster.controllers.get(config.node_id)
         if known is not None and known.incarnation_id == quorum.incarnation_id:

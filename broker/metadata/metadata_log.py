@@ -1,4 +1,4 @@
-"""The metadata log on disk: snapshot and records read at start, batches appended, snapshots written beside it."""
+"""The metadata log on disk: snapshot and records read at start, batches appended, snapshots in the same directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from kraft.features import record_version
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
-from kraft.raft.control_records import QuorumDescription, described_by
+from kraft.quorum.control_records import QuorumDescription, described_by
 from kraft.raft.election_state import QUORUM_STATE, ElectionState, decode_election
 from kraft.raft.log_view import OffsetAndEpoch
 from kraft.record_frame import decode_record, encode_record
@@ -34,7 +34,7 @@ TOPIC_ID: Final = (1).to_bytes(16, "big")
 BATCH_SIZE_MAX: Final = 8 << 20
 READ_SIZE: Final = 1 << 20
 NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADER_SIZE:]
-"""The body of a batch that says nothing."""
+"""The body of a batch with one NoOpRecord, which an idle controller appends."""
 
 
 class LoadedMetadata(NamedTuple):
@@ -56,7 +56,7 @@ class NoRoom(Exception):
 
 
 class Reading:
-    """A start that is reading snapshot and log."""
+    """What a start has read so far of the snapshot and the log."""
 
     def __init__(self) -> None:
         self.replay = Replay()
@@ -71,7 +71,7 @@ class Reading:
 
 
 class Retention(Protocol):
-    """How much of the past is kept; -1 for all of it."""
+    """How much of the log and of older snapshots is kept; -1 for all."""
 
     @property
     def retention_bytes(self) -> int: ...
@@ -81,7 +81,7 @@ class Retention(Protocol):
 
 
 class MetadataLog:
-    """Wraps the `Log`; snapshots stand beside its segments."""
+    """The `Log` of the metadata, with the snapshots in the directory of its segments."""
 
     def __init__(self, fs: FileSystem, log: Log, snapshots: list[SnapshotId]) -> None:
         self.log = log
@@ -114,7 +114,9 @@ class MetadataLog:
         if log.end_offset < newest.end_offset:
             log.truncate_fully_and_start_at(newest.end_offset, now_ms)
         log.assign_topic_id(TOPIC_ID)
-        log.flush(now_ms)  # the process before this one may have been killed in the midst of a sync: this one vouches
+        log.flush(
+            now_ms
+        )  # the last process may have been killed during a sync; from here on all of the log counts as durable
         metadata_log = cls(fs, log, snapshots)
         unlink_all(fs, metadata_log._forget_before(log.log_start_offset))
         metadata_log._replay_log(reading)
@@ -175,9 +177,9 @@ class MetadataLog:
             for position, header in iterate_batches(data):
                 if not crc_is_valid(data, position, header):
                     raise MalformedMessage(f"{log.directory}: the batch at offset {offset} has a wrong checksum")
-                # Most batches of an idle cluster are these, thousands an hour: a start should not open each of them.
-                is_silence = data[position + HEADER_SIZE : position + header.size] == NO_OP
-                yield header, [] if is_silence else list(records_of(data, position, header))
+                # An idle controller appends thousands of these an hour: a start does not decode each of them.
+                is_no_op = data[position + HEADER_SIZE : position + header.size] == NO_OP
+                yield header, [] if is_no_op else list(records_of(data, position, header))
                 offset = header.next_offset
 
     def replayed(self) -> Replay:
@@ -265,14 +267,15 @@ class MetadataLog:
 
     def start_at(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
         """A snapshot that is durable takes the place of everything that the log holds, and of all earlier ones: their
-        paths are to be unlinked off the loop. Raises OSError."""
+        paths are to be unlinked in an executor thread. Raises OSError."""
         self.log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
         if snapshot not in self._snapshots:
             self._snapshots.append(snapshot)
         return self._forget_before(snapshot.end_offset)
 
     def _forget_before(self, offset: int) -> list[str]:
-        """The log begins with the earliest snapshot: whoever stands at its start is asked for the epoch of that one."""
+        """Drop the snapshots before the start of the log: a follower at its start must show the earliest snapshot's
+        epoch."""
         given_up = [each for each in self._taken() if each.end_offset < offset]
         self._snapshots = [each for each in self._snapshots if each not in given_up]
         return [f"{self.directory}/{each.file_name}" for each in given_up]
@@ -299,7 +302,7 @@ class MetadataLog:
     # Snapshots
 
     def write_snapshot(self, image: MetadataImage, quorum: QuorumDescription, now_ms: int) -> SnapshotId:
-        """Make an image that is committed durable in a file of its own; blocks, touches nothing of the loop's."""
+        """Write a committed image into a file of its own and make it durable. Blocks; safe in an executor thread."""
         snapshot = SnapshotId(image.provenance.end_offset, image.provenance.epoch)
         batches = snapshot_batches(
             image.snapshot_records(),
@@ -314,10 +317,10 @@ class MetadataLog:
         return snapshot
 
     def took(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
-        """The snapshot is durable: give up the oldest ones, and the segments before what they leave, where the whole
-        is past its size or they are past their age. The paths are to be unlinked off the loop.
+        """Take note of a durable snapshot. Where the retention says so, drop the oldest snapshots and the segments
+        before the oldest one that remains; the returned paths are to be unlinked in an executor thread.
 
-        While it was written, one of the leader may have come and taken the place of the log.
+        A snapshot of the leader may have replaced the log while this one was written; then this one is dropped.
         """
         newest = self.latest_snapshot
         if newest is not None and snapshot <= newest:

@@ -1,8 +1,8 @@
-"""What readers see of the metadata: images become visible when they are committed, and replies go out after them.
+"""What readers see of the metadata: images are published when they are committed, and responses are sent after them.
 
-The active controller brings images before they are committed, each with what made it (`publish_later`). Everybody else
-replays records once they are committed (`replayed`). The two never mix in one term: when a controller resigns, what it
-had not got committed is forgotten here, and comes back from the log if it is committed after all.
+An active controller brings images before they are committed, each with its delta (`publish_later`). A follower replays
+records once they are committed (`replayed`). The two never mix in one term: when a controller resigns, its uncommitted
+images are dropped here. If they are committed after all, they come from the log.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ Reply = Callable[..., None]
 
 
 class UncommittedState(NamedTuple):
-    """A state that is published once everything before its end is committed."""
+    """A state that is published once everything before its end offset is committed."""
 
     replay: Replay
     delta: MetadataDelta
 
 
 class WaitingReply(NamedTuple):
-    """A reply that is sent once everything before the offset is committed; `given_up` where this node resigns first."""
+    """A response that is sent once everything before the offset is committed. `given_up` is called instead where this
+    node resigns before that."""
 
     end_offset: int
     reply: Reply
@@ -34,8 +35,8 @@ class WaitingReply(NamedTuple):
     given_up: Callable[[], None]
 
 
-def nobody_waits() -> None:
-    """For a reply that nothing depends on."""
+def no_retry() -> None:
+    """For a request that is not sent again where the term ends before its response."""
 
 
 class MetadataPublisher:
@@ -72,20 +73,20 @@ class MetadataPublisher:
     # Under an active controller
 
     def publish_later(self, replay: Replay, delta: MetadataDelta) -> None:
-        """States come in the order of the log; nobody changes them any more."""
+        """States come in the order of the log; the caller does not change them afterwards."""
         self._pending.append(UncommittedState(replay, delta))
 
     def reply_when_committed(
-        self, end_offset: int, reply: Reply, response: object, given_up: Callable[[], None] = nobody_waits
+        self, end_offset: int, reply: Reply, response: object, given_up: Callable[[], None] = no_retry
     ) -> None:
-        """Now, where everything before the offset is committed already."""
+        """Call `reply` with the response once everything before the offset is committed; at once where it is."""
         if self.high_watermark >= end_offset:
             reply(response)
         else:
             self._waiting.append(WaitingReply(end_offset, reply, response, given_up))
 
     def commit(self, high_watermark: int) -> None:
-        """Everything before the high watermark will stay."""
+        """Everything before the high watermark is committed: publish it, then send the responses that waited for it."""
         self.high_watermark = high_watermark
         while self._pending and self._pending[0].replay.image.provenance.end_offset <= high_watermark:
             self._publish(*self._pending.popleft())
@@ -94,7 +95,7 @@ class MetadataPublisher:
             waiting.reply(waiting.response)
 
     def resign(self) -> None:
-        """Forget what is not committed; whoever waits for it learns that nobody knows what becomes of it."""
+        """Drop what is not committed. It may be committed later or not, so each waiting request is given up instead."""
         self._pending.clear()
         given_up, self._waiting = self._waiting, deque()
         for waiting in given_up:

@@ -213,7 +213,7 @@ class Quorum:
         """Take part; return once this node has read everything that was committed before it started.
 
         Raises `UnusableMetadata` where the metadata asks for what this version cannot do, and OSError where this node
-        was to lead and its disk is full.
+        was to lead and its disk is full, and `ForeignQuorum` where the controllers belong to another cluster.
         """
         opened = self.opened
         opened.driver.feed(events.Started())

@@ -1,4 +1,4 @@
-"""What a node brings to the metadata quorum at its start: its voters, its log's settings, the first records."""
+"""What a node needs at its start to take part in the quorum: voters, settings of log and controller, first records."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from broker.runtime.environment import Environment
 from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import Address, VoterNode, VoterSet
 from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Address, VoterNode, VoterSet
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
 from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from protocol.records.metadata import FeatureLevelRecord
@@ -21,15 +21,15 @@ from storage.files.port import FileSystem
 from storage.log_config import LogConfig
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""As the wire numbers them."""
+"""Their numbers in Kafka's protocol."""
 
 
 class UnusableMetadata(ValueError):
-    """The metadata directory is of a cluster that this node cannot run; the text says why."""
+    """The metadata directory belongs to a cluster that this version cannot run; the text says why."""
 
 
 def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
-    """The voters as the log names them; with kraft.version 0 the configuration does. Raises `UnusableMetadata`."""
+    """The voters as the log names them, or the configuration with kraft.version 0. Raises `UnusableMetadata`."""
     refuse_unsupported(loaded.replay.image.features)
     static = VoterSet.of(
         VoterNode(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
@@ -84,7 +84,7 @@ def refuse_unsupported(features: FeaturesImage) -> None:
 
 
 def metadata_log_config(config: Config) -> LogConfig:
-    """The metadata log gives up segments by its snapshots, never by age."""
+    """Segments of the metadata log are deleted when a snapshot replaces them, never by their age."""
     return LogConfig(
         segment_bytes=config.settings.integer_or_none("internal.metadata.log.segment.bytes")
         or config.integer("metadata.log.segment.bytes"),
@@ -97,7 +97,8 @@ def metadata_log_config(config: Config) -> LogConfig:
 
 
 def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
-    """What `format` left for the first leader; an old format without it means the latest metadata.version."""
+    """The records that `format` left for the first leader. A directory formatted without them gets the latest
+    metadata.version."""
     path = f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
     if not fs.exists(path):
         return [FeatureLevelRecord(name="metadata.version", feature_level=SUPPORTED_FEATURES["metadata.version"].last)]
@@ -108,7 +109,7 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
 
 
 def controller_registration(config: Config, incarnation_id: bytes) -> ControllerRegistrationRequest:
-    """What this controller says of itself."""
+    """The registration of this controller: its listeners and the features that it supports."""
     return ControllerRegistrationRequest(
         controller_id=config.node_id,
         incarnation_id=incarnation_id,
@@ -133,7 +134,7 @@ def controller_registration(config: Config, incarnation_id: bytes) -> Controller
 def controller_settings(
     config: Config, properties: MetaProperties, environment: Environment, rules: ConfigRules, quorum: QuorumVersion
 ) -> ControllerSettings:
-    """What the controller of each term is told of this node."""
+    """The settings of the controller that each term of this node starts."""
     return ControllerSettings(
         cluster_id=properties.cluster_id,
         config_rules=rules,

@@ -1,4 +1,4 @@
-"""Snapshots of the metadata that travel between controllers: bytes read for a peer, parts written as they arrive."""
+"""The files of snapshots that controllers send each other: bytes read for a follower, parts written as they arrive."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from storage.files.port import File, FileSystem
 
 
 class MetadataSnapshotFiles:
-    """In the directory of the metadata log. Everything blocks on the disk; what is large is called off the loop."""
+    """In the directory of the metadata log. Every method blocks on the disk: call the long ones in an executor
+    thread."""
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
         self._directory = directory
         self._arriving: tuple[SnapshotId, File] | None = None
         self._refused: tuple[SnapshotId, OSError] | None = None
-        """What the disk had no room for."""
+        """The snapshot that the disk had no room for, with its error."""
 
     def read(self, snapshot_id: SnapshotId, size: int, position: int) -> bytes:
         file = self._fs.open(self._path(snapshot_id), read_only=True)
@@ -26,8 +27,8 @@ class MetadataSnapshotFiles:
             file.close()
 
     def write_part(self, snapshot_id: SnapshotId, position: int, data: BytesLike) -> None:
-        """The next bytes of a snapshot that is being fetched; position 0 begins it anew. Where the disk refuses them
-        `finish` says so, and the parts after them are dropped."""
+        """Write the next bytes of a snapshot that is being fetched; position 0 begins the file anew. Where the disk
+        refuses them, the parts after them are dropped, and `finish` raises the error."""
         if position == 0:
             self._refused = None
         if self._refused is not None and self._refused[0] == snapshot_id:
@@ -46,8 +47,8 @@ class MetadataSnapshotFiles:
         file.append([data])
 
     def finish(self, snapshot_id: SnapshotId) -> LoadedSnapshot:
-        """Make the fetched snapshot durable under its name; the state that it stands for. Raises OSError and
-        `MalformedMessage`: then it is gone again."""
+        """Make the fetched snapshot durable under its name, and return what it holds. Raises OSError and
+        `MalformedMessage`: then the file is removed."""
         if self._refused is not None and self._refused[0] == snapshot_id:
             refusal, self._refused = self._refused[1], None
             self._drop_arriving()

@@ -1,4 +1,5 @@
-"""When the metadata is due for a snapshot: after so many bytes of log, or after so long a time."""
+"""When a snapshot of the metadata is due: after a number of bytes in the log, or after an interval (KIP-630,
+KIP-876)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from broker.config.config import Config
 
 
 class SnapshotPolicy:
-    """One snapshot at a time; the limits are Kafka's."""
+    """One snapshot at a time; the limits are Kafka's settings, in bytes and milliseconds."""
 
     def __init__(self, config: Config, now_ms: int) -> None:
         self._bytes_max = config.integer("metadata.log.max.record.bytes.between.snapshots")
@@ -15,19 +16,19 @@ class SnapshotPolicy:
         self.retention_ms = config.integer("metadata.max.retention.ms")
         self._bytes = 0
         self.last_ms = now_ms
-        """When the latest began, or this node did."""
+        """When the newest snapshot was begun, or this node started, on the loop's clock."""
         self._is_running = False
 
     def appended(self, size: int) -> None:
         self._bytes += size
 
     def is_due(self, now_ms: int) -> bool:
-        """An interval of 0 is none."""
+        """Whether a snapshot is due and none is being taken; an interval of 0 switches the interval off."""
         is_late = self._interval_ms > 0 and now_ms >= self.last_ms + self._interval_ms
         return not self._is_running and (self._bytes >= self._bytes_max or is_late)
 
     def begun(self, now_ms: int) -> None:
-        """What is appended from here on counts for the next one."""
+        """A snapshot is being taken; bytes that are appended from here on count for the next one."""
         self._is_running = True
         self._bytes = 0
         self.last_ms = now_ms

@@ -22,8 +22,8 @@ from kraft.features import (
     METADATA_VERSION_NAMES,
     refusal_of_feature,
 )
-from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import VoterNode, VoterSet
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.voter_set import VoterNode, VoterSet
 from kraft.snapshot.batches import snapshot_batches
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
 from protocol.records.metadata import FeatureLevelRecord

@@ -57,6 +57,9 @@ kafka_server_brokertopicmetrics_failedfetchrequests_total  counter  -
 kafka_server_delayedoperationpurgatory_purgatorysize  gauge  delayedoperation
     kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize
     Requests of an API that are parked now.
+kafka_server_delayedoperationpurgatory_numdelayedoperations  gauge  delayedoperation
+    kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations
+    Requests of an API that wait in the purgatory now: for data, a commit, a flush, or replicas.
 kafka_server_socket_server_metrics_connection_count  gauge  listener
     kafka.server:type=socket-server-metrics,name=connection-count
     Connections that are open.

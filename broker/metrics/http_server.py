@@ -49,9 +49,15 @@ class HttpServer:
 
     async def start(self, address: HttpAddress) -> None:
         """Bind and serve. Raises OSError."""
-        self._server = await self.loop.create_server(
-            lambda: HttpConnection(self), address.host or None, address.port, reuse_address=True
-        )
+        try:
+            self._server = await self.loop.create_server(
+                lambda: HttpConnection(self), address.host or None, address.port, reuse_address=True
+            )
+        except OSError as error:
+            where = f"{address.host or '*'}:{address.port} for moldau.http.listener"
+            raise OSError(
+                error.errno, f"cannot listen on {where}: {(error.strerror or '').rpartition(': ')[2]}"
+            ) from None
 
     def stop(self) -> None:
         if self._server is not None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.network.listener import Listener
     from broker.network.reply_memory import ReplyMemory
     from broker.network.request_memory import RequestMemory
+    from broker.purgatory.purgatory import Purgatory
     from broker.replicas.damaged_replicas import DamagedReplicas
     from broker.replicas.in_sync_changes import InSyncChanges
     from broker.replicas.local_logs import LocalLogs
@@ -42,6 +43,7 @@ class Observed:
     in_sync_changes: InSyncChanges
     damaged: DamagedReplicas
     groups: Groups
+    purgatory: Purgatory
     listeners: Sequence[Listener]
     request_memory: RequestMemory
     reply_memory: ReplyMemory

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 from broker.metrics.exposition import Page, Summary
-from broker.release import KAFKA_VERSION, installed_version
+from broker.release import KAFKA_VERSION
 from broker.runtime.process import GC_GENERATIONS, Process, ProcessFacts
+from moldau import __version__
 
 
 class ProcessMetrics:
@@ -15,8 +16,6 @@ class ProcessMetrics:
     def __init__(self, process: Process) -> None:
         self.pauses_s = [Summary() for _ in range(GC_GENERATIONS)]
         """Of the collector of cyclic garbage, by generation."""
-        self.version = ""
-        """Read with the facts: it takes an import of 50 ms, which a start need not wait for."""
         self._process = process
 
     def start(self) -> None:
@@ -27,13 +26,12 @@ class ProcessMetrics:
 
     def read(self) -> ProcessFacts | None:
         """What `collect` shows. Blocks: an executor thread calls it."""
-        self.version = self.version or installed_version()
         return self._process.read()
 
     def collect(self, page: Page, facts: ProcessFacts | None) -> None:
         """Add what was read. `facts` is None where the kernel tells none."""
         python = ".".join(str(part) for part in sys.version_info[:3])
-        page.add("moldau_build_info", 1, (("version", self.version), ("kafka", KAFKA_VERSION), ("python", python)))
+        page.add("moldau_build_info", 1, (("version", __version__), ("kafka", KAFKA_VERSION), ("python", python)))
         for generation, summary in enumerate(self.pauses_s):
             page.add_summary("moldau_gc_pause_seconds", summary, (("generation", str(generation)),))
         if facts is not None:

@@ -16,7 +16,7 @@ from broker.metrics.partitions import collect_partitions
 from broker.metrics.process_metrics import ProcessMetrics
 from broker.metrics.request_meter import RequestMeter
 from broker.metrics.stall import StallWatch
-from broker.metrics.traffic import collect_connections, collect_requests
+from broker.metrics.traffic import collect_connections, collect_delayed_operations, collect_requests
 from broker.runtime.stage import Stage
 from broker.runtime.tasks import Spawn
 
@@ -95,6 +95,7 @@ class Metrics:
         self._stall.collect(page)
         collect_requests(page, node.listeners, self._meters)
         collect_connections(page, node.listeners)
+        collect_delayed_operations(page, node.purgatory.sizes)
         collect_limits(page, node)
         collect_flushes(page, node.flusher, node.quorum.flusher)
         left_out = await collect_partitions(page, node, self._series_max)

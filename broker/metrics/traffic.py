@@ -53,6 +53,16 @@ def collect_requests(page: Page, listeners: Iterable[Listener], meters: Mapping[
         page.add(f"{TOPICS}failed{kafka_name}requests_total", traffic.errors.total())
 
 
+def collect_delayed_operations(page: Page, sizes: Mapping[str, int]) -> None:
+    """`sizes`: operations in the purgatory, by kind."""
+    for name in sorted({"Produce", "Fetch", *sizes}):
+        page.add(
+            "kafka_server_delayedoperationpurgatory_numdelayedoperations",
+            sizes.get(name, 0),
+            (("delayedoperation", name),),
+        )
+
+
 def collect_connections(page: Page, listeners: Iterable[Listener]) -> None:
     parked: Counter[str] = Counter({"Produce": 0, "Fetch": 0})
     for listener in listeners:

@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         resources = listener.resources
         # Looked up once a connection: the listener is not compiled, and a look-up costs as much as a call.
         self._loop = resources.loop
-        self._wakes = resources.wakes
+        self._purgatory = resources.purgatory
         self._shared = resources.receive_buffer
         self._memory = resources.request_memory
         self._routes = listener.routes
@@ -197,14 +197,14 @@ class Connection(asyncio.BufferedProtocol):
     # Frames
 
     def _consume(self, buffer: memoryview, size: int) -> None:
-        """Handle what arrived; the parked requests that this wakes look when our own replies are on their way."""
-        wakes = self._wakes
-        wakes.gather()
+        """Handle what arrived; the delayed operations that it concerns look when this connection's replies are sent."""
+        purgatory = self._purgatory
+        purgatory.hold_actions()
         try:
             self._handle_frames(buffer, size)
         finally:
             try:
-                wakes.let_go()
+                purgatory.try_complete_actions()
             except Exception:
                 log.exception("a parked request failed to look again; it waits until its time is up")
 

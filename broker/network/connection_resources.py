@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
-from broker.purgatory.wakes import Wakes
+from broker.purgatory.purgatory import Purgatory
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
 
@@ -16,8 +16,8 @@ from broker.runtime.tasks import Spawn
 class ConnectionResources:
     """Of one node and its event loop.
 
-    `receive_buffer` is where the bytes of every connection arrive: parsing never spans two callbacks. `wakes` gathers
-    the wake-ups of parked requests while a connection handles what arrived.
+    `receive_buffer` is where the bytes of every connection arrive: parsing never spans two callbacks. `purgatory` holds
+    the checks of delayed operations while a connection handles what arrived.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -26,4 +26,4 @@ class ConnectionResources:
     receive_buffer: memoryview
     request_memory: RequestMemory
     reply_memory: ReplyMemory
-    wakes: Wakes
+    purgatory: Purgatory

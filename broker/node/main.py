@@ -9,13 +9,20 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from broker.cli.terminal import Terminal
 from broker.config.config import Config
 from broker.node.advertised import doubts, named, told
+from broker.node.start_report import StartReport, report_of
+from broker.release import KAFKA_VERSION, form, python
 from broker.runtime.environment import LocalEnvironment
 from broker.runtime.log_output import write_log
+from moldau import __version__
+
+if TYPE_CHECKING:
+    from broker.node.node import Node
 
 log = logging.getLogger("moldau")
 
@@ -27,16 +34,35 @@ DESCRIPTORS_WANTED: Final = 10_000
 SWITCH_INTERVAL_S = 0.0002
 """After how long a thread that computes (loading, decompression) gives way to the loop. A request gives way itself at
 every system call: at Python's 5 ms, four of them are 20 ms, and at 1 ms still 4."""
+AT_ONCE: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
 EXIT_REFUSED = 1
 """Exit status of a node that could not start."""
 
 
-def serve(config: Config, errors: Terminal, *, format_if_missing: bool, until_eof: bool = False) -> int:
-    """Run a node until SIGTERM or SIGINT, its log on `errors`; the exit status of the process."""
-    from broker.metadata.storage_format import FormatError
-    from broker.replicas.node_directories import NotFormatted
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a node is to be started, besides its configuration."""
 
-    write_log(errors, config.text("moldau.log.format"))
+    formats: bool = False
+    """Whether directories in which nothing is are formatted, for a node of one."""
+    until_eof: bool = False
+    """Whether the node also stops when its standard input ends."""
+    greet: Callable[[StartReport], None] | None = None
+    """Called once clients are served."""
+    is_quiet: bool = False
+    """Whether the log says only warnings, errors and progress until then."""
+
+
+def serve(config: Config, errors: Terminal, start: Start) -> int:
+    """Run a node until SIGTERM or SIGINT, its log on `errors`; the exit status of the process."""
+    from broker.metadata.registration import RegistrationRefused
+    from broker.metadata.storage_format import FormatError
+    from broker.node.start_refusal import refusal_line
+    from broker.replicas.node_directories import NotFormatted
+    from storage.log.recovery import CorruptLog
+
+    show_all = write_log(errors, config.text("moldau.log.format"), is_quiet=start.is_quiet)
+    log.info("moldau %s (Apache Kafka %s, %s, %s)", __version__, KAFKA_VERSION, python(), form())
     for warning in config.warnings:
         log.warning("%s", warning)
     config = named(config, socket.getfqdn)
@@ -51,25 +77,25 @@ def serve(config: Config, errors: Terminal, *, format_if_missing: bool, until_eo
     if descriptors_max < DESCRIPTORS_WANTED:
         log.warning("the process may have %d file descriptors only; raise its limit (ulimit -n)", descriptors_max)
     try:
-        if format_if_missing:
-            _format_where_missing(config, environment)
-        return loop.run_until_complete(_run(config, environment, loop, until_eof=until_eof))
-    except (NotFormatted, FormatError, OSError, ValueError) as refusal:
-        log.critical("the node cannot start: %s", refusal)
+        return loop.run_until_complete(Life(config, environment, loop, start, show_all).run())
+    except (NotFormatted, FormatError, RegistrationRefused, CorruptLog, OSError, ValueError) as refusal:
+        log.critical("the node cannot start: %s", refusal_line(refusal, config))
         return EXIT_REFUSED
     finally:
         environment.close()
         loop.close()
 
 
-def _format_where_missing(config: Config, environment: LocalEnvironment) -> None:
-    """Make a node of one out of empty directories, so that it can be tried with one command."""
+def _format_where_missing(config: Config, environment: LocalEnvironment) -> bool:
+    """Make a node of one out of empty directories, so that it can be tried with one command; whether it did.
+
+    Raises `FormatError` and OSError."""
     from broker.cli.format_storage import fresh_cluster_id
     from broker.metadata.storage_format import format_directories
     from storage.checkpoints.meta_properties import META_PROPERTIES
 
     if any(environment.fs.exists(f"{path}/{META_PROPERTIES}") for path in config.log_dirs):
-        return
+        return False
     for line in format_directories(
         environment.fs,
         config,
@@ -81,6 +107,7 @@ def _format_where_missing(config: Config, environment: LocalEnvironment) -> None
         now_ms=environment.wall_ms(),
     ):
         log.info("%s", line)
+    return True
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -90,7 +117,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class InputEnd(asyncio.Protocol):
-    """Whoever started this process holds the other end of its standard input, and may die."""
+    """The process that started this one holds the other end of its standard input, and may die."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -99,46 +126,92 @@ class InputEnd(asyncio.Protocol):
         self._ended()
 
 
-async def _run(
-    config: Config, environment: LocalEnvironment, loop: asyncio.AbstractEventLoop, *, until_eof: bool
-) -> int:
-    from broker.metadata.registration import RegistrationRefused
-    from broker.node.node import Node
-    from storage.log.recovery import CorruptLog
+class Life:
+    """One node from its start to its clean stop: `run` once."""
 
-    stopping: asyncio.Future[str] = loop.create_future()
+    def __init__(
+        self,
+        config: Config,
+        environment: LocalEnvironment,
+        loop: asyncio.AbstractEventLoop,
+        start: Start,
+        show_all: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._loop = loop
+        self._start = start
+        self._show_all = show_all
+        self._stopping: asyncio.Future[str] = loop.create_future()
+        self._began_ns = environment.precise_ns()
 
-    def stop(name: str) -> None:
-        if not stopping.done():
-            stopping.set_result(name)
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop, each.name)
-    if until_eof:
-        await loop.connect_read_pipe(lambda: InputEnd(lambda: stop("the end of its input")), sys.stdin)
-    gc.set_threshold(*GC_THRESHOLDS)  # what a start reads, it keeps
-    node = Node(config, environment, loop)
-    this = asyncio.current_task()
-    assert this is not None
-    stopping.add_done_callback(lambda _: None if is_serving else this.cancel())
-    is_serving = False
-    try:
-        await node.start()
-        is_serving = True
-    except (RegistrationRefused, CorruptLog, OSError) as refusal:
-        log.critical("the node cannot start: %s", refusal)
-        return EXIT_REFUSED
-    except asyncio.CancelledError:
-        # It may wait for its peers for long. What it has written survives the end of a process at any moment.
-        log.info("stopping on %s, before the node has served", stopping.result())
+    async def run(self) -> int:
+        """The exit status. Raises what keeps the node from starting."""
+        is_formatted = self._start.formats and _format_where_missing(self._config, self._environment)
+        await self._heed_signals()
+        gc.set_threshold(*GC_THRESHOLDS)  # what a start reads, it keeps
+        node = await self._started()
+        if node is None:
+            # It may have waited for its peers for long. What it has written survives the end of a process.
+            log.info("stopping on %s, before the node served", self._stopping.result())
+            return 0
+        for each in node.listeners:
+            log.info("%s listener %s on %s:%d", each.role.name, each.name, each.host or "*", each.port)
+        log.info("node %d of cluster %s serves", self._config.node_id, node.cluster.id)
+        if self._start.greet is not None:
+            self._start.greet(
+                report_of(
+                    self._config,
+                    node.cluster.id,
+                    formatted=is_formatted,
+                    recovered=node.logs.opened,
+                    start_ms=(self._environment.precise_ns() - self._began_ns) // 1_000_000,
+                )
+            )
+        self._show_all()
+        gc.collect()
+        gc.freeze()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        reason = await self._stopping
+        log.info("stopping on %s: leadership is handed over, then the logs are flushed and closed%s", reason, AT_ONCE)
+        await node.stop()
+        log.info("stopped")
         return 0
-    for listener in node.listeners:
-        log.info("%s listener %s on %s:%d", listener.role.name, listener.name, listener.host or "*", listener.port)
-    log.info("node %d of cluster %s serves", config.node_id, node.cluster.id)
-    gc.collect()
-    gc.freeze()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    log.info("stopping on %s", await stopping)
-    await node.stop()
-    log.info("stopped")
-    return 0
+
+    async def _started(self) -> Node | None:
+        """The node, serving; None where it was told to stop before. Raises what keeps it from starting."""
+        from broker.node.node import Node
+
+        load_hot_path()
+        node = Node(self._config, self._environment, self._loop)
+        starting = self._loop.create_task(node.start())
+        self._stopping.add_done_callback(lambda _: starting.cancel())
+        try:
+            await starting
+        except asyncio.CancelledError:
+            return None
+        return node
+
+    async def _heed_signals(self) -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(each, self._stop, each.name)
+        if self._start.until_eof:
+            await self._loop.connect_read_pipe(lambda: InputEnd(lambda: self._stop("the end of its input")), sys.stdin)
+
+    def _stop(self, reason: str) -> None:
+        if not self._stopping.done():
+            self._stopping.set_result(reason)
+            # From now on Ctrl-C does what it does to any process: it ends it.
+            self._loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def load_hot_path() -> None:
+    """Import what is imported late otherwise, on the first request.
+
+    In a checkout the extension modules of the hot path may be exchanged while this process runs: they and their sources
+    must not meet in it.
+    """
+    from broker.network import direct_output  # noqa: F401
+    from broker.requests.handlers import fetch, produce  # noqa: F401
+    from coordinator.shard import offset_walk  # noqa: F401

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from broker.config.config import Config
 from broker.config.http_address import read_address
-from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.config.replica_selectors import RACK_AWARE
 from broker.coordinators.group_row import group_config
 from broker.coordinators.groups import Groups
 from broker.coordinators.registry import CoordinatorRegistry
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
-from broker.metadata.cluster_view import ClusterView, NodeAddress
+from broker.metadata.cluster_view import ClusterView
 from broker.metadata.controller_registration import keep_registered
 from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
@@ -34,9 +32,8 @@ from broker.network.listener_role import ListenerRole
 from broker.network.peer_channel import PeerChannels
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
-from broker.purgatory.parked_fetches import ParkedFetches
+from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
-from broker.purgatory.wakes import Wakes
 from broker.release import KAFKA_VERSION
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
@@ -56,13 +53,17 @@ from broker.replicas.roles import ReplicaRoles
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
+from broker.requests.rack_aware_selector import RackAwareReplicaSelector
+from broker.requests.services import Services
 from broker.requests.table import routes
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.stage import Stage
-from broker.runtime.tasks import Spawn, Tasks
+from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
+from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
+from replication.source import LocalLog
 
 log = logging.getLogger("moldau.broker")
 
@@ -105,7 +106,7 @@ class Node:
         )
         self.settings = DynamicConfig(config)
         self.timeouts = Timeouts(loop)
-        self.wakes = Wakes(loop)
+        self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
         self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
         properties = self.logs.properties[config.metadata_log_dir]
         shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_serving_epochs
@@ -142,7 +143,6 @@ class Node:
                 spawn,
             )
         )
-        self.parked_fetches = ParkedFetches(environment.monotonic_ms)
         self.groups = Groups(group_config(config), environment, loop, spawn, self.cluster.partitions_count)
         self.coordinators = CoordinatorRegistry([self.groups.shards], self.flusher.flush)
         self.roles = ReplicaRoles(
@@ -151,7 +151,7 @@ class Node:
             self.fetchers,
             self.flusher,
             self.coordinators,
-            self.parked_fetches.leads_anew,
+            self.purgatory.followers.leadership_gained,
             environment.monotonic_ms,
         )
         self.in_sync_changes = InSyncChanges(
@@ -221,7 +221,16 @@ class Node:
             FETCH_SESSION_EVICTION_MS,
             lambda: environment.random.randint(1, 0x7FFFFFFF),
         )
-        self.controller = Forwarding(self.quorum, self.partition_work.when_done)
+        near = config.text_or_none("replica.selector.class") == RACK_AWARE
+        rack = config.text_or_none("broker.rack")
+        self.fetch_planner = FetchPlanner(
+            self.replicas,
+            LocalLog(),
+            self.throttles.leader,
+            RackAwareReplicaSelector(rack, self.cluster) if near else None,
+            environment.monotonic_ms,
+        )
+        self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done)
         self.large_batches = LargeBatches(self.request_memory, environment, self.tasks.spawn)
         self.large_metadata = LargeMetadata(environment, self.topics, self.tasks.spawn)
         limits = connection_limits(config)
@@ -239,7 +248,32 @@ class Node:
             memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
             self.request_memory,
             self.reply_memory,
-            self.wakes,
+            self.purgatory,
+        )
+        services = Services(
+            node_id=self.node_id,
+            config=config,
+            environment=environment,
+            spawn=self.tasks.spawn,
+            cluster=self.cluster,
+            settings=self.settings,
+            quorum=self.quorum,
+            controller=self.controller,
+            topics=self.topics,
+            producer_ids=self.producer_ids,
+            logs=self.logs,
+            replicas=self.replicas,
+            flusher=self.flusher,
+            in_sync_changes=self.in_sync_changes,
+            coordinators=self.coordinators,
+            groups=self.groups,
+            purgatory=self.purgatory,
+            reply_memory=self.reply_memory,
+            fetch_sessions=self.fetch_sessions,
+            fetch_planner=self.fetch_planner,
+            fetch_size_max=config.integer("fetch.max.bytes"),
+            large_batches=self.large_batches,
+            large_metadata=self.large_metadata,
         )
         self.listeners = [
             Listener(
@@ -248,7 +282,7 @@ class Node:
                 each.host or None,
                 each.port,
                 role := _role_of(each.name, config),
-                routes(role, self),
+                routes(role, services),
                 self.admissions[role],
                 self.quorum.disconnected,
                 request_size_max=config.integer("socket.request.max.bytes"),
@@ -278,6 +312,7 @@ class Node:
             in_sync_changes=self.in_sync_changes,
             damaged=self.damaged,
             groups=self.groups,
+            purgatory=self.purgatory,
             listeners=self.listeners,
             request_memory=self.request_memory,
             reply_memory=self.reply_memory,
@@ -287,29 +322,6 @@ class Node:
             impaired=self.impaired,
         )
         return Metrics(observed, address, self.loop, self.tasks.spawn)
-
-    # What handlers ask that are not converted yet
-
-    def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
-        return self.cluster.live_nodes(listener_name)
-
-    def is_alive(self, node_id: int) -> bool:
-        return self.cluster.is_alive(node_id)
-
-    def is_internal(self, topic: str) -> bool:
-        return topic in INTERNAL_TOPICS
-
-    @property
-    def spawn(self) -> Spawn:
-        return self.tasks.spawn
-
-    @property
-    def fetch_size_max(self) -> int:
-        return self.config.integer("fetch.max.bytes")
-
-    @property
-    def reads_near(self) -> bool:
-        return self.config.text_or_none("replica.selector.class") == RACK_AWARE
 
     # What parts ask for later
 

@@ -1,1 +1,1 @@
-"""Requests that wait for something, and the timers that end their waits."""
+"""Requests that wait for something to happen, and the timer wheel that ends their waits."""

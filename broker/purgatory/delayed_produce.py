@@ -1,70 +1,95 @@
-"""A produce under acks=all that waits: answered when all of it is committed, at the latest when its time is up."""
+"""A Produce under acks=all that waits until all of its records are committed, or its time is up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol
 
-from broker.purgatory.timer_wheel import Timeouts
+from broker.purgatory.purgatory import CommitWait, Purgatory, WatchingOperation
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from replication.partition import Partition
 
 
-class Wait(Protocol):
-    """A partition, the end offset that is to be committed, and the answer that says so by now."""
+class AppendedRecords(CommitWait):
+    """Records of a request in one partition, and the answer that waits until they are committed, or durable.
 
-    partition: Partition
-    end_offset: int
-    answer: PartitionProduceResponse
+    No NamedTuple: compiled, one that names a compiled class of a module not yet imported crashes when it is defined.
+    """
+
+    __slots__ = ("answer", "operation", "partition")
+
+    def __init__(self, partition: Partition, end_offset: int, answer: PartitionProduceResponse) -> None:
+        super().__init__(end_offset)
+        self.partition = partition
+        self.answer = answer
+        self.operation: DelayedProduce | None = None
+
+    def settled(self, error: ErrorCode) -> None:
+        operation, self.operation = self.operation, None
+        if operation is not None:
+            operation.settled(self, error)
 
 
-class DelayedProduce:
-    """Each answer turns into a refusal where its records are not known to be committed."""
+class DelayedProduce(WatchingOperation):
+    """Each answer turns into an error where its records are not known to be committed."""
+
+    __slots__ = ("_add_leaders", "_has_failed", "_open", "_response", "reply")
 
     def __init__(
         self,
-        timeouts: Timeouts,
+        purgatory: Purgatory,
         timeout_ms: int,
         response: ProduceResponse,
-        waits: Sequence[Wait],
-        hint: Callable[[], None],
+        appended: Sequence[AppendedRecords],
+        add_leaders: Callable[[], None],
         *,
         has_failed: bool,
     ) -> None:
-        """`hint` says in a response with refusals who leads instead."""
-        self.reply: Pending[ProduceResponse] = Pending()
+        """`add_leaders` names the current leaders in a response with errors. `has_failed`: it has some already."""
+        super().__init__(purgatory, "Produce", timeout_ms)
+        self.reply: Pending[ProduceResponse] = Pending(self.end)
         self._response = response
-        self._hint = hint
+        self._add_leaders = add_leaders
         self._has_failed = has_failed
-        self._open = [each.answer for each in waits]
-        self._timeout = timeouts.after(max(0, timeout_ms), self._time_is_up)
-        for each in waits:
-            each.partition.when_committed(each.end_offset, partial(self._settled, each.answer))
+        self._open = list(appended)
+        for each in appended:
+            each.operation = self
+            purgatory.await_commit(each.partition, each)
 
-    def _settled(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
-        if self.reply.is_complete:
-            return  # the time was up
-        self._open = [each for each in self._open if each is not answer]
+    def settled(self, records: AppendedRecords, error: ErrorCode) -> None:
+        """The records of one partition are committed, or will not be known to be."""
+        self._open = [each for each in self._open if each is not records]
         if error is not ErrorCode.NONE:
-            refuse(answer, error)
+            refuse(records.answer, error)
             self._has_failed = True
         if not self._open:
-            self._timeout.cancel()
-            if self._has_failed:
-                self._hint()
-            self.reply.complete(self._response)
+            self.try_complete()
 
-    def _time_is_up(self) -> None:
-        for answer in self._open:
-            refuse(answer, ErrorCode.REQUEST_TIMED_OUT)
+    def try_complete(self) -> None:
+        if not self._open and not self.is_over:
+            self._complete()
+
+    def expire(self) -> None:
+        for each in self._open:
+            refuse(each.answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._complete()
+
+    def _complete(self) -> None:
+        self.end()
         if self._has_failed:
-            self._hint()
+            self._add_leaders()
         self.reply.complete(self._response)
+
+    def end(self) -> None:
+        super().end()
+        waiting, self._open = self._open, []
+        for each in waiting:
+            each.cancel()
+            each.operation = None
 
 
 def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    """The records may be in the log, but whether they are committed is not known."""
     answer.error_code = error
     answer.base_offset = answer.log_append_time_ms = -1

@@ -1,8 +1,8 @@
-"""Ends of waits that hardly ever come: most who wait are answered long before, so setting and cancelling cost next to
-nothing.
+"""The timer wheel: ends of waits, of which most are cancelled long before they come.
 
-A timer of the event loop is made and cancelled for a few microseconds, which every parked produce and fetch would pay.
-Waits of one length end in the order in which they began, so they share a timer: that of the oldest.
+A timer of the event loop costs some microseconds to set and to cancel, which every produce and fetch that waits would
+pay. Waits of one length end in the order in which they began: they share a queue, and one timer of the event loop for
+the oldest. Apache Kafka's wheel has buckets by time for the same reason.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 QUEUES_MAX: Final = 64
-"""So many lengths are kept apart; clients choose them, and a queue lives until its timer has gone off."""
+"""So many lengths have a queue of their own, past that each wait has: clients choose the lengths."""
 
 
 class Timeouts:
@@ -25,7 +25,7 @@ class Timeouts:
         self._queues: dict[int, TimeoutQueue] = {}
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> Timeout:
-        """Call back once, after that long, unless it is cancelled before."""
+        """Call back once after `delay_ms`, unless it is cancelled before."""
         queue = self._queues.get(delay_ms)
         if queue is None:
             queue = TimeoutQueue(self._loop, delay_ms, self._queues)
@@ -54,7 +54,7 @@ class TimeoutQueue:
         return timeout
 
     def _look(self) -> None:
-        """The wait for which the timer was set may be over long since: set it for the one that is the oldest now."""
+        """The wait for which the timer was set may have been cancelled: set it for the oldest that is left."""
         self._timer = None
         now_s = self._loop.time()
         for timeout in self.waiting:
@@ -66,7 +66,7 @@ class TimeoutQueue:
             del self._queues[self._delay_ms]
 
     def _end(self, timeout: Timeout) -> None:
-        """In a callback of its own: one that fails takes no other with it, and one may still cancel another."""
+        """In a callback of its own: one that fails takes no other with it, and one may cancel another before."""
         if timeout in self.waiting:
             callback = timeout.callback
             timeout.cancel()
@@ -74,8 +74,8 @@ class TimeoutQueue:
 
 
 class Timeout:
-    """The end of one wait. It forgets its callback once that is over: who waits holds the end of it, and a cycle would
-    be left to the collector."""
+    """The end of one wait. It forgets its callback when the wait is over: what waits holds its timeout, and a cycle
+    would be left to the garbage collector."""
 
     __slots__ = ("_queue", "callback", "deadline_s")
 
@@ -85,7 +85,7 @@ class Timeout:
         self.deadline_s = deadline_s
 
     def cancel(self) -> None:
-        """Never call back. Nothing where it has, or was cancelled before."""
+        """Never call back. Nothing where it has called back, or was cancelled before."""
         self._queue.waiting.pop(self, None)
         self.callback = _nothing
 

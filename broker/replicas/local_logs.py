@@ -14,6 +14,7 @@ from broker.config.config import Config
 from broker.replicas.disk_space import DiskSpace
 from broker.replicas.log_checkpoints import HighWatermarks, LogCheckpoints, of_directory
 from broker.replicas.node_directories import Directories
+from broker.replicas.opening import Opened, Opening
 from broker.runtime.environment import Environment
 from kraft.image.cluster import LOST_DIRECTORY
 from storage.checkpoints.offset_checkpoint import TopicPartition
@@ -86,6 +87,8 @@ class LocalLogs:
         self._tell_damaged = damaged
         self.damaged: dict[TopicPartition, str] = {}
         """The logs that were found damaged when they were opened, with the reason."""
+        self.opened: Opened | None = None
+        """What the start found; None where there was no partition, or where it is not done."""
         self.space = DiskSpace(environment.fs)
         self.properties = found.properties
         """By path, the content of meta.properties: the same cluster and node in all of them."""
@@ -350,37 +353,34 @@ class LocalLogs:
         damaged. After a crash several threads recover: one waits for the disk while another compares checksums.
         """
         count = 1 if self._was_clean else self._recovery_threads * len(self.directories)
-        opened: list[Found] = []
         shares = [share for first in range(count) if (share := found[first::count])]
+        opening = Opening(self._environment.precise_ns, len(found), len(shares), was_clean=self._was_clean)
         failures = await asyncio.gather(
             *(
-                self._environment.offload(partial(self._load, share, configs, suspects, now_ms, opened, len(found)))
-                for share in shares
+                self._environment.offload(partial(self._load, thread, share, configs, suspects, now_ms, opening))
+                for thread, share in enumerate(shares)
             )
         )
+        self.opened = opening.result(len(self.damaged))
         return list({directory.path: (directory, error) for each in failures for directory, error in each}.values())
 
     def _load(
         self,
+        thread: int,
         share: list[Found],
         configs: Mapping[str, LogConfig],
         suspects: Set[TopicPartition],
         now_ms: int,
-        opened: list[Found],
-        found_count: int,
+        opening: Opening,
     ) -> list[tuple[LogDirectory, OSError]]:
-        """In an executor thread: open a share of the logs; the directories that have to go offline.
-
-        `opened` are the logs that all threads have opened so far.
-        """
+        """In an executor thread, counted from 0: open a share of the logs; the directories that have to go offline."""
+        expiration_ms, checked = self._producer_expiration_ms, partial(opening.checked, thread)
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for each in share:
             directory, (topic, index) = each
             if directory.path not in failures:
                 try:
-                    opened_log = directory.load(
-                        topic, index, configs[topic], now_ms, log.info, self._producer_expiration_ms
-                    )
+                    opened_log = directory.load(topic, index, configs[topic], now_ms, log.info, expiration_ms, checked)
                     found = find_damage(directory.fs, opened_log.directory) if each.key in suspects else None
                     if found is not None:
                         directory.fence(opened_log, directory.high_watermarks.get(each.key, 0))
@@ -390,9 +390,7 @@ class LocalLogs:
                     self.damaged[each.key] = str(damage)
                 except OSError as error:
                     failures[directory.path] = directory, error
-            opened.append(each)
-            if len(opened) % 100 == 0:
-                log.info("opened %d of %d partitions", len(opened), found_count)
+            opening.opened(thread)
         return list(failures.values())
 
     def _unique(self) -> str:

@@ -62,7 +62,10 @@ def look_into(environment: Environment, config: Config) -> Directories:
 def _check(config: Config, properties: dict[str, MetaProperties]) -> None:
     problem = disagreement(list(properties.items()))
     if problem is not None:
-        raise NotFormatted(problem)
+        raise NotFormatted(f"{problem}. Leave out of log.dirs what belongs to another cluster or node")
     node_id = next(iter(properties.values())).node_id
     if node_id != config.node_id:
-        raise NotFormatted(f"{config.log_dirs[0]} is of node {node_id}, the configuration says {config.node_id}")
+        raise NotFormatted(
+            f"{config.log_dirs[0]} belongs to node {node_id}, and the configuration says node.id={config.node_id}."
+            f" Set node.id={node_id}, or give node {config.node_id} a directory of its own (--data DIR, or log.dirs)"
+        )

@@ -28,7 +28,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.primitives import MalformedMessage
-from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
+from replication.follower_effects import Complain, Effect, Flush, LookUp, StartAt, TruncateTo
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from replication.replication_quota import ReplicationQuota
@@ -204,7 +204,7 @@ class RunningFetcher:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case Truncate() | StartAt():
+            case TruncateTo() | StartAt():
                 self._ports.spawn(self._truncate(effect))
             case Flush(partition, leader_epoch):
                 self._flush(partition, leader_epoch)
@@ -213,7 +213,7 @@ class RunningFetcher:
             case Complain(message):
                 log.warning("following broker %d: %s", self._leader_id, message)
 
-    async def _truncate(self, effect: Truncate | StartAt) -> None:
+    async def _truncate(self, effect: TruncateTo | StartAt) -> None:
         """The recovery point first: a crash must not take what is cut away for old bytes that were damaged."""
         partition, ports = effect.partition, self._ports
         try:
@@ -222,7 +222,7 @@ class RunningFetcher:
                 raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
             if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
                 now_ms = ports.environment.wall_ms()
-                if isinstance(effect, Truncate):
+                if isinstance(effect, TruncateTo):
                     partition.log.truncate_to(effect.offset, now_ms)
                 else:
                     partition.log.truncate_fully_and_start_at(effect.offset, now_ms)

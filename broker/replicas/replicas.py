@@ -123,7 +123,7 @@ class Replicas:
         return sum(map(len, self._offline.values()))
 
     def remove_topic(self, topic: str) -> list[Partition]:
-        """Forget a topic; whoever waits for its partitions looks again and finds them gone."""
+        """Forget a topic. The caller ends each partition (`Partition.gone`)."""
         self.generation += 1
         topic_id = self._ids.pop(topic, b"")
         self.by_id.pop(topic_id, None)
@@ -132,7 +132,6 @@ class Replicas:
         partitions = list(self.by_name.pop(topic, {}).values())
         for partition in partitions:
             self.gone.add(partition)
-            partition.wake()
         return partitions
 
     def remove(self, topic: str, index: int) -> Partition | None:

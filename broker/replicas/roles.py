@@ -33,16 +33,16 @@ class ReplicaRoles:
         fetchers: ReplicaFetchers,
         flusher: Flusher,
         coordinators: Coordinators,
-        leads_anew: Callable[[], None],
+        leadership_gained: Callable[[], None],
         monotonic_ms: Callable[[], int],
     ) -> None:
-        """`leads_anew`: called when this broker begins to lead a partition that has followers."""
+        """`leadership_gained`: called when this broker begins to lead a partition that has followers."""
         self._node_id = node_id
         self._replicas = replicas
         self._fetchers = fetchers
         self._flusher = flusher
         self._coordinators = coordinators
-        self._leads_anew = leads_anew
+        self._leadership_gained = leadership_gained
         self._monotonic_ms = monotonic_ms
         self.are_assumed = False
         """Whether `begin` was called."""
@@ -91,7 +91,7 @@ class ReplicaRoles:
         )
         is_new = assigned.leader_epoch > epoch_before or assigned.replicas != replicas_before
         if is_new and len(assigned.replicas) > 1:
-            self._leads_anew()
+            self._leadership_gained()
         if partition.awaits_flush:
             self._flusher.flush(partition.log)  # what the previous process left in the page cache
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from broker.network.listener_role import ListenerRole
 from broker.network.route import Binding, FrameHook, RequestContext, Route
+from broker.requests.services import Services
 from protocol.schema import response_class_of, spec_of
 
 Request = TypeVar("Request")
-Handle = Callable[[Any, RequestContext, Request], object]
+Handle = Callable[[Services, RequestContext, Request], object]
 """Answers a request with the services of the node: the response, a `Pending` that becomes it, or None."""
-MakeHook = Callable[[Any, Route], FrameHook]
+MakeHook = Callable[[Services, Route], FrameHook]
 RefuseVersion = Callable[[Route], object]
 
 
@@ -90,7 +91,7 @@ def api(
     )
 
 
-def route(row: Api, role: ListenerRole, services: object) -> Route:
+def route(row: Api, role: ListenerRole, services: Services) -> Route:
     """A row as a listener serves it; `role` is that of the listener, one of the two."""
     return Route(
         row.key,
@@ -103,7 +104,7 @@ def route(row: Api, role: ListenerRole, services: object) -> Route:
     )
 
 
-def _bind(row: Api, role: ListenerRole, services: object) -> Binding:
+def _bind(row: Api, role: ListenerRole, services: Services) -> Binding:
     handle = row.broker if role is ListenerRole.BROKER else row.controller
     assert handle is not None, f"{row.name} is not served behind a listener of this role"
     return Binding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.runtime.pending import Pending
 
 Response = TypeVar("Response")
@@ -20,9 +21,15 @@ class VersionedControllerPort(Protocol):
 class Forwarding:
     """Requests of clients that the controller decides."""
 
-    def __init__(self, controller: VersionedControllerPort, when_made: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        controller: VersionedControllerPort,
+        purgatory: Purgatory,
+        when_made: Callable[[Callable[[], None]], None],
+    ) -> None:
         """`when_made(done)` calls `done` once the partitions that this broker was told to make are there."""
         self._controller = controller
+        self._purgatory = purgatory
         self._when_made = when_made
 
     def ask(self, request: object, version: int) -> Pending[Response]:
@@ -33,13 +40,14 @@ class Forwarding:
 
     def ask_for_partitions(self, request: object, version: int) -> Pending[Response]:
         """Forward a request for new partitions; the reply comes once those of this broker can be led."""
-        reply: Pending[Response] = Pending()
+        kind = type(request).__name__.removesuffix("Request")
+        operation: DelayedOperation[Response] = DelayedOperation(self._purgatory, kind, None, lambda is_last: None)
 
         def answered(response: Response) -> None:
-            self._when_made(lambda: reply.complete(response))
+            self._when_made(lambda: operation.complete(response))
 
         self._controller.submit(request, answered, version)
-        return reply
+        return operation.reply
 
     def submit(self, request: object, reply: Callable[..., None], version: int | None = None) -> None:
         """Forward a request of which the answer is only a part of the reply."""

@@ -11,9 +11,9 @@ import struct
 from typing import Final
 
 from broker.network.route import ClientConnection, FrameHook, RequestContext, Route
+from broker.purgatory.delayed_produce import AppendedRecords
 from broker.requests.handlers.produce import (
     TOPIC_ID_VERSION,
-    Parked,
     ProduceServices,
     answer_of,
     finish,
@@ -89,6 +89,6 @@ class ProduceHook(FrameHook):
         request, partition = repeated.request, repeated.partition
         asked = request.topic_data[0]
         answer = answer_of(partition.index, result)
-        parked = [Parked(partition, partition.log.end_offset, answer)] if result.error is NONE else []
+        parked = [AppendedRecords(partition, partition.log.end_offset, answer)] if result.error is NONE else []
         topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[answer])
         return finish(self._services, context, request, [topic], parked, result.error is not NONE)

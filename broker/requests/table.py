@@ -61,6 +61,7 @@ from broker.requests.handlers import (
     sync_group,
 )
 from broker.requests.produce_hook import ProduceHook
+from broker.requests.services import Services
 from kraft.controller.apis import CONTROLLER_APIS, ControllerApi
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.alter_configs import AlterConfigsRequest
@@ -212,6 +213,6 @@ def table_of(rows: Iterable[Api], decided_rows: Iterable[ControllerApi]) -> tupl
 APIS: Final = table_of(ROWS, CONTROLLER_APIS.values())
 
 
-def routes(role: ListenerRole, services: object, apis: Iterable[Api] = APIS) -> dict[int, Route]:
+def routes(role: ListenerRole, services: Services, apis: Iterable[Api] = APIS) -> dict[int, Route]:
     """The routes that a listener of this role serves, by API key; their handlers work on `services`."""
     return {row.key: route(row, role, services) for row in apis if row.role & role}

@@ -80,7 +80,10 @@ class SocketAcceptor:
 
     async def bind(self, host: str | None, port: int) -> None:
         """Take the address, of every family that it has. Raises OSError."""
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except socket.gaierror as error:
+            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: {error.strerror}") from None
         for family, kind, number, _, address in dict.fromkeys(found):
             try:
                 bound = socket.socket(family, kind, number)

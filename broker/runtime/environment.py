@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -71,6 +72,9 @@ class Environment(Protocol):
         it returns.
         """
 
+    def keep_allocated(self) -> None:
+        """What is in memory now stays there for long: spare the collector of cyclic garbage from walking it again."""
+
     def halt(self, reason: str) -> None:
         """Stop the process at once, without cleaning up: an invariant is broken. Does not return."""
 
@@ -130,6 +134,9 @@ class LocalEnvironment:
         if threads is None:
             threads = self._threads = ThreadPoolExecutor(self._offload_threads_max, thread_name_prefix="offload")
         return await self._loop.run_in_executor(threads, work)
+
+    def keep_allocated(self) -> None:
+        gc.freeze()
 
     def halt(self, reason: str) -> NoReturn:
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TextIO
+
+from broker.runtime.progress import PROGRESS_LOGGER
 
 LEVEL_WORDS: Final = {5: "TRACE", 10: "DEBUG", 20: "INFO", 30: "WARN", 40: "ERROR", 50: "FATAL"}
 """Log4j's words, in which levels are also set and described."""
@@ -23,13 +25,24 @@ class LogTerminal(Protocol):
         """The text in these styles, where the stream is a terminal that shows them."""
 
 
-def write_log(terminal: LogTerminal, form: str) -> None:
-    """Send what every logger of this process says to the terminal; `form` is `text` or `json`."""
+def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Callable[[], None]:
+    """Send what every logger of this process says to the terminal; `form` is `text` or `json`.
+
+    Where it is to be quiet, only warnings, errors and progress are shown until the function that it returns is called.
+    """
     handler = logging.StreamHandler(terminal.stream)
     handler.setFormatter(JsonLines() if form == "json" else Lines(terminal))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
+    if is_quiet:
+        handler.addFilter(is_shown_when_quiet)
+    return lambda: handler.removeFilter(is_shown_when_quiet)
+
+
+def is_shown_when_quiet(record: logging.LogRecord) -> bool:
+    """Whether a line is for a person who waits for the node to serve."""
+    return record.levelno > logging.INFO or record.name == PROGRESS_LOGGER
 
 
 def message_of(record: logging.LogRecord) -> str:

@@ -1,9 +1,8 @@
 """What the shard and the offsets need of a group of any kind.
 
 Classic groups and groups of the consumer protocol (KIP-848) share ids, offsets and a partition of
-`__consumer_offsets`, and a group may turn from one kind into the other in place: the shard keeps groups by id, and
-knows their kind by `group_type` alone. What a kind of group does about an event is a row of
-the tables in `coordinator/shard/shard.py`.
+`__consumer_offsets`, and a group may turn from one kind into the other in place: the shard keeps groups by id, each of
+the class of its kind. What a kind of group does about an event is a row of the tables in `coordinator/shard/shard.py`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from coordinator.group.events import (
     TimerFired,
     TopicsDeleted,
 )
-from coordinator.group.group import Group, GroupType
+from coordinator.group.group import Group
 from coordinator.group.records import Change, GroupChange, LoadedChange, OffsetChange, OffsetsLoaded, record_of
 from coordinator.group.step import GroupStep, Rebalances, TimerKey, TimerKind
 from coordinator.offsets.offset_delete import delete_groups, delete_offsets, topics_deleted
@@ -48,24 +48,24 @@ from protocol.messages.list_groups import ListedGroup
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from protocol.record_builder import Record
 
-REQUESTS: Final[Mapping[tuple[type[GroupRequest], GroupType], OnRequest]] = {
-    (Heartbeat, GroupType.CLASSIC): on_request(Heartbeat, ClassicGroup, heartbeat),
-    (CommitOffsets, GroupType.CLASSIC): on_request(CommitOffsets, ClassicGroup, commit_offsets),
-    (Join, GroupType.CLASSIC): on_request(Join, ClassicGroup, join),
-    (Sync, GroupType.CLASSIC): on_request(Sync, ClassicGroup, sync),
-    (Leave, GroupType.CLASSIC): on_request(Leave, ClassicGroup, leave),
+REQUESTS: Final[Mapping[tuple[type[GroupRequest], type[Group]], OnRequest]] = {
+    (Heartbeat, ClassicGroup): on_request(Heartbeat, ClassicGroup, heartbeat),
+    (CommitOffsets, ClassicGroup): on_request(CommitOffsets, ClassicGroup, commit_offsets),
+    (Join, ClassicGroup): on_request(Join, ClassicGroup, join),
+    (Sync, ClassicGroup): on_request(Sync, ClassicGroup, sync),
+    (Leave, ClassicGroup): on_request(Leave, ClassicGroup, leave),
 }
 
-EVENTS: Final[Mapping[tuple[type[GroupEvent], GroupType], OnEvent]] = {
-    (TimerFired, GroupType.CLASSIC): on_event(TimerFired, ClassicGroup, timer_fired),
-    (Loaded, GroupType.CLASSIC): on_event(Loaded, ClassicGroup, loaded),
-    (Unloaded, GroupType.CLASSIC): on_event(Unloaded, ClassicGroup, unloaded),
+EVENTS: Final[Mapping[tuple[type[GroupEvent], type[Group]], OnEvent]] = {
+    (TimerFired, ClassicGroup): on_event(TimerFired, ClassicGroup, timer_fired),
+    (Loaded, ClassicGroup): on_event(Loaded, ClassicGroup, loaded),
+    (Unloaded, ClassicGroup): on_event(Unloaded, ClassicGroup, unloaded),
 }
 """What each kind of group does about each event that concerns one group: (event × kind) → decision.
 
-A new kind of group is a folder beside `classic/`, a member of `GroupType` and a row here for each event. Where the
-group of a request does not exist, the request tells the kind: each protocol of groups has requests of its own, and all
-of today's are the classic protocol's.
+A new kind of group is a folder beside `classic/`, a class in it that is a `Group`, and a row here for each event. Where
+the group of a request does not exist, the request tells the kind: each protocol of groups has requests of its own, and
+all of today's are the classic protocol's.
 """
 
 EXPIRY_KEY: Final = TimerKey(TimerKind.EXPIRY)
@@ -105,35 +105,32 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         the group is deleted: its generation is in force already (docs/decisions/0005-groups-keep-pairs.md).
         """
         match change:
-            case OffsetsLoaded():
-                for group_id in change.offsets:
-                    self._keep_group_of_offset(group_id)
-                    self._appear(group_id, end_offset)
-                self._offsets.load_many(change)
             case OffsetChange():
-                if change.value is not None:
-                    self._keep_group_of_offset(change.group_id)
-                self._appear(change.group_id, end_offset)
+                self._seen(change.group_id, end_offset, is_created=change.value is not None)
                 if self.is_loaded:
                     self._offsets.append(change, end_offset)
                     self.committed_offsets += change.value is not None
                 else:
                     self._offsets.load(change)
+            case OffsetsLoaded():
+                for group_id in change.offsets:
+                    self._seen(group_id, end_offset, is_created=True)
+                self._offsets.load_many(change)
             case GroupChange(group_id, None):
                 self._forget(group_id)
             case GroupChange(group_id, value) if value is not None:
                 if not self.is_loaded:
                     self._groups[group_id] = restore(group_id, value)
-                self._appear(group_id, end_offset)
+                self._seen(group_id, end_offset, is_created=False)
 
-    def _keep_group_of_offset(self, group_id: str) -> None:
-        """A group with an offset exists, even where it never had members."""
-        if group_id not in self._groups:
-            self._groups[group_id] = ClassicGroup(group_id, None)
-
-    def _appear(self, group_id: str, end_offset: int) -> None:
+    def _seen(self, group_id: str, end_offset: int, *, is_created: bool) -> None:
+        """The log tells of a group. By an offset a group `is_created`, even where it never had members."""
         group = self._groups.get(group_id)
-        if group is not None and group.visible_from is None:
+        if group is None:
+            if not is_created:
+                return
+            group = self._groups[group_id] = ClassicGroup(group_id, None)
+        if group.visible_from is None:
             group.visible_from = end_offset
 
     def _forget(self, group_id: str) -> None:
@@ -160,6 +157,10 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
 
     def decide(self, step: GroupStep, request: ShardRequest) -> None:
         match request:
+            case Heartbeat() | CommitOffsets() | Join() | Sync() | Leave():
+                group = self._groups.get(request.request.group_id)
+                kind = ClassicGroup if group is None else type(group)
+                REQUESTS[type(request), kind](step, group, request)
             case FetchStableOffsets():
                 fetch_stable_offsets(step, self._offsets, request)
             case DeleteOffsets():
@@ -168,21 +169,17 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 delete_groups(step, self._offsets, request)
             case TopicsDeleted():
                 topics_deleted(step, self._offsets, request)
-            case _:
-                group = self._groups.get(request.request.group_id)
-                kind = GroupType.CLASSIC if group is None else group.group_type
-                REQUESTS[type(request), kind](step, group, request)
 
     def loaded(self, step: GroupStep) -> None:
         self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
         for group in self._groups.values():
-            EVENTS[Loaded, group.group_type](step, group, Loaded())
+            EVENTS[Loaded, type(group)](step, group, Loaded())
 
     def unloaded(self, step: GroupStep) -> None:
         groups = list(self._groups.values())
         self._groups.clear()
         for group in groups:
-            EVENTS[Unloaded, group.group_type](step, group, Unloaded())
+            EVENTS[Unloaded, type(group)](step, group, Unloaded())
 
     def next_timer_ms(self) -> int | None:
         return self._timers.next_deadline_ms()
@@ -198,7 +195,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             return
         group = self._groups.get(key.group_id)
         if group is not None:
-            EVENTS[TimerFired, group.group_type](step, group, TimerFired(key))
+            EVENTS[TimerFired, type(group)](step, group, TimerFired(key))
 
     # Reading
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar, cast
 
-from kraft.controller.broker_lifecycle import heartbeat
-from kraft.controller.broker_registration import register_broker
 from kraft.controller.config_control import (
     alter_configs,
     incremental_alter_configs,
@@ -19,18 +17,20 @@ from kraft.controller.config_control import (
     refuse_incremental_alterations,
 )
 from kraft.controller.context import DecisionContext
-from kraft.controller.controller_registration import register_controller
 from kraft.controller.decision import Decision
-from kraft.controller.directory_assignment import assign_replicas
-from kraft.controller.elections import elect_leaders
 from kraft.controller.feature_control import update_features
-from kraft.controller.in_sync_control import alter_partition
-from kraft.controller.partition_creation import create_partitions, refuse_partitions
+from kraft.controller.nodes.broker_lifecycle import heartbeat
+from kraft.controller.nodes.broker_registration import register_broker
+from kraft.controller.nodes.controller_registration import register_controller
+from kraft.controller.nodes.unregistration import unregister_broker
+from kraft.controller.partitions.directory_assignment import assign_replicas
+from kraft.controller.partitions.elections import elect_leaders
+from kraft.controller.partitions.in_sync_control import alter_partition
+from kraft.controller.partitions.reassignment import alter_reassignments, list_reassignments
 from kraft.controller.producer_id_control import allocate_producer_ids
-from kraft.controller.reassignment import alter_reassignments, list_reassignments
-from kraft.controller.topic_creation import create_topics, refuse_topics
-from kraft.controller.topic_deletion import delete_topics, refuse_deletions
-from kraft.controller.unregistration import unregister_broker
+from kraft.controller.topics.partition_creation import create_partitions, refuse_partitions
+from kraft.controller.topics.topic_creation import create_topics, refuse_topics
+from kraft.controller.topics.topic_deletion import delete_topics, refuse_deletions
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.alter_configs import AlterConfigsRequest

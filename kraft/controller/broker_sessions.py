@@ -9,20 +9,20 @@ from kraft.image.metadata_image import MetadataImage
 
 
 class Session(NamedTuple):
-    """What is known of a broker by its heartbeats alone; lost with the activity of this controller."""
+    """What is known of a broker by its heartbeats alone; lost with this controller's term."""
 
     epoch: int
     contact_ms: int
     is_heard: bool
-    """Whether this controller itself has heard from the broker. One that it only read of may be dead."""
+    """Whether this controller has received a heartbeat. A broker that it knows from the log alone may have failed."""
     metadata_offset: int = -1
     """The last offset of the metadata log that the broker has read."""
     shutdown_offset: int = -1
-    """The end of the log when nothing was left to be moved."""
+    """The end of the metadata log when the broker had no more partitions to hand over; -1 before that."""
 
 
 class BrokerSessions:
-    """When each broker was last heard from."""
+    """When each broker was last heard from; one entry for each broker that is not fenced."""
 
     def __init__(self, image: MetadataImage, timeout_ms: int, now_ms: int) -> None:
         """A new controller gives every unfenced broker a whole session to report."""
@@ -39,13 +39,13 @@ class BrokerSessions:
         self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
 
     def shuts_down(self, broker_id: int, end_offset: int) -> None:
-        """Remember up to where others must have read before the broker may go."""
+        """Remember up to which offset the other brokers must have read before this one may exit."""
         session = self._by_broker.get(broker_id)
         if session is not None and session.shutdown_offset < 0:
             self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)
 
     def is_shutdown_known(self, broker_id: int, cluster: ClusterImage) -> bool:
-        """Whether every active broker has read who leads in place of one that shuts down."""
+        """Whether every other active broker has read which leaders replace a broker that shuts down."""
         session = self._by_broker.get(broker_id)
         needed = -1 if session is None else session.shutdown_offset
         return all(
@@ -58,10 +58,10 @@ class BrokerSessions:
         self._by_broker.pop(broker_id, None)
 
     def is_alive(self, broker: Broker | None, now_ms: int) -> bool:
-        """Whether this incarnation was heard from within its session.
+        """Whether this controller has heard from this incarnation within the session timeout.
 
-        DIVERGES: Apache counts a broker that it only read of as alive for a session, so that a single node killed
-        hard cannot register again for nine seconds.
+        DIVERGES: Apache Kafka counts a broker that it knows from the log alone as alive for a session, so that a single
+        node that was killed cannot register again for nine seconds.
         """
         session = None if broker is None else self._by_broker.get(broker.id)
         return (

@@ -1,4 +1,4 @@
-"""Changing dynamic settings: of each resource all that was asked, or nothing."""
+"""AlterConfigs and IncrementalAlterConfigs: for each resource all requested changes are made, or none."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def alter(
     resources: Iterable[Resource],
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
 ) -> tuple[list[tuple[ConfigResource, ApiError]], list[object]]:
-    """What became of each resource, and the records of those that were accepted."""
+    """The result for each resource, and the records of the accepted changes."""
     pairs = [(ConfigResource(resource.resource_type, resource.resource_name), resource) for resource in resources]
     counts = Counter(key for key, _ in pairs)
     outcomes: list[tuple[ConfigResource, ApiError]] = []
@@ -127,10 +127,10 @@ def records_of(
 
 
 def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecord]:
-    """Of the partitions whose in-sync set is empty, keep who may be elected: nothing is committed there meanwhile, so
-    they have all that is.
+    """Keep the eligible leader replicas of partitions whose in-sync set is empty: no record is committed there
+    meanwhile, so these replicas have every committed record.
 
-    DIVERGES: Apache Kafka forgets them, and then only an unclean election, which may lose records, ends the outage.
+    DIVERGES: Apache Kafka clears them; then only an unclean election, which may lose records, ends the outage.
     """
     for topic, partition_id, partition in view.partitions(view.by_broker.leaderless):
         if topic_name in ("", topic.name) and not partition.isr:
@@ -143,7 +143,8 @@ def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecor
 
 
 def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> ApiError | None:
-    """Eligible leader replicas rest on one number for the whole cluster, and that of a topic."""
+    """Eligible leader replicas need one min.insync.replicas for the cluster; only topics may have their own
+    (KIP-966)."""
     if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_IN_SYNC not in changes:
         return None
     if key.name:

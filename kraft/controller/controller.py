@@ -1,9 +1,9 @@
 """The active controller: one request in, one decision out; what it decided is replayed before the next request.
 
-    step, tick    decide by the image and the sessions, and change neither but for who was heard from
-    replay        makes a decision's records part of the image, which runs ahead of what is committed
+    step, tick    decide on the image and the sessions; they change nothing but when each broker was last heard from
+    replay        makes a decision's records part of the image, which is ahead of what is committed
 
-A new leader of the quorum builds a new controller from the end of its log; one that lost its leadership drops it.
+A node that becomes leader of the quorum builds a new controller from the end of its log, and drops it with its term.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kraft.controller.apis import CONTROLLER_APIS, ControllerApis
-from kraft.controller.broker_lifecycle import fence
 from kraft.controller.broker_sessions import BrokerSessions
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import Decision
-from kraft.controller.elections import balancing
 from kraft.controller.failure_detector import FailureDetector
 from kraft.controller.feature_control import records_of_eligible_replicas
-from kraft.controller.leadership import changes_of_leaderless
+from kraft.controller.nodes.broker_lifecycle import fence
 from kraft.controller.partition_index import PartitionIndex
+from kraft.controller.partitions.elections import balancing
+from kraft.controller.partitions.leadership import changes_of_leaderless
 from kraft.controller.settings import ControllerSettings
 from kraft.controller.view import View
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
@@ -40,7 +40,7 @@ from protocol.records.metadata import (
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000
-"""Leaders that are moved back at one time."""
+"""Preferred leaders that one decision elects."""
 
 
 class Controller:
@@ -63,18 +63,18 @@ class Controller:
         self._apis = apis
         self._last_append_ms = now_ms
         self._rebalance_ms = now_ms + settings.leader_imbalance_check_interval_seconds * 1000
-        """When leadership is looked at next, to give it back to preferred replicas."""
+        """When the next check for partitions without their preferred leader is due."""
         self._unclean_ms = now_ms + settings.unclean_leader_election_interval_ms
-        """When partitions without a leader are looked at next."""
+        """When the next check for partitions without a leader is due."""
 
     @property
     def state(self) -> Replay:
-        """What the log says up to its end, with the metadata transaction that is open in it, if one is."""
+        """The metadata at the end of the log, with the metadata transaction that is open there, if any."""
         return self._replay
 
     @property
     def image(self) -> MetadataImage:
-        """Everything decided so far, committed or not: for decisions, not for readers."""
+        """The metadata with everything decided so far, committed or not: for decisions, not for readers."""
         return self._replay.image
 
     @property
@@ -82,8 +82,9 @@ class Controller:
         return View(self.image, self._index, self._settings)
 
     def activate(self, bootstrap: Sequence[object], registration: RegisterControllerRecord) -> list[Decision]:
-        """What a new leader writes first: the end of a transaction that its predecessor left open, the bootstrap
-        records where there is no metadata yet, its own registration, elections that its predecessor did not come to."""
+        """What a new leader writes first: the abort of a metadata transaction that its predecessor left open (KIP-868),
+        the bootstrap records where there is no metadata yet, its own registration, elections that its predecessor did
+        not hold."""
         decisions = []
         if self._replay.in_transaction:
             decisions.append(Decision([AbortTransactionRecord(reason="failover")]))
@@ -95,7 +96,7 @@ class Controller:
         return decisions
 
     def _bootstrap_settings(self, bootstrap: Sequence[object]) -> Iterator[object]:
-        """Eligible leader replicas rest on a min.insync.replicas of the whole cluster."""
+        """Eligible leader replicas need one min.insync.replicas for the whole cluster (KIP-966)."""
         levels = {each.name: each.feature_level for each in bootstrap if isinstance(each, FeatureLevelRecord)}
         if levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
             yield from records_of_eligible_replicas(self.view)
@@ -107,7 +108,8 @@ class Controller:
         return row.decide(DecisionContext(self.view, self._sessions, self._failures, now_ms), request)
 
     def tick(self, now_ms: int) -> Iterable[Decision]:
-        """What time brings: brokers that were not heard from are fenced, and a silent log gets a NoOpRecord."""
+        """What is due: fencing of brokers that were not heard from, elections, and a NoOpRecord for an idle log
+        (KIP-835)."""
         for broker_id in sorted({*self._sessions.expired(now_ms), *self._failures.suspected(now_ms)}):
             broker = self.image.cluster.brokers.get(broker_id)
             if broker is None or broker.fenced:
@@ -120,7 +122,7 @@ class Controller:
             yield Decision([NoOpRecord()])
 
     def _elections(self, now_ms: int) -> Iterator[Decision]:
-        """Where there are many, the rest is done at the next tick."""
+        """The periodic elections. Where there are many, the rest is due at the next tick."""
         if now_ms >= self._rebalance_ms:
             records = self._balancing()
             if len(records) < AT_ONCE_MAX:
@@ -138,11 +140,12 @@ class Controller:
         return balancing(self.view, AT_ONCE_MAX)
 
     def disconnected(self, broker_id: int, now_ms: int) -> None:
-        """The broker may be gone: it is fenced unless it is heard from soon."""
+        """A connection to the broker broke: fence it unless a heartbeat comes soon."""
         self._failures.disconnected(broker_id, now_ms)
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker led the quorum until it fell silent: it is fenced unless it is heard from in time."""
+        """The broker's node led the quorum before, and last responded at that time: fence it unless a heartbeat
+        comes."""
         self._failures.last_heard(broker_id, heard_ms)
 
     def _forget(self, broker_id: int) -> None:
@@ -157,7 +160,7 @@ class Controller:
         return min((deadline for deadline in deadlines if deadline is not None), default=periodic_ms)
 
     def replay(self, records: Sequence[object], provenance: Provenance, now_ms: int) -> MetadataDelta:
-        """Take what was appended into the image."""
+        """Make appended records part of the image."""
         self._last_append_ms = now_ms
         delta = self._replay.replay(records, provenance)
         self._index.update(delta.topics)

@@ -102,11 +102,11 @@ def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
         return "The controller does not support the given upgrade type."
     if level < 0:
         return "A feature version cannot be less than 0."
-    for who, supported in ranges_of(view, name):
+    for node, supported in ranges_of(view, name):
         if not supported.first <= level <= supported.last:
             if supported.last == 0:
-                return f"{who} does not support this feature."
-            return f"{who} only supports versions {supported.first}-{supported.last}"
+                return f"{node} does not support this feature."
+            return f"{node} only supports versions {supported.first}-{supported.last}"
     current = level_of(view, name)
     if level < current and upgrade_type is UpgradeType.UPGRADE:
         return (
@@ -133,7 +133,7 @@ def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
 
 def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
     if update.feature == KRAFT_VERSION:
-        yield NoOpRecord()  # something to wait for: the quorum writes what counts itself
+        yield NoOpRecord()  # the response waits for this record; the quorum writes kraft.version itself
         return
     yield FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
     if update.feature == ELIGIBLE_LEADER_REPLICAS and update.max_version_level > 0:
@@ -141,7 +141,7 @@ def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
 
 
 def records_of_eligible_replicas(view: View) -> Iterator[ConfigRecord]:
-    """Eligible replicas rest on one number for the whole cluster: brokers' own ones go."""
+    """Eligible leader replicas need one min.insync.replicas for the cluster: those of single brokers are removed."""
     configs = view.image.configs
     if MIN_IN_SYNC not in configs.of(ResourceType.BROKER, ""):
         value = str(view.settings.min_insync_replicas)

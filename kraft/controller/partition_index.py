@@ -1,7 +1,7 @@
-"""Which partitions concern a broker: so that the end of one touches what it had, not every partition of the cluster.
+"""The partitions of each broker, so that the failure of a broker costs by its own partitions, not by all of them.
 
-Made of an image when a controller begins its term, kept up with each delta. Everything stands in the order in which it
-came to be so: no answer depends on Python's hashes.
+The index is made of an image when a controller begins its term, and follows each delta. Keys have the order in which
+they were entered: no result depends on Python's hashes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraft.image.topics import NO_LEADER, PartitionRegistration, TopicsDelta, To
 Key = tuple[bytes, int]
 """A topic's id and the number of a partition."""
 Keys = dict[Key, None]
-"""A set that remembers its order."""
+"""An ordered set."""
 NONE: Mapping[Key, None] = {}
 
 
@@ -29,9 +29,9 @@ class PartitionIndex:
         self._eligible: dict[int, Keys] = {}
         self._led: dict[int, Keys] = {}
         self.imbalanced: Keys = {}
-        """Those that another one than the preferred replica leads, or none."""
+        """Partitions that are not led by their preferred leader."""
         self.reassigned: Keys = {}
-        """Those whose replicas are on the move."""
+        """Partitions that are being reassigned."""
         for topic, partition_id, partition in topics.partitions():
             self._add((topic.id, partition_id), partition)
 

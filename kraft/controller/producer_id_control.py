@@ -1,4 +1,4 @@
-"""Leasing blocks of producer ids to brokers."""
+"""AllocateProducerIds: blocks of producer ids for brokers (KIP-730)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRODUCER_ID_MAX = (1 << 63) - 1
 
 
 def allocate_producer_ids(context: DecisionContext, request: AllocateProducerIdsRequest) -> Decision:
-    """The next block; it is never given to anyone else, whether it is used or not."""
+    """Give the next block to the broker. No block is given twice, whether the broker uses it or not."""
     image = context.image
     broker = image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:

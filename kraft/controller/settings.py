@@ -1,4 +1,4 @@
-"""What the controller is told when it is built."""
+"""What a controller is given when it is made."""
 
 from __future__ import annotations
 

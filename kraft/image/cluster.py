@@ -20,14 +20,14 @@ from protocol.records.metadata import (
 FENCE: Final = 1
 UNFENCE: Final = -1
 UNCHANGED: Final = 0
-"""What a BrokerRegistrationChangeRecord says of `fenced`; and of the controlled shutdown, which only ever begins."""
+"""The values of `fenced` in a BrokerRegistrationChangeRecord. A controlled shutdown begins; it is never taken back."""
 ENTERS_CONTROLLED_SHUTDOWN: Final = 1
 MIGRATING_DIRECTORY: Final = bytes(16)
-"""The broker has the replica, in a directory that nobody wrote down."""
+"""The broker has the replica in a directory that the metadata does not name."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
 """The broker chooses a directory by itself, and says which."""
 LOST_DIRECTORY: Final = (2).to_bytes(16, "big")
-"""The broker has the replica and cannot serve it: it is damaged."""
+"""The broker has the replica, which is damaged, and does not serve it."""
 
 
 class AdvertisedEndpoint(NamedTuple):
@@ -89,11 +89,11 @@ class Broker(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead and take new replicas."""
+        """Whether it may lead partitions and get new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online(self, directory_id: bytes) -> bool:
-        """Whether a replica in this directory can serve. One that is in no directory yet can."""
+        """Whether a replica in this directory can serve. A replica whose directory is not assigned yet can."""
         if directory_id == LOST_DIRECTORY:
             return False
         if not self.directories or directory_id in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY):
@@ -179,7 +179,7 @@ class ClusterImage(NamedTuple):
 
 
 class ClusterDelta:
-    """What records did to the nodes; None is a node that is gone."""
+    """What records changed of the nodes; None for a node that was unregistered."""
 
     __slots__ = ("brokers", "controllers", "image")
 

@@ -1,4 +1,4 @@
-"""What is different between two images: the delta for somebody who skips from one to the other, as by a snapshot."""
+"""The delta between two images, for a node that replaces one by the other because it loaded a snapshot."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def compare_configs(delta: ConfigsDelta, before: ConfigsImage, after: ConfigsIma
 
 
 def changed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V]:
-    """The entries of `after` that are not so in `before`."""
+    """The entries of `after` that `before` lacks or has with another value."""
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 
 def changes(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
-    """As `changed`, and None for what is gone."""
+    """As `changed`, and None for each key that `after` lacks."""
     gone: dict[K, V | None] = {key: None for key in before if key not in after}
     return gone | changed(before, after)

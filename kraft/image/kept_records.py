@@ -1,7 +1,7 @@
 """Records of domains that this node does not act on: kept by key, so that a snapshot gives them back unchanged.
 
-Client quotas, access control entries, SCRAM credentials and delegation tokens. A domain that comes to life moves into
-a file of its own.
+Client quotas, access control entries, SCRAM credentials and delegation tokens. A domain that this node
+begins to act on gets a file of its own.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def key_and_value(record: object) -> tuple[Key, object | None]:
     """What a record sets, and to what; None removes."""
     match record:
         case ClientQuotaRecord(entity=entity, key=name, remove=remove):
-            who = tuple(sorted((part.entity_type, part.entity_name or "", part.entity_name is None) for part in entity))
-            return ("quota", who, name), None if remove else record
+            parts = ((part.entity_type, part.entity_name or "", part.entity_name is None) for part in entity)
+            entity_key = tuple(sorted(parts))
+            return ("quota", entity_key, name), None if remove else record
         case AccessControlEntryRecord(id=entry_id):
             return ("acl", entry_id), record
         case RemoveAccessControlEntryRecord(id=entry_id):
@@ -63,7 +64,7 @@ class KeptImage(NamedTuple):
 
 
 class KeptDelta:
-    """What records did; None is a key that is gone."""
+    """What records changed; None for a key that was removed."""
 
     __slots__ = ("changed", "image")
 

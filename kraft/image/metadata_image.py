@@ -22,7 +22,7 @@ class Provenance(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """Everything that the metadata log says, as a value: whoever holds one sees no later change."""
+    """Everything that the metadata log says up to an offset, as an immutable value."""
 
     provenance: Provenance = Provenance()
     features: FeaturesImage = FeaturesImage()

@@ -23,7 +23,7 @@ RECOVERY_STATE_UNCHANGED: Final = -1
 
 
 class SharedTuples:
-    """What many partitions have in common is in memory once: a million of them take 0.3 GB instead of 1.2."""
+    """Equal tuples of many partitions are one object: a million partitions take 0.3 GB of memory instead of 1.2."""
 
     __slots__ = ("brokers", "directories")
 
@@ -33,7 +33,7 @@ class SharedTuples:
 
 
 class PartitionRegistration(NamedTuple):
-    """Where a partition lives and who leads it. Directories stand in the order of the replicas."""
+    """The replicas of a partition, its leader and its in-sync replicas. `directories` has the order of `replicas`."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -84,7 +84,8 @@ class PartitionRegistration(NamedTuple):
         return offline
 
     def changed(self, record: PartitionChangeRecord) -> PartitionRegistration:
-        """Absent fields stay. Naming a leader, be it the same one, begins a new leader epoch."""
+        """A field that the record does not name stays. A record that names a leader, even the same one, begins a new
+        leader epoch."""
         names_leader = record.leader != LEADER_UNCHANGED
         keeps_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
         return PartitionRegistration(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kraft.quorum.voter_set import ReplicaKey, VoterNode
 from kraft.raft.fetch_service import FetchService
 from kraft.raft.member import METADATA_TOPIC, QuorumMember
 from kraft.raft.replica_states import ReplicaProgress, ReplicaStates
-from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -34,7 +34,7 @@ def describe_leader(member: QuorumMember, replicas: ReplicaStates, service: Fetc
 
 
 def describe_nothing(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """The one partition must be all that is asked for: anything beside it makes everything unknown, as in Kafka."""
+    """The response to a request that names another partition: every partition in it is unknown, as in Apache Kafka."""
     return DescribeQuorumResponse(
         topics=[
             ResponseTopicData(
@@ -79,7 +79,7 @@ def _state(member: QuorumMember, key: ReplicaKey, progress: ReplicaProgress) -> 
 
 
 def _on_the_wall(member: QuorumMember, at_ms: int) -> int:
-    """The machine counts on a clock that nobody sets; -1 for never."""
+    """The machine's clock cannot be set, unlike the wall clock of the response; -1 for never."""
     return -1 if at_ms < 0 else member.wall_ms - (member.now_ms - at_ms)
 
 

@@ -1,4 +1,4 @@
-"""What a voter must not forget: the epoch it is in, whom it voted for, and who leads. The file `quorum-state`.
+"""What a voter must not forget: its epoch, the vote that it granted in it, and the leader. The file `quorum-state`.
 
 Data version 0 belongs to kraft.version 0 and names voters by id; data version 1 to kraft.version 1, where a vote goes
 to an id together with a directory id.
@@ -16,7 +16,7 @@ NO_NODE: Final = -1
 
 
 class CorruptQuorumState(ValueError):
-    """The file does not say which epoch this voter is in; without it, it could vote twice."""
+    """The file does not say in which epoch this voter is. Without that the voter could vote twice in one epoch."""
 
 
 class ElectionState(NamedTuple):
@@ -29,12 +29,12 @@ class ElectionState(NamedTuple):
 
     @property
     def promise(self) -> tuple[int, int, bytes]:
-        """What others count on. Who leads is none: it can be learnt again."""
+        """What other voters rely on. The leader's id is no promise: this node can learn it again."""
         return self.epoch, self.voted_id, self.voted_directory_id
 
 
 def encode_election(election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...], node_id: int) -> bytes:
-    """As node `node_id` writes it: who leads an epoch cannot vote in it any more, and its vote is left out."""
+    """The file's content, as Apache Kafka writes it. A node that leads leaves out its vote: it grants none any more."""
     if election.leader_id == node_id:
         election = ElectionState(election.epoch, node_id)
     if kraft_version == 0:

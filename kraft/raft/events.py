@@ -1,17 +1,17 @@
-"""What happens to the Raft machine, and what it wants done.
+"""The events that the Raft machine takes and the effects that it asks for.
 
-Persist, then act: whatever may only happen once something is durable is no effect of the step that asked for the
-durability. It is an effect of the step that hears of it, so the wrong order cannot be written down:
+Persist, then act: an effect that requires something to be durable is never an effect of the step that asks for the
+durability. It is an effect of the step that learns of it, so that code with the wrong order cannot be written:
 
-    SaveElection      ⟶  ElectionSaved    before the vote counts, is answered, or anything is said in its epoch
-    Append            ⟶  Appended         before the end of the log is known
-    AppendFetched     ⟶  Appended         ...
-    (a sync)          ⟶  Flushed          before a copy counts: the leader's own, and a follower's at its next Fetch
-    Truncate          ⟶  Truncated        before the follower fetches again
+    SaveElection      ⟶  ElectionSaved    before the vote counts, and before any message leaves in its epoch
+    Append            ⟶  LogAppended      before the end of the log is known
+    AppendFetched     ⟶  LogAppended      ...
+    (a sync)          ⟶  LogFlushed       before a copy counts: the leader's own, and a follower's at its next Fetch
+    TruncateLog       ⟶  LogTruncated     before the follower fetches again
     SnapshotFetched   ⟶  SnapshotLoaded   before the follower fetches from its end
 
-Effects are carried out in the order they come. One that is answered at once (Append, AppendFetched, Truncate) may be
-answered while the rest of its list is still to be done.
+The shell carries out effects in the order in which they come. The event that follows an Append, AppendFetched or
+TruncateLog may be fed to the machine while later effects of the same list are still to be carried out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
 from kraft.raft.election_state import ElectionState
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -43,9 +43,9 @@ PeerRequest: TypeAlias = (
     | FetchSnapshotRequest
     | UpdateRaftVoterRequest
 )
-"""What the members of a quorum ask one another."""
+"""The requests of members of the quorum to one another."""
 QuorumRequest: TypeAlias = PeerRequest | DescribeQuorumRequest | AddRaftVoterRequest | RemoveRaftVoterRequest
-"""What the machine answers."""
+"""The requests that the machine responds to."""
 QuorumResponse: TypeAlias = (
     VoteResponse
     | BeginQuorumEpochResponse
@@ -58,7 +58,7 @@ QuorumResponse: TypeAlias = (
     | RemoveRaftVoterResponse
 )
 OutgoingRequest: TypeAlias = PeerRequest | AddRaftVoterRequest | RemoveRaftVoterRequest | ApiVersionsRequest
-"""What the machine sends."""
+"""The requests that the machine sends."""
 IncomingResponse: TypeAlias = QuorumResponse | ApiVersionsResponse
 
 
@@ -78,15 +78,15 @@ class Started(NamedTuple):
 
 
 class ElectionSaved(NamedTuple):
-    """quorum-state is durable as it was asked for."""
+    """quorum-state is durable with the election of the SaveElection."""
 
     election: ElectionState
 
 
 class LogAppended(NamedTuple):
-    """The log has grown to this end offset: the leader's own records, or fetched ones.
+    """The log ends at this offset now: with the leader's own records, or with fetched ones.
 
-    `descriptions`: the quorum as control records in what was appended leave it, each with the offset of its batch.
+    `descriptions`: the quorum as the appended control records describe it, each with the offset of its batch.
     """
 
     end_offset: int
@@ -106,10 +106,10 @@ class LogFlushed(NamedTuple):
 
 
 class RequestReceived(NamedTuple):
-    """A request of a peer, or of a client about the quorum. It is answered with a Reply of the same token, once.
+    """A request of a peer, or of a client about the quorum. It gets one response: a `Respond` with the same token.
 
-    A Fetch is for the machine if it is for the metadata partition alone. `listener`: the name of the one that it came
-    in by, so that the answer can name the leader's address there.
+    A Fetch is for the machine if it is for the metadata partition alone. `listener`: the name of the listener by which
+    the request came, so that the response can name the leader's address there.
     """
 
     token: object
@@ -119,48 +119,51 @@ class RequestReceived(NamedTuple):
 
 
 class ResponseReceived(NamedTuple):
-    """What became of a Send: once for each. `request` is the very object that was sent."""
+    """What became of a Send: one event for each. `request` is the very object that was sent."""
 
     to: Destination
     request: OutgoingRequest
     response: IncomingResponse | None
-    """None: none came, for the time ran out or the connection failed."""
+    """None where none came: the time ran out, or the connection failed."""
     is_refused: bool = False
-    """The connection was refused or reset: whoever was there is gone. False for a timeout."""
+    """The connection was refused or reset: the peer's process has ended. False for a timeout."""
 
 
 class DeadlineReached(NamedTuple):
-    """The time of `next_deadline_ms` has come; earlier or later does no harm."""
+    """The time of `next_deadline_ms` has come; an event too early or too late does no harm."""
 
 
 class SnapshotLoaded(NamedTuple):
-    """The fetched snapshot has replaced the log, which starts and ends at its end; `quorum` is what it says."""
+    """The fetched snapshot has replaced the log, which starts and ends at the end of the snapshot.
+
+    `quorum`: the version and voters that the snapshot names.
+    """
 
     snapshot_id: SnapshotId
     quorum: QuorumDescription
 
 
 class SnapshotRefused(NamedTuple):
-    """The fetched snapshot was malformed and has been thrown away."""
+    """The fetched snapshot was malformed, or found no room on the disk, and has been removed."""
 
     snapshot_id: SnapshotId
 
 
 class Resign(NamedTuple):
-    """The controller of this epoch failed: somebody else is to lead. Nothing, unless this node leads the epoch."""
+    """The controller of this epoch failed, and another node is to lead. Ignored unless this node leads the epoch."""
 
     epoch: int
 
 
 class RaiseVersion(NamedTuple):
-    """The controller of this epoch decided to raise kraft.version. Nothing, unless this node leads the epoch."""
+    """The controller of this epoch decided to raise kraft.version. Ignored unless this node leads the epoch."""
 
     epoch: int
     version: int
 
 
 class Stop(NamedTuple):
-    """A clean stop has begun: a leader ends its epoch, and nothing is stood for any more. Answered with `Stopped`."""
+    """A clean stop has begun: a leader resigns, and this node never becomes a candidate again. Ends with `Stopped`."""
 
     timeout_ms: int
 
@@ -185,24 +188,24 @@ Event: TypeAlias = (
 
 
 class SaveElection(NamedTuple):
-    """Make it durable in quorum-state; answer with `ElectionSaved`. There is one at a time."""
+    """Make it durable in quorum-state, then feed `ElectionSaved`. There is one at a time."""
 
     election: ElectionState
 
 
 class Append(NamedTuple):
-    """Append one batch of control records in this leader epoch and have it synced; answer with `LogAppended`, then with
-    `LogFlushed`."""
+    """Append one batch of control records in this leader epoch and have it synced; feed `LogAppended`, and `LogFlushed`
+    later."""
 
     epoch: int
     records: Sequence[Record]
 
 
 class AppendFetched(NamedTuple):
-    """Append the leader's batches as they are, have them synced; answer with `LogAppended` at once, `LogFlushed` later.
+    """Append the leader's batches as they are and have them synced; feed `LogAppended` at once, `LogFlushed` later.
 
     The first must begin at the end of the log, and none may be of an epoch after `leader_epoch`: what follows the last
-    valid batch is dropped. Where nothing is left, `LogAppended` with the old end is still due.
+    valid batch is dropped. Where nothing is left, `LogAppended` with the old end is fed all the same.
     """
 
     records: BytesLike
@@ -210,13 +213,13 @@ class AppendFetched(NamedTuple):
 
 
 class TruncateLog(NamedTuple):
-    """Drop everything from this offset on; answer with `LogTruncated`. Never below what was committed."""
+    """Drop everything from this offset on, then feed `LogTruncated`. The offset is never below what was committed."""
 
     end_offset: int
 
 
 class Send(NamedTuple):
-    """Send in the latest version that both know; answer with `ResponseReceived`."""
+    """Send in the latest version that both sides support; feed `ResponseReceived`, with a response or without one."""
 
     to: Destination
     request: OutgoingRequest
@@ -224,22 +227,24 @@ class Send(NamedTuple):
 
 
 class Respond(NamedTuple):
+    """Send the response to the request of this token."""
+
     token: object
     response: QuorumResponse
 
 
 class RespondWithRecords(NamedTuple):
-    """Reply with the log from this offset on, at least one batch, put into the response's one partition."""
+    """Respond with batches of the log from this offset on, at least one, put into the one partition of the response."""
 
     token: object
     response: FetchResponse
     fetch_offset: int
     size_max: int
-    """In bytes; a first batch may be greater."""
+    """In bytes; a first batch may be larger."""
 
 
 class RespondWithSnapshot(NamedTuple):
-    """Reply with bytes of a snapshot, put into the response's one partition as they are."""
+    """Respond with bytes of a snapshot, put into the one partition of the response."""
 
     token: object
     response: FetchSnapshotResponse
@@ -249,7 +254,7 @@ class RespondWithSnapshot(NamedTuple):
 
 
 class SnapshotPart(NamedTuple):
-    """Write these bytes of a snapshot that is being fetched; position 0 begins it anew."""
+    """Write these bytes of a snapshot that is being fetched; position 0 begins the file anew."""
 
     snapshot_id: SnapshotId
     position: int
@@ -257,33 +262,33 @@ class SnapshotPart(NamedTuple):
 
 
 class SnapshotFetched(NamedTuple):
-    """The snapshot is whole: make it durable, put it in the place of the log, load it; answer with `SnapshotLoaded`
+    """All bytes of the snapshot have come: make it durable, replace the log by it, load it; then feed `SnapshotLoaded`
     or `SnapshotRefused`."""
 
     snapshot_id: SnapshotId
 
 
 class Lead(NamedTuple):
-    """This node leads from here on: build the controller. Comes after the batch that begins the term."""
+    """This node leads from here on: start a controller. It comes after the batch that begins the term."""
 
     epoch: int
 
 
 class Follow(NamedTuple):
-    """This node does not lead (any more): a controller of an earlier epoch is to end. `leader_id` is -1 for nobody."""
+    """This node does not lead: a controller of an earlier epoch is to end. `leader_id` is -1 where none is known."""
 
     epoch: int
     leader_id: int
 
 
 class Commit(NamedTuple):
-    """Everything before this offset will stay for ever."""
+    """Everything before this offset is committed: no later leader can lack it (leader completeness)."""
 
     high_watermark: int
 
 
 class Stopped(NamedTuple):
-    """A clean stop is done: this node owes the quorum nothing any more."""
+    """A clean stop is done: every voter that can be reached knows that this node has resigned."""
 
 
 Effect: TypeAlias = (

@@ -1,42 +1,47 @@
-"""How the leader answers fetches of its log: at once where there is something to say, else once there is.
+"""How the leader responds to fetches: at once where it has records or a new high watermark, otherwise once it has.
 
-A fetch vouches for everything before its offset, so it is what commits; it is looked at before it is answered.
+A fetch offset states that everything before it is durable on the replica. So a fetch may commit records: the leader
+looks at its offset before it responds.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraft.quorum.voter_set import ReplicaKey
 from kraft.raft.events import RequestReceived, Respond, RespondWithRecords, RespondWithSnapshot
 from kraft.raft.log_view import LogView, OffsetAndEpoch
 from kraft.raft.member import QuorumMember
 from kraft.raft.responses import fetch_response, fetch_snapshot_response
-from kraft.raft.voters.voters import ReplicaKey
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot
 
 VERSION_WITH_HIGH_WATERMARK = 18
-"""Of Fetch: from here on it says which high watermark the replica knows, and a later one is news to it."""
+"""Of Fetch: from here on a request carries the high watermark that the replica knows; a later one is sent at once."""
 
 
 class WaitingFetch(NamedTuple):
+    """A fetch that has no response yet; at the deadline it gets an empty one."""
+
     event: RequestReceived
     partition: FetchPartition
     deadline_ms: int
 
 
 class FetchService:
+    """Of one term. Each replica has at most one fetch waiting."""
+
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._parked: dict[object, WaitingFetch] = {}
-        """By replica, which has one at a time; by token where it has no id."""
+        """By replica; by the token of the request where the replica has no id."""
         self.high_watermark = -1
-        """Of this term; -1 until its first commit."""
+        """What this leader has committed; -1 until its first commit in its own term."""
 
     def fetch(self, event: RequestReceived, key: ReplicaKey, partition: FetchPartition) -> None:
-        """A fetch that was found valid: what it asks for is in the log, up to its end."""
+        """A fetch whose offset lies in the log, or at its end. A second fetch of a replica answers its first one."""
         request = event.request
         assert isinstance(request, FetchRequest)
         place = key if key.id >= 0 else event.token
@@ -48,7 +53,7 @@ class FetchService:
             self._parked[place] = parked
 
     def empty_response(self, event: RequestReceived) -> Respond:
-        """The answer to a fetch after which this node leads no more."""
+        """The response to a fetch that committed this leader's own removal: the leader resigns and sends no records."""
         response = fetch_response(
             self._member, event.listener, event.version, ErrorCode.NONE, high_watermark=self.high_watermark
         )
@@ -61,7 +66,7 @@ class FetchService:
         self._reply(event, snapshot=snapshot)
 
     def recheck(self) -> None:
-        """The log has grown, or more of it is committed, or time has passed."""
+        """Respond to waiting fetches: the log has grown, more of it is committed, or their time is over."""
         for place, parked in list(self._parked.items()):
             if self._respond_if_due(parked):
                 del self._parked[place]
@@ -70,7 +75,7 @@ class FetchService:
         return min((parked.deadline_ms for parked in self._parked.values()), default=None)
 
     def end_term(self, error: ErrorCode) -> None:
-        """This node does not lead any more."""
+        """This node no longer leads: respond to every waiting fetch with the error, and so with the new epoch."""
         for parked in self._parked.values():
             response = fetch_response(self._member, parked.event.listener, parked.event.version, error)
             self._member.put(Respond(parked.event.token, response))
@@ -135,10 +140,11 @@ class FetchService:
 
 
 def place_in_log(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | OffsetAndEpoch | None:
-    """Where a replica that ends at this offset, with a record of this epoch, stands to the log.
+    """How the log of a replica that ends at this offset, with a record of this epoch, compares with the leader's.
 
-    None: it has a prefix of it. A snapshot: it is behind the start. An offset and epoch: its log is another one; the
-    epoch, and its end here, are the last that the two may have in common.
+    None: it is a prefix (the log matching property: same offset and epoch mean the same records before). A snapshot: it
+    ends before the leader's log starts. An offset and epoch: the logs diverge; this epoch, and its end in the leader's
+    log, are the last that both may have in common (KIP-595, in place of Raft's search one entry at a time).
     """
     if fetch_offset == log.start_offset == 0 and last_fetched_epoch == 0:
         return None

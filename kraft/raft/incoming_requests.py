@@ -1,4 +1,4 @@
-"""What others ask of this node: checked, applied to its epoch, answered by the role it is in.
+"""The requests that this node receives: validated, applied to its epoch, answered by the role that it is in.
 
 Vote, BeginQuorumEpoch, EndQuorumEpoch     to a voter: a later epoch is entered, an earlier one refused
 Fetch, FetchSnapshot, UpdateRaftVoter      to the leader of just this epoch
@@ -7,15 +7,17 @@ DescribeQuorum, AddRaftVoter, RemoveRaftVoter    to the leader, whatever its epo
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from kraft.quorum.voter_set import ReplicaKey
 from kraft.raft.describe import describe_nothing
 from kraft.raft.events import RequestReceived, Respond
 from kraft.raft.leader_discovery import transition_to
-from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, Machine, QuorumMember
+from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, QuorumMember
 from kraft.raft.replica_states import replica_id_of
 from kraft.raft.responses import begin_response, end_response, error_response, top_level_error, vote_response
-from kraft.raft.roles.role import RequestedVote
-from kraft.raft.roles.transitions import EnterEpoch, GrantVote
-from kraft.raft.voters.voters import ReplicaKey
+from kraft.raft.roles.role import RaftRole, RequestedVote
+from kraft.raft.transitions import EnterEpoch, GrantVote, Transition
 from protocol.errors import ErrorCode
 from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from protocol.messages.describe_quorum import DescribeQuorumRequest
@@ -27,8 +29,20 @@ from protocol.messages.vote import VoteRequest
 from protocol.schema import ZERO_UUID
 
 
+class Machine(Protocol):
+    """What the handlers of requests need of the Raft machine."""
+
+    member: QuorumMember
+    role: RaftRole
+
+    @property
+    def is_leader(self) -> bool: ...
+
+    def transition(self, transition: Transition | None) -> None: ...
+
+
 def receive(machine: Machine, event: RequestReceived) -> None:
-    """Answer, or have the leader keep it until there is an answer."""
+    """Respond now, or let the leader respond later."""
     member, request = machine.member, event.request
     if isinstance(request, DescribeQuorumRequest) and not _is_about_the_partition(event):
         member.put(Respond(event.token, describe_nothing(request)))
@@ -56,7 +70,7 @@ def _error_of_whole(member: QuorumMember, event: RequestReceived) -> ErrorCode:
 
 
 def _is_about_the_partition(event: RequestReceived) -> bool:
-    """About partition 0 of the metadata log, and nothing else; a fetch names it by its id."""
+    """Whether a request names partition 0 of the metadata topic and nothing else; a fetch names the topic by its id."""
     match event.request:
         case FetchRequest() as request:
             named = [
@@ -93,6 +107,7 @@ def _vote(machine: Machine, event: RequestReceived, request: VoteRequest) -> Non
     elif partition.replica_epoch < member.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
     else:
+        # A later epoch is entered even where the vote is refused (Raft, section 5.1).
         if partition.replica_epoch > member.epoch:
             machine.transition(EnterEpoch(partition.replica_epoch))
         if not _is_this_voter(member, request.voter_id, partition.voter_directory_id):
@@ -105,7 +120,7 @@ def _vote(machine: Machine, event: RequestReceived, request: VoteRequest) -> Non
 
 
 def _is_valid_vote(vote: RequestedVote, epoch: int) -> bool:
-    """Whoever stands for an epoch has no record of it yet; a pre-vote asks in the epoch of the last one."""
+    """A candidate has no record of the epoch that it wants to lead; a pre-vote carries the epoch before that."""
     last_epoch_max = epoch if vote.is_pre_vote else epoch - 1
     return vote.candidate.id >= 0 and 0 <= vote.last_epoch <= last_epoch_max and vote.end_offset >= 0
 
@@ -134,14 +149,14 @@ def _end_epoch(machine: Machine, event: RequestReceived, request: EndQuorumEpoch
 
 
 def _learn_leader(machine: Machine, epoch: int, leader_id: int, endpoints: dict[str, tuple[str, int]]) -> None:
-    """Version 0 names no endpoints: they are those of the voters."""
+    """Version 0 of these requests names no endpoints: those of the voters hold."""
     transition = transition_to(machine.member, epoch, leader_id, endpoints or machine.member.endpoints_of(leader_id))
     if transition is not None:
         machine.transition(transition)
 
 
 def _position(member: QuorumMember, version: int, partition: PartitionData) -> tuple[int, int]:
-    """At which place this node should stand, and of how many; the last where it is not named."""
+    """This node's place among the preferred candidates, and their number; the last place where it is not named."""
     if version == 0:
         preferred = [ReplicaKey(each) for each in partition.preferred_successors]
         key = ReplicaKey(member.node_id)
@@ -155,10 +170,10 @@ def _position(member: QuorumMember, version: int, partition: PartitionData) -> t
 
 
 def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCode:
-    """Of somebody who says that it leads, or led, an epoch. A leader that hears of itself hears nothing new.
+    """Why a request must be refused that names a leader of an epoch. A leader ignores a request that names itself.
 
-    DIVERGES: where another than its leader is said to lead this very epoch, Apache Kafka's
-    process ends; the request is refused.
+    DIVERGES: where a request names another leader for an epoch whose leader is known, Apache Kafka's process ends; here
+    the request is refused.
     """
     if epoch < member.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -169,7 +184,8 @@ def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCo
 
 
 def _is_this_voter(member: QuorumMember, voter_id: int, directory_id: bytes) -> bool:
-    """Early versions name nobody; with kraft.version 0 nobody's directory is known."""
+    """Whether the request is for this replica. Early versions name no voter; with kraft.version 0 no directory id is
+    known. A node with a new disk is another replica: it must not vote for the one that it was (KIP-853)."""
     return voter_id < 0 or (voter_id == member.node_id and directory_id in (ZERO_UUID, member.identity.directory_id))
 
 

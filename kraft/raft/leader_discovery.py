@@ -1,15 +1,15 @@
-"""What an answer says of the leader, whatever the question was: epochs spread by it."""
+"""The epoch and the leader that a response names: every response of the quorum's APIs does, and so epochs spread."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from kraft.quorum.voter_set import Address
 from kraft.raft.election_state import NO_NODE
 from kraft.raft.events import IncomingResponse
 from kraft.raft.member import QuorumMember
-from kraft.raft.roles.transitions import BecomeFollower, EnterEpoch, Transition
-from kraft.raft.voters.voters import Address
+from kraft.raft.transitions import BecomeFollower, EnterEpoch, Transition
 from protocol.errors import ErrorCode
 from protocol.messages import begin_quorum_epoch as begin
 from protocol.messages import end_quorum_epoch as end
@@ -25,11 +25,13 @@ ReportedPartition: TypeAlias = (
 
 
 class LeaderReport(NamedTuple):
+    """What one response says of the leader, and the one partition in it."""
+
     error_code: int
     epoch: int
     leader_id: int
     address: Address | None
-    """Of the leader, at the listener by which the question was sent."""
+    """Of the leader, at the listener by which the request was sent."""
     partition: ReportedPartition
 
     @property
@@ -38,7 +40,7 @@ class LeaderReport(NamedTuple):
 
 
 def report_in(response: IncomingResponse | None) -> LeaderReport | None:
-    """None where there was no answer, or one that is an error as a whole or not about the one partition."""
+    """None where there was no response, or one that is an error as a whole or not about the metadata partition."""
     partition: ReportedPartition
     match response:
         case vote.VoteResponse() | begin.BeginQuorumEpochResponse() | end.EndQuorumEpochResponse():
@@ -63,7 +65,7 @@ def report_in(response: IncomingResponse | None) -> LeaderReport | None:
 
 
 def transition_to_leader(member: QuorumMember, report: LeaderReport) -> Transition | None:
-    """None where nothing new was heard."""
+    """None where the response says nothing new."""
     if report.epoch < member.epoch or (report.epoch == member.epoch and member.has_leader):
         return None
     return transition_to(member, report.epoch, report.leader_id, _endpoints(member, report))
@@ -72,7 +74,10 @@ def transition_to_leader(member: QuorumMember, report: LeaderReport) -> Transiti
 def transition_to(
     member: QuorumMember, epoch: int, leader_id: int, endpoints: Mapping[str, Address]
 ) -> Transition | None:
-    """Into an epoch, led by somebody or nobody; None where this node is in it and knows as much."""
+    """Into an epoch, with a leader or without one; None where this node is in that epoch and knows as much.
+
+    A node always enters a later epoch (Raft, section 5.1); a leader without known endpoints cannot be followed.
+    """
     can_lead = epoch > member.epoch or member.election.leader_id in (NO_NODE, leader_id)
     if leader_id not in (NO_NODE, member.node_id) and endpoints and can_lead:
         is_known = epoch == member.epoch and member.leader_id == leader_id

@@ -1,4 +1,4 @@
-"""What the Raft machine may look up in the metadata log: in memory, at once, without reading a record."""
+"""What the Raft machine reads of the metadata log: kept in memory, so that no lookup blocks on the disk."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from kraft.snapshot.names import SnapshotId
 
 
 class OffsetAndEpoch(NamedTuple):
-    """Where an epoch ends in a log, or where a log does: the offset is exclusive."""
+    """Where an epoch, or a log, ends; the offset is exclusive."""
 
     offset: int
     epoch: int
 
 
 class LogView(Protocol):
-    """Up to date with every effect that was carried out."""
+    """It shows the log after every effect that was carried out."""
 
     @property
     def start_offset(self) -> int:
@@ -26,7 +26,7 @@ class LogView(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """Of the last record; of the newest snapshot where the log holds none; 0 where there is neither."""
+        """The epoch of the last record, or of the newest snapshot where the log has no record; 0 without either."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The greatest epoch in the log that is not greater than the one asked for, and where it ends.

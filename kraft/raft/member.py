@@ -1,24 +1,20 @@
-"""What a node is in every role: who it is, its log, its voters, the epoch it is in, what it says."""
+"""What a node keeps in every role: its identity, its log, the voters, its election state, what it sends."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import Address, ReplicaKey, VoterNode, VoterSet
 from kraft.raft.election_state import NO_NODE, ElectionState
 from kraft.raft.events import Commit, Destination, Effect
 from kraft.raft.log_view import LogView
 from kraft.raft.outbox import Outbox
 from kraft.raft.peers import Peers
 from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Address, ReplicaKey, VoterNode, VoterSet
 from protocol.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from kraft.raft.roles.role import RaftRole
-    from kraft.raft.roles.transitions import Transition
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
@@ -26,20 +22,9 @@ METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
 ELECTION_BACKOFF_MS: Final = 100
 
 
-class Machine(Protocol):
-    """The machine as those who answer requests see it."""
-
-    member: QuorumMember
-    role: RaftRole
-
-    @property
-    def is_leader(self) -> bool: ...
-
-    def transition(self, transition: Transition | None) -> None: ...
-
-
 class DurableEnd(NamedTuple):
-    """The end of a log that is durable as a whole: what a replica fetches from, and so vouches for."""
+    """The end of a log that is durable as a whole. A replica fetches from there: the fetch offset tells the leader that
+    everything before it is durable on this replica (KIP-595)."""
 
     offset: int
     epoch: int
@@ -47,7 +32,7 @@ class DurableEnd(NamedTuple):
 
 
 class QuorumMember:
-    """Roles come and go over it. The election changes by a turn only."""
+    """Lasts through all roles. Only a transition changes the election."""
 
     def __init__(
         self,
@@ -65,22 +50,22 @@ class QuorumMember:
         self.random = random
         self.election = election
         self.leader_endpoints: Mapping[str, Address] = {}
-        """Of the leader in `election`; empty where it is not followed."""
+        """Of the leader that `election` names; empty where this node does not follow it."""
         self.outbox = Outbox(election)
         self.peers = Peers(self.outbox, settings.request_timeout_ms, settings.retry_backoff_ms)
         self.flushed_end_offset = log.end_offset
         """Of this node's log: everything before it survives a crash."""
         self.high_watermark = -1
-        """-1 until this process has heard of one."""
+        """-1 until this process has learnt one."""
         self.failed_elections = 0
-        """Since there was a leader."""
+        """Elections that this node has lost since it last had a leader."""
         self.is_stopping = False
         self.is_loading = False
         """A snapshot is being put in the place of the log."""
         self.now_ms = 0
         self.wall_ms = 0
 
-    # Who is who
+    # Identity and voters
 
     @property
     def node_id(self) -> int:
@@ -104,7 +89,8 @@ class QuorumMember:
 
     @property
     def may_be_candidate(self) -> bool:
-        """Also one whose removal may not be committed: without it the others might have no majority to commit it.
+        """Also true for a voter whose removal is in the log and not known to be committed: without this node the other
+        voters might have no majority to commit the removal.
 
         DIVERGES: in Apache Kafka a voter is none from the moment it reads that it was removed, committed or not.
         """
@@ -114,7 +100,7 @@ class QuorumMember:
 
     @property
     def has_leader(self) -> bool:
-        """One that can be reached; quorum-state may name one that resigned or fell silent."""
+        """Whether this node follows a leader; quorum-state may name one that has resigned or cannot be reached."""
         return self.election.leader_id != NO_NODE and bool(self.leader_endpoints)
 
     @property
@@ -125,7 +111,7 @@ class QuorumMember:
         return self.voters.others(self.node_id)
 
     def endpoints_of(self, node_id: int) -> Mapping[str, Address]:
-        """What the voters say of a node's listeners; empty where they do not know it."""
+        """A node's listeners as the voters name them; empty for a node that is no voter."""
         voter = self.voters.by_id.get(node_id)
         return dict(voter.endpoints) if voter is not None else {}
 
@@ -134,30 +120,32 @@ class QuorumMember:
         return None if address is None else Destination(voter.id, *address)
 
     def voted_key(self, key: ReplicaKey) -> ReplicaKey:
-        """As quorum-state names it: with kraft.version 0 by its id alone."""
+        """As quorum-state names a candidate: with kraft.version 0 by its id alone."""
         return key if self.history.kraft_version > 0 else key._replace(directory_id=ZERO_UUID)
 
     # Time
 
     def election_deadline_ms(self) -> int:
-        """A random one, so that not all stand at once."""
+        """Random between one and two election timeouts, so that split votes are rare (Raft, section 5.2)."""
         timeout_ms = self.settings.election_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
 
     def fetch_deadline_ms(self) -> int:
-        """DIVERGES: Apache Kafka's followers all wait for just the fetch timeout; here each waits up to a tenth longer,
-        or several that lost their leader at once would stand at once and split the votes.
+        """When a follower that does not hear from its leader becomes prospective.
+
+        DIVERGES: Apache Kafka's followers all wait for just the fetch timeout; here each waits up to a tenth longer.
+        Otherwise several that lost their leader at the same time would become candidates together and split the votes.
         """
         timeout_ms = self.settings.fetch_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(max(1, timeout_ms // 10))
 
     def election_backoff_ms(self) -> int:
-        """After a lost election: random, and longer each time."""
+        """How long a candidate that lost waits: random, up to twice as long after each further loss."""
         self.failed_elections += 1
         pause_ms_max = min(self.settings.election_backoff_max_ms, ELECTION_BACKOFF_MS << self.failed_elections)
         return self.random.randrange(max(1, pause_ms_max))
 
-    # What is done
+    # Effects
 
     def put(self, effect: Effect) -> None:
         self.outbox.put(effect)
@@ -168,11 +156,11 @@ class QuorumMember:
             self.put(Commit(high_watermark))
 
     def durable_end(self) -> DurableEnd | None:
-        """None while the disk is behind: a fetch has to wait for it."""
+        """None while a part of the log is not durable: a fetch must not start at an end that a crash could undo."""
         log = self.log
         is_behind = self.is_loading or self.flushed_end_offset < log.end_offset
         return None if is_behind else DurableEnd(log.end_offset, log.last_epoch)
 
     def is_log_as_long(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a candidate's log holds at least what this one may have seen committed."""
+        """The election restriction: a candidate with a shorter log may lack committed records (Raft, section 5.4.1)."""
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)

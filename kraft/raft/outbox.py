@@ -1,11 +1,12 @@
-"""What is said to others waits until the epoch and the vote that it is said in are durable.
+"""Messages to other nodes wait until the epoch and the vote in which they are sent are durable.
 
     save(epoch 5, vote for 2)      SaveElection
-    put(Reply: granted)            held
-    saved(epoch 5, vote for 2)     Reply
+    put(Respond: granted)          held
+    saved(epoch 5, vote for 2)     Respond
 
-What concerns this node alone (its log, its controller) promises nothing to anybody, and leaves at once. Who leads an
-epoch is saved as a hint for the next start; nothing waits for it.
+Raft (figure 2) demands it: a node that granted a vote, crashed and forgot it could grant another one in the same epoch.
+Effects that concern this node alone (its log, its controller) promise nothing to other nodes, and leave at once. The
+leader's id is saved as a hint for the next start; no message waits for it.
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ SENT_TO_PEERS = (Send, Respond, RespondWithRecords, RespondWithSnapshot, Stopped
 
 
 class Outbox:
+    """The effects of the current step, and the messages that are held back."""
+
     def __init__(self, durable: ElectionState) -> None:
         self._effects: list[Effect] = []
         self._held: deque[tuple[int, Effect]] = deque()
         """Each with the number of the promise that must be durable before it leaves."""
         self._durable = self._wanted = durable
         self._saving: ElectionState | None = None
-        """The one that the disk is at."""
+        """The election that is being written now."""
         self._promised = self._saving_promise = self._durable_promise = 0
-        """Promises are numbered: each new epoch and each vote is one."""
+        """Promises are numbered: each new epoch and each vote is a promise to the other voters."""
 
     def save(self, election: ElectionState) -> None:
-        """Have it made durable with this step, or after the one that the disk is at."""
+        """Have it made durable with this step, or after the election that is being written now."""
         if election.promise != self._wanted.promise:
             self._promised += 1
         self._wanted = election
@@ -49,7 +52,7 @@ class Outbox:
             self._effects.append(effect)
 
     def take(self) -> list[Effect]:
-        """What a step wants done. Of several elections in one step the last is saved."""
+        """The effects of a step. Of several elections in one step only the last is saved."""
         effects, self._effects = self._effects, []
         if self._saving is None and self._wanted != self._durable:
             self._saving, self._saving_promise = self._wanted, self._promised

@@ -1,12 +1,12 @@
-"""The requests that the members of a quorum send one another, for its one partition."""
+"""The requests that this node sends to other members of the quorum, each about the metadata partition."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from kraft.quorum.voter_set import Address, ReplicaKey, VoterNode
 from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, DurableEnd, QuorumMember
-from kraft.raft.voters.voters import Address, ReplicaKey, VoterNode
 from kraft.snapshot.names import SnapshotId
 from protocol.messages import add_raft_voter, fetch, fetch_snapshot, remove_raft_voter, update_raft_voter, vote
 from protocol.messages import begin_quorum_epoch as begin
@@ -14,7 +14,7 @@ from protocol.messages import end_quorum_epoch as end
 
 
 def vote_request(member: QuorumMember, voter: VoterNode, *, is_pre_vote: bool) -> vote.VoteRequest:
-    """In the epoch that this node is in; a pre-vote asks about the next one."""
+    """A vote request carries the epoch that this node is in; a pre-vote is about the epoch after it (KIP-996)."""
     partition = vote.PartitionData(
         partition_index=0,
         replica_epoch=member.epoch,
@@ -66,7 +66,7 @@ def end_request(member: QuorumMember, preferred: Sequence[ReplicaKey]) -> end.En
 
 
 def fetch_request(member: QuorumMember, end: DurableEnd) -> fetch.FetchRequest:
-    """From the end of this node's log, which says that it holds everything before."""
+    """From the end of this node's log: the leader takes it as a statement that everything before it is durable here."""
     settings = member.settings
     partition = fetch.FetchPartition(
         partition=0,

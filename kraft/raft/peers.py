@@ -1,4 +1,4 @@
-"""The requests that this node has at its peers: one at a time to each, and a pause after one that failed."""
+"""The requests in flight to peers: one at a time to each, and a pause after a request that failed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kraft.raft.outbox import Outbox
 
 
 class Peers:
-    """By node id; a bootstrap server has a negative one."""
+    """Requests by node id; a bootstrap server has a negative id."""
 
     def __init__(self, outbox: Outbox, request_timeout_ms: int, retry_backoff_ms: int) -> None:
         self._outbox = outbox
@@ -17,11 +17,11 @@ class Peers:
         self._ready_ms: dict[int, int] = {}
 
     def is_waiting(self, node_id: int) -> bool:
-        """For an answer of this peer."""
+        """Whether a request to this peer has no response yet."""
         return node_id in self._in_flight
 
     def ready_ms(self, node_id: int) -> int:
-        """When it may be asked again; 0 for at once."""
+        """When the next request may be sent to it; 0 for at once."""
         return self._ready_ms.get(node_id, 0)
 
     def can_send(self, node_id: int, now_ms: int) -> bool:
@@ -32,7 +32,8 @@ class Peers:
         self._outbox.put(Send(to, request, self._request_timeout_ms))
 
     def response_received(self, event: ResponseReceived, now_ms: int) -> bool:
-        """False for an answer that nobody waits for any more: the request was of an earlier role."""
+        """A response came, or its time ran out. False where the request was one of an earlier role: then it is
+        ignored."""
         if self._in_flight.get(event.to.node_id) is not event.request:
             return False
         del self._in_flight[event.to.node_id]
@@ -43,10 +44,10 @@ class Peers:
         return True
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        """Its answer was of no use: ask again, but not at once."""
+        """Its response was of no use: wait for `retry_backoff_ms` before the next request."""
         self._ready_ms[node_id] = now_ms + self._retry_backoff_ms
 
     def forget(self) -> None:
-        """A new role: answers to what an earlier one asked mean nothing to it."""
+        """A new role begins: it ignores the responses to requests of the role before it."""
         self._in_flight.clear()
         self._ready_ms.clear()

@@ -1,11 +1,12 @@
 """The Raft machine: it is in one role at a time, and each event may change it.
 
-A voter stands in three steps, so that nobody is disturbed by one that cannot win: it waits as unattached or follower,
-asks as prospective, and runs as candidate in the next epoch. `TRANSITIONS` is the whole table of transitions, as in
-KIP-595 and KIP-996; `EVENTS` says what each role can meet.
+A voter becomes a candidate in three steps: it waits as unattached or follower, asks for pre-votes as prospective, and
+asks for votes as candidate in the next epoch. So a voter that cannot win starts no epoch (KIP-996). `TRANSITIONS` is
+the whole table of transitions, as in KIP-595, KIP-853 and KIP-996; `EVENTS` says which events each role can receive.
 
-An epoch that has a leader has no votes any more, so quorum-state keeps the leader's id while the epoch lasts, also when
-it cannot be reached. A leader that is restarted begins as resigned: it cannot know what it said.
+No vote is granted in an epoch that has a leader. So quorum-state keeps the leader's id while the epoch lasts, also when
+the leader cannot be reached. A leader that restarts begins as resigned: it does not know which records of its epoch it
+sent before, and must not number other ones in the same epoch (KIP-595).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import Address
 from kraft.raft.election_state import NO_NODE, ElectionState
 from kraft.raft.events import (
     DeadlineReached,
@@ -44,7 +47,9 @@ from kraft.raft.roles.leader import LeaderRole
 from kraft.raft.roles.prospective import ProspectiveRole
 from kraft.raft.roles.resigned import ResignedRole
 from kraft.raft.roles.role import RaftRole
-from kraft.raft.roles.transitions import (
+from kraft.raft.roles.unattached import UnattachedRole
+from kraft.raft.settings import QuorumIdentity, RaftSettings
+from kraft.raft.transitions import (
     BecomeCandidate,
     BecomeFollower,
     BecomeLeader,
@@ -55,17 +60,13 @@ from kraft.raft.roles.transitions import (
     GrantVote,
     Transition,
 )
-from kraft.raft.roles.unattached import UnattachedRole
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import Address
 
 TRANSITIONS: Final[Mapping[tuple[type[RaftRole], type[Transition]], type[RaftRole]]] = {
     (UnattachedRole, EnterEpoch): UnattachedRole,
     (UnattachedRole, GrantVote): UnattachedRole,
     (UnattachedRole, BecomeProspective): ProspectiveRole,
     (UnattachedRole, BecomeFollower): FollowerRole,
-    (UnattachedRole, BecomeResigned): ResignedRole,  # at the start of one that led
+    (UnattachedRole, BecomeResigned): ResignedRole,  # at a restart, where quorum-state names this node as leader
     (ProspectiveRole, EnterEpoch): UnattachedRole,
     (ProspectiveRole, GrantVote): UnattachedRole,
     (ProspectiveRole, BecomeUnattached): UnattachedRole,
@@ -79,19 +80,19 @@ TRANSITIONS: Final[Mapping[tuple[type[RaftRole], type[Transition]], type[RaftRol
     (LeaderRole, BecomeFollower): FollowerRole,
     (LeaderRole, BecomeResigned): ResignedRole,
     (FollowerRole, EnterEpoch): UnattachedRole,
-    (FollowerRole, BecomeUnattached): UnattachedRole,  # an observer, which cannot stand
+    (FollowerRole, BecomeUnattached): UnattachedRole,  # an observer, which cannot become a candidate
     (FollowerRole, BecomeProspective): ProspectiveRole,
     (FollowerRole, BecomeFollower): FollowerRole,
     (ResignedRole, EnterEpoch): UnattachedRole,
     (ResignedRole, BecomeFollower): FollowerRole,
 }
-"""Where a turn leads. One that is not here is a bug."""
+"""The role after a transition. A transition that the table does not name is a bug of this package."""
 
 ANYWHERE: Final = frozenset(
     {ElectionSaved, LogFlushed, RequestReceived, ResponseReceived, DeadlineReached, Resign, RaiseVersion, Stop}
 )
 BEHIND: Final = ANYWHERE | {SnapshotLoaded, SnapshotRefused}
-"""Of a node whose log is being replaced: it cannot stand."""
+"""What a role receives whose log may be being replaced by a snapshot; such a node cannot become a candidate."""
 EVENTS: Final[Mapping[type[RaftRole], frozenset[type[Event]]]] = {
     UnattachedRole: BEHIND | {Started},
     ProspectiveRole: ANYWHERE,
@@ -100,7 +101,7 @@ EVENTS: Final[Mapping[type[RaftRole], frozenset[type[Event]]]] = {
     FollowerRole: BEHIND | {LogAppended, LogTruncated},
     ResignedRole: ANYWHERE,
 }
-"""What a role can meet. Another event is a bug of whoever sent it."""
+"""What a role can receive. Any other event is a bug of the shell that sent it."""
 
 
 class Raft:
@@ -120,9 +121,9 @@ class Raft:
         self.role: RaftRole = UnattachedRole(self.member)
         self._stop_timeout_ms: int | None = None
         self._announced: tuple[int, int] | None = None
-        """(epoch, leader) as the last Follow said; None while leading."""
+        """(epoch, leader id) as the last Follow said; None while this node leads."""
 
-    # What may be asked
+    # What the shell reads
 
     @property
     def node_id(self) -> int:
@@ -134,7 +135,7 @@ class Raft:
 
     @property
     def leader_id(self) -> int:
-        """-1 where nobody is known to lead."""
+        """-1 where no leader is known, or the known one is not followed."""
         return self.member.leader_id
 
     @property
@@ -148,12 +149,12 @@ class Raft:
 
     @property
     def high_watermark(self) -> int:
-        """-1 until this process has heard of one."""
+        """-1 until this process has learnt one, as a leader or from a leader."""
         return self.member.high_watermark
 
     @property
     def quorum(self) -> QuorumDescription:
-        """As the log describes it, committed or not."""
+        """The version and the voters as the log describes them, committed or not."""
         return self.member.history.description
 
     @property
@@ -166,13 +167,16 @@ class Raft:
         return self.role.refusal_of_version(version)
 
     def next_deadline_ms(self) -> int | None:
-        """When a Tick is due, on the clock of `now_ms`; it may be over already."""
+        """When a DeadlineReached is due, on the clock of `now_ms`; it may be in the past. None for never."""
         return self.role.deadline_ms()
 
     # Events
 
     def step(self, event: Event, now_ms: int, wall_ms: int) -> list[Effect]:
-        """`now_ms` is of a clock that never goes back; `wall_ms` is written into records and answers."""
+        """Take one event; the effects are to be carried out in their order.
+
+        `now_ms` is of a clock that never goes back; `wall_ms` is written into records and responses.
+        """
         assert type(event) in EVENTS[type(self.role)], f"{event} in the role {type(self.role).__name__}"
         self.member.now_ms, self.member.wall_ms = now_ms, wall_ms
         self._react(event)
@@ -184,10 +188,12 @@ class Raft:
             case Started():
                 self._start()
             case ElectionSaved(election):
+                # What depends on the epoch or the vote leaves only now: after a crash this node must not vote twice.
                 member.outbox.saved(election)
                 if election.promise == member.election.promise:
                     self.transition(self.role.saved())
             case LogAppended(end_offset, descriptions):
+                # The newest voters count as soon as they are in the log, before they are committed (Raft, section 6).
                 assert end_offset == member.log.end_offset, "the log ends elsewhere"
                 member.history.append(descriptions)
                 self.transition(self.role.appended())
@@ -196,6 +202,7 @@ class Raft:
                 member.flushed_end_offset = min(member.flushed_end_offset, end_offset)
                 self.transition(self.role.truncated())
             case LogFlushed(end_offset):
+                # A copy counts once it is durable: a leader that lost it in a crash would otherwise count it twice.
                 assert end_offset <= member.log.end_offset, "more is durable than was written"
                 member.flushed_end_offset = end_offset
                 self.transition(self.role.flushed())
@@ -223,7 +230,11 @@ class Raft:
                 self._stop(timeout_ms)
 
     def _start(self) -> None:
-        """In the role that quorum-state leaves it. A log beyond it: quorum-state was lost, but not what it led to."""
+        """Enter the role that quorum-state implies.
+
+        Where the log has a later epoch, quorum-state was lost. This node then begins in the last epoch of its log. It
+        can grant no second vote there: the log of every candidate of that epoch is shorter than its own.
+        """
         member = self.member
         election = member.election
         if member.log.last_epoch > election.epoch:
@@ -237,7 +248,7 @@ class Raft:
             self.transition(self.role.enter())
 
     def _stop(self, timeout_ms: int) -> None:
-        """Only who leads, or has just led, owes the others a word."""
+        """Only a leader, or a node that has just resigned, has to tell the other voters (EndQuorumEpoch)."""
         self.member.is_stopping = True
         self._stop_timeout_ms = timeout_ms
         if isinstance(self.role, LeaderRole | ResignedRole):
@@ -249,10 +260,13 @@ class Raft:
         self.member.is_loading = False
         self.transition(self.role.snapshot_ended())
 
-    # Turns
+    # Transitions
 
     def transition(self, transition: Transition | None) -> None:
-        """The next role enters in its election; what the last one owes is answered in it too."""
+        """Set the election that goes with the transition, then change the role.
+
+        The role that ends answers the requests that still wait in the new epoch, so that their clients learn it.
+        """
         while transition is not None:
             before = self.role
             kind = TRANSITIONS.get((type(before), type(transition)))
@@ -277,6 +291,7 @@ class Raft:
             case GrantVote(candidate):
                 election = ElectionState(election.epoch, NO_NODE, *member.voted_key(candidate))
             case BecomeCandidate():
+                # A candidate votes for itself; the vote is durable before the node asks others for theirs.
                 election = ElectionState(election.epoch + 1, NO_NODE, *member.voted_key(member.key))
             case BecomeLeader():
                 election = election._replace(leader_id=member.node_id)
@@ -284,7 +299,7 @@ class Raft:
                 member.failed_elections = 0
             case BecomeFollower(epoch, leader_id, endpoints):
                 before = election if epoch == election.epoch else ElectionState(epoch)
-                assert before.leader_id in (NO_NODE, leader_id), "an epoch has one leader"
+                assert before.leader_id in (NO_NODE, leader_id), "an epoch has one leader (election safety)"
                 election = before._replace(leader_id=leader_id)
                 member.leader_endpoints = endpoints
                 member.failed_elections = 0
@@ -310,7 +325,7 @@ class Raft:
                 return ResignedRole(member, preferred, self._stop_timeout_ms)
 
     def _announce(self) -> None:
-        """The node's other parts: whom to follow."""
+        """Tell the node's other parts which leader to follow."""
         if self.is_leader:
             self._announced = None
             return

@@ -1,16 +1,16 @@
-"""How far each replica of the metadata log has come, as the leader sees it in their fetches."""
+"""How far each replica of the metadata log has come, as its fetches tell the leader."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
+from kraft.quorum.voter_set import ReplicaKey, VoterNode
 from kraft.raft.member import QuorumMember
-from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from protocol.messages.fetch import FetchRequest
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
-"""An observer that has not fetched for so long is not described any more."""
+"""An observer that has not fetched for this long is forgotten."""
 
 
 def replica_id_of(request: FetchRequest) -> int:
@@ -18,21 +18,21 @@ def replica_id_of(request: FetchRequest) -> int:
 
 
 class ReplicaProgress:
-    """Of one replica in this term."""
+    """One replica in this term."""
 
     __slots__ = ("caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset")
 
     def __init__(self) -> None:
         self.end_offset = -1
-        """Everything before it is durable there; -1 until it has fetched."""
+        """Everything before it is durable on the replica; -1 until its first fetch."""
         self.fetch_ms = -1
         self.caught_up_ms = -1
-        """When it held what this log held then, as far as a fetch has shown."""
+        """The latest time at which it is known to have held the whole log as of then; -1 for never."""
         self.leader_end_offset = -1
-        """At its last fetch."""
+        """The end of the leader's log at the replica's last fetch."""
 
     def fetched(self, end_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """It has caught up if it is at the end, or where the end was at its fetch before this one."""
+        """A replica has caught up if it is at the end now, or where the end was at its previous fetch."""
         if end_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif end_offset >= self.leader_end_offset >= 0:
@@ -43,14 +43,14 @@ class ReplicaProgress:
 
 
 class ReplicaStates:
-    """Voters are those of the moment; whoever else fetches is an observer."""
+    """The voters are those of the newest description in the log; any other replica that fetches is an observer."""
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._progress: dict[ReplicaKey, ReplicaProgress] = {}
         self._heard_since_majority: set[int] = set()
         self._majority_ms = member.now_ms
-        """When a majority of the voters had been heard of for the last time."""
+        """The latest time by which a majority of the voters had sent a request."""
 
     def fetched(self, key: ReplicaKey, end_offset: int) -> None:
         """A valid fetch from this offset: everything before it is durable there."""
@@ -59,7 +59,7 @@ class ReplicaStates:
         self._forget_observers()
 
     def heard_from(self, key: ReplicaKey) -> None:
-        """Any valid request shows that a voter follows."""
+        """A valid request shows that the voter follows this leader."""
         member = self._member
         if not member.voters.has(key):
             return
@@ -70,14 +70,17 @@ class ReplicaStates:
             self._majority_ms = member.now_ms
 
     def majority_deadline_ms(self) -> int | None:
-        """When it cannot be the leader any more for all it knows; None where it is its own majority."""
+        """Check quorum: when the leader has to resign, because a majority may follow another leader by then.
+
+        None where this node alone is a majority. Without it a leader that is cut off would go on for ever (KIP-595).
+        """
         member = self._member
         if member.is_voter and member.voters.majority == 1:
             return None
         return self._majority_ms + member.settings.fetch_timeout_ms * 3 // 2
 
     def of_voter(self, voter: VoterNode) -> ReplicaProgress | None:
-        """With kraft.version 0 a voter is known by its id alone: then it is the directory that fetched last."""
+        """With kraft.version 0 a voter is known by its id alone: then the directory that fetched last counts."""
         found = [progress for key, progress in self._progress.items() if voter.is_replica(key)]
         return max(found, key=lambda progress: progress.fetch_ms, default=None)
 
@@ -85,12 +88,15 @@ class ReplicaStates:
         return self._progress.get(key)
 
     def durable_on_majority(self) -> int:
-        """The greatest offset that so many voters have on disk; -1 where too few have fetched."""
+        """The greatest offset up to which a majority of the voters has the log on disk; -1 where too few have fetched.
+
+        The leader counts itself only if it is a voter: one that removes itself does not (Raft, section 6).
+        """
         ends = sorted(map(self._end_offset, self._member.voters.by_id.values()), reverse=True)
         return ends[self._member.voters.majority - 1]
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """The other voters, the one with the longest log first."""
+        """The other voters as preferred candidates, the one with the longest log first."""
         others = self._member.other_voters()
         return tuple(voter.key for voter in sorted(others, key=lambda voter: (-self._end_offset(voter), voter.id)))
 

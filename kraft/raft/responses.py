@@ -134,7 +134,7 @@ def update_voter_response(member: QuorumMember, listener: str, error: ErrorCode)
 
 
 def error_response(member: QuorumMember, event: RequestReceived, error: ErrorCode) -> QuorumResponse:
-    """The answer to a request that goes no further, at the place where the error stands in its kind of answer."""
+    """The response to a request that is refused, with the error at its place in that kind of response."""
     request, listener = event.request, event.listener
     match request:
         case vote.VoteRequest():
@@ -151,7 +151,7 @@ def error_response(member: QuorumMember, event: RequestReceived, error: ErrorCod
 
 
 def top_level_error(member: QuorumMember, request: QuorumRequest, listener: str, error: ErrorCode) -> QuorumResponse:
-    """The answer to a request that is not of this cluster, or not about its one partition."""
+    """The response to a request of another cluster, or about another partition: the error is that of the whole."""
     match request:
         case vote.VoteRequest():
             return vote.VoteResponse(error_code=error)
@@ -182,8 +182,8 @@ def _announced(member: QuorumMember, cluster_id: str | None, error: ErrorCode) -
 
 
 def leader_endpoint_at(member: QuorumMember, listener: str) -> list[Endpoint]:
-    """The node endpoints of an answer: the leader's alone, at the listener by which the request came, else at the
-    quorum's own."""
+    """The node endpoints of a response: the leader's alone, at the listener by which the request came, or else at the
+    quorum's own listener."""
     endpoints = member.leader_endpoints
     address = endpoints.get(listener) or endpoints.get(member.identity.listener)
     return [] if address is None else [(member.leader_id, *address)]

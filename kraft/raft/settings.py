@@ -1,11 +1,11 @@
-"""What the Raft machine is told once: who this node is, and how patient."""
+"""What the Raft machine is told once: the identity of this node, its timeouts and limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kraft.raft.voters.voters import Address
+from kraft.quorum.voter_set import Address
 from protocol.schema import ZERO_UUID
 
 
@@ -30,7 +30,7 @@ class QuorumIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """Kafka's names: controller.quorum.*; the defaults are its."""
+    """Settings controller.quorum.* under Kafka's names and with its defaults; times in milliseconds, sizes in bytes."""
 
     bootstrap_servers: tuple[Address, ...] = ()
     """Where a node that knows no leader asks for one."""

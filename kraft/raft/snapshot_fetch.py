@@ -1,4 +1,4 @@
-"""A snapshot on its way here, part by part, because the leader's log no longer reaches back to the end of this one."""
+"""Fetching a snapshot part by part, because the leader's log starts after the end of this node's log (KIP-630)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from protocol.primitives import BytesLike
 
 
 class SnapshotFetch:
+    """One snapshot; it begins anew where the leader names another snapshot or another position."""
+
     def __init__(self, member: QuorumMember, snapshot_id: SnapshotId) -> None:
         self._member = member
         self._snapshot_id = snapshot_id
         self._position = 0
-        """In the file: everything before it is here."""
+        """In the file, in bytes: everything before it has been received."""
 
     def request(self) -> FetchSnapshotRequest:
-        """For the next part."""
+        """The request for the next part."""
         return fetch_snapshot_request(self._member, self._snapshot_id, self._position)
 
     def take(self, partition: ResponsePartitionSnapshot) -> bool:
-        """False where the leader speaks of another snapshot or another part: begin anew."""
+        """Take the next part. False where the response is about another snapshot or position: then begin anew."""
         data = cast("BytesLike", partition.unaligned_records) or b""  # of an answer that was decoded
         said = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         size = len(data)

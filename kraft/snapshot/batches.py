@@ -7,7 +7,13 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from kraft.features import record_version
-from kraft.raft.control_records import QuorumDescription, described_by, quorum_records, snapshot_footer, snapshot_header
+from kraft.quorum.control_records import (
+    QuorumDescription,
+    described_by,
+    quorum_records,
+    snapshot_footer,
+    snapshot_header,
+)
 from kraft.record_frame import decode_record, encode_record
 from protocol.batch_iterator import iterate_batches
 from protocol.control_records import ControlRecordType, control_record_type

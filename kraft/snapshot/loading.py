@@ -1,4 +1,4 @@
-"""A snapshot read into the state that it stands for."""
+"""A snapshot read into the metadata that it holds."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import NamedTuple
 
 from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
 from kraft.snapshot.batches import SnapshotReading
 from kraft.snapshot.names import SnapshotId
 from protocol.primitives import BytesLike
 
 
 class LoadedSnapshot(NamedTuple):
+    """The metadata at the end of a snapshot, and the quorum that it names."""
+
     replay: Replay
     quorum: QuorumDescription
 
 
 def load_snapshot(data: BytesLike, snapshot_id: SnapshotId) -> LoadedSnapshot:
-    """Seconds where there are a million partitions: not for the loop. Raises `MalformedMessage`."""
+    """Takes seconds where there are a million partitions: call it in an executor thread. Raises `MalformedMessage`."""
     reading, replay = SnapshotReading(data), Replay()
     replay.replay(reading.records(), Provenance(snapshot_id.end_offset, snapshot_id.epoch))
     return LoadedSnapshot(replay, reading.quorum)

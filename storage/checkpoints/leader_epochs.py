@@ -70,7 +70,7 @@ class LeaderEpochs:
         Only a log that was truncated, or that a process with an older checkpoint recovers, has such entries.
         """
         if epoch < 0 or start_offset < 0 or epoch == self.latest_epoch:
-            return
+            return  # batches of magic 2 that no leader has taken yet have epoch -1
         while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
             self.entries.pop()
         self.entries.append(EpochStart(epoch, start_offset))

@@ -81,9 +81,9 @@ def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
     for path, properties in found[1:]:
         first_path, first = found[0]
         if properties.cluster_id != first.cluster_id:
-            return f"{path} is of cluster {properties.cluster_id}, {first_path} of {first.cluster_id}"
+            return f"{path} belongs to cluster {properties.cluster_id}, and {first_path} to {first.cluster_id}"
         if properties.node_id != first.node_id:
-            return f"{path} is of node {properties.node_id}, {first_path} of {first.node_id}"
+            return f"{path} belongs to node {properties.node_id}, and {first_path} to node {first.node_id}"
     seen: dict[bytes, str] = {}
     for path, properties in found:
         if properties.directory_id is not None:

@@ -7,8 +7,8 @@ A crash at any step leaves a directory that the next start recovers:
     serve   create logs, delete them (rename at once, remove later), write checkpoints
     close   write every log out, write the checkpoints, write .kafka_cleanshutdown, unlock
 
-An error of the disk in one log is believed of the whole directory (`fail`): it is offline until the next start, which
-recovers it. Nothing is written there any more, and no failed sync is tried again.
+An error of the disk in one log takes the whole directory offline (`fail`) until the next start, which recovers it.
+Nothing is written there any more, and no failed sync is tried again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from storage.files.log_paths import (
 )
 from storage.files.port import FileLock, FileSystem, make_durable_directory
 from storage.log.log import Log
-from storage.log.recovery import Report
+from storage.log.recovery import Checked, Report
 from storage.log_config import LogConfig
 from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
@@ -153,6 +153,7 @@ class LogDirectory:
         now_ms: int,
         report: Report,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        checked: Checked | None = None,
     ) -> Log:
         """Open the log of a partition, existing or new, and serve it. Blocks for as long as recovery takes.
 
@@ -172,6 +173,7 @@ class LogDirectory:
             report=report,
             producer_expiration_ms=producer_expiration_ms,
             cleaned_end_offset=self.checkpoints.cleaned_ends.get(key, 0),
+            checked=checked,
         )
         if log.unflushed_count >= config.flush_messages:
             # A topic that promises durability: what the crash left in the page cache is synced before it is served.
@@ -225,6 +227,7 @@ class LogDirectory:
         """Serve a log that was opened in this directory."""
         self.logs[log.topic, log.partition] = log
         self.damaged.repaired((log.topic, log.partition))
+        # Hooks come with adoption, because `make` and `load` may run in a thread and report their errors by raising.
         log.on_shortage = self.on_shortage
         log.on_damage = bind(self.on_damage, log) if self.on_damage is not None else None
         if self.failure is not None:
@@ -320,6 +323,8 @@ class LogDirectory:
         try:
             if self.failure is not None:
                 raise self.failure
+            # In this order: a checkpoint only says what its logs have synced, and the mark of a clean shutdown, the
+            # last write, only what the checkpoints say.
             for log in self.logs.values():
                 log.close(now_ms, clean=True, syncs_parent=False)
             work = self.checkpoint(high_watermarks)

@@ -72,6 +72,7 @@ class FlushWork:
                 self._sync_path(file)
         for path in self.paths:
             self._sync_path(path)
+        # After the batches: epochs of batches that a loss of power takes must not survive them.
         self.is_complete = self._checkpoint is None or self._write_checkpoint(*self._checkpoint)
         synced = self._checkpoint[0].rpartition("/")[0] if self._checkpoint and self.is_complete else None
         for directory in self._directories:

@@ -66,9 +66,10 @@ def check(
     try:
         while (header := whole_batch(view, position, end)) is not None:
             if header.partition_leader_epoch > leader_epoch:
-                return None
+                return None  # not an error: the response was built after another leader was elected
             if not crc_is_valid(view, position, header) or header.last_offset_delta < 0:
                 return ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged"
+            # A gap is allowed: compaction on the leader leaves some. Going back never is.
             if header.base_offset < next_offset:
                 return ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} before {next_offset}"
             next_offset = header.next_offset

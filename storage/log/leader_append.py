@@ -87,6 +87,7 @@ def append_batch(
     """Let the producer state decide about a valid batch, assign its offsets and leader epoch, and write it."""
     if log.failure is not None:
         return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
+    # A batch never spans two segments, and positions in an index have 31 bits.
     if len(batch) > log.config.segment_bytes:
         return refuse(log, ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes do not fit into a segment")
     marker = None
@@ -130,6 +131,7 @@ def store(
     last_offset = base_offset + header.last_offset_delta
     segment = log.active
     if segment.must_roll(size, last_offset, header.max_timestamp, now_ms, log.config):
+        # Before the write, so that a snapshot of the producers covers exactly the segments before the new one.
         segment = log.roll(now_ms, base_offset)
     segment.append(buffers, size, last_offset, header.max_timestamp)
     take_note(log, header, base_offset, leader_epoch, marker)
@@ -140,6 +142,7 @@ def take_note(
 ) -> None:
     """Account for a batch that was written: the log end offset and the state that is derived of the batches."""
     log.end_offset = end_offset = base_offset + header.last_offset_delta + 1
+    # Compared before the call: the epoch changes with a new leader only, and this runs for every batch.
     if leader_epoch != log.epochs.latest_epoch:
         log.epochs.assign(leader_epoch, base_offset)
     producers = log.producers
@@ -148,6 +151,7 @@ def take_note(
             producers.take_data(header, base_offset)
         elif marker is not None:
             completed = producers.take_marker(header, marker, base_offset)
+            # Commits are not indexed: a read_committed consumer has to skip only what was aborted.
             if completed is not None and completed.is_aborted:
                 log.active.transaction_index.append(producers.aborted(completed))
     producers.map_end_offset = end_offset
@@ -196,6 +200,7 @@ def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
 
     DIVERGES: in Apache Kafka a full disk takes the log directory offline, and with the last one the broker down.
     """
+    # Nothing was noted and the file has its former size: the append left no trace.
     if log.end_offset == end_offset and log.active.is_as_noted():
         log.fail_unless_passing(error)
     else:

@@ -28,7 +28,7 @@ from storage.files.log_paths import (
 )
 from storage.files.port import FileSystem
 from storage.log.producer_replay import load_producers
-from storage.log.recovery import CorruptLog, Report, TailRecovery
+from storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
 from storage.log.unfinished_cleaning import remove_leftovers
 from storage.log_config import INT64_MAX, LogConfig
 from storage.producers.producer_snapshot import ProducerSnapshots
@@ -51,6 +51,7 @@ class LogRequest(NamedTuple):
     cleaned_end_offset: int
     """Up to here Apache Kafka has compacted the log. Compacted segments were flushed, although the recovery point may
     be behind them."""
+    checked: Checked
 
 
 class LoadedLog(NamedTuple):
@@ -255,8 +256,10 @@ def recover(
     Segments behind a cut are removed, from the list too. Raises `CorruptLog`, OSError and `MalformedMessage`.
     """
     directory = request.directory
+    # The last segment that begins before the recovery point holds it; everything before that segment was flushed.
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
     replace_missing_indexes(request, segments[:slot], names)
+    # A snapshot past it may describe batches that the crash took.
     snapshots.remove_after(request.recovery_point)
     base_offset = segments[slot].base_offset
     is_cleared = cleared_transactions(request, segments[slot])
@@ -279,6 +282,8 @@ def recover(
         producers,
         epochs,
         request.report,
+        request.checked,
+        size=sum(segment.size for segment in segments[slot:]),
         log_start_offset=request.log_start_offset,
         asks_disk=request.config.promises_disk,
     )
@@ -294,7 +299,7 @@ def recover(
                 remove_segments(request, segments[number:])
                 del segments[number:]
                 break
-            snapshots.write(producers)
+            snapshots.write(producers)  # as a roll would have done: later truncations restore from it
     if tail.next_offset < request.recovery_point and segments[-1].size:
         ends = f"the log ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
         request.report(f"{directory}: {ends}; its start offset is {request.log_start_offset}")

@@ -17,7 +17,7 @@ from storage.log.flush_work import FlushWork
 from storage.log.loading import LogRequest, load_log
 from storage.log.log_state import LogState
 from storage.log.reading import LogRead
-from storage.log.recovery import Report
+from storage.log.recovery import Checked, Report
 from storage.log.timestamp_lookup import TimestampedOffset
 from storage.log_config import LogConfig
 from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
@@ -53,6 +53,7 @@ class Log(LogState):
         report: Report | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         cleaned_end_offset: int = 0,
+        checked: Checked | None = None,
     ) -> Log:
         """Open the log in a partition's directory, or create an empty one. Blocks for as long as recovery takes.
 
@@ -69,6 +70,7 @@ class Log(LogState):
             report or ignore_report,
             producer_expiration_ms,
             cleaned_end_offset,
+            checked or ignore_checked,
         )
         return cls(fs, directory, config, load_log(request), now_ms)
 
@@ -224,6 +226,10 @@ class Log(LogState):
             self.recovery_point = self.synced_end_offset = self.end_offset
         for segment in self.segments:
             segment.close()
+
+
+def ignore_checked(_checked_size: int, _of_size: int) -> None:
+    """Where the progress of recovery is not shown."""
 
 
 def ignore_report(_: str) -> None:

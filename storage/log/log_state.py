@@ -91,7 +91,7 @@ class LogState:
         self.failure: OSError | None = None
         """Why nothing is written to this log any more, until the broker restarts."""
         self.on_failure: Callable[[OSError], None] | None = None
-        """Called with the failure: an error of the disk in one log is believed of its whole log directory."""
+        """Called with the failure: an error of the disk in one log takes its whole log directory offline."""
         self.on_damage: Callable[[str], None] | None = None
         """Called, in the middle of a read, with what is wrong with the stored batches."""
         self.on_shortage: Callable[[OSError], None] | None = None

@@ -65,6 +65,7 @@ def find(
     if offset >= end_offset:
         return NOTHING
     segments = log.segments
+    # More than one pass only where a segment has no batch at or past the offset: compaction removed it.
     for slot in range(bisect_right(segments, offset, key=_base_offset) - 1, len(segments)):
         segment = segments[slot]
         if segment.base_offset >= end_offset:
@@ -91,6 +92,7 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
     if segment is not log.active:
         place = segment.find(offset, waits=waits)
         return (place.position, place.size) if place else (segment.size, 0)
+    # A caught-up reader asks for the log end offset; the next batch will begin at the present end of the file.
     if offset >= log.end_offset:
         log.boundaries.remember(log.end_offset, segment.size)
         return segment.size, 0

@@ -29,10 +29,12 @@ from storage.producers.producer_state import BATCHES_KEPT, ProducerStates
 from storage.segment.batch_run import BatchRun
 from storage.segment.segment import Segment
 
-REPORT_EVERY_SIZE = 256 << 20
+CHECKED_EVERY_SIZE = 16 << 20
 
 Report = Callable[[str], None]
 """Called with a sentence about what was found and what was done about it, for the log of the broker."""
+Checked = Callable[[int, int], None]
+"""Called now and then with the bytes of the log that are checked so far, and those that are to be checked in all."""
 
 
 class CorruptLog(Exception):
@@ -51,6 +53,8 @@ class TailRecovery:
     shows what the disk never took, as if it were written, and batches written behind it would be lost with it. A
     process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs whose acknowledgements
     promise durability pay for reading from the disk.
+
+    `size` is that of all segments that will be recovered, for `checked`.
     """
 
     def __init__(
@@ -59,7 +63,9 @@ class TailRecovery:
         producers: ProducerStates,
         epochs: LeaderEpochs,
         report: Report,
+        checked: Checked,
         *,
+        size: int,
         log_start_offset: int,
         asks_disk: bool,
     ) -> None:
@@ -69,6 +75,9 @@ class TailRecovery:
         self.producers = producers
         self.epochs = epochs
         self.report = report
+        self._checked = checked
+        self._size = size
+        self._earlier_size = 0
         self.next_offset = 0
         """The offset after the last batch that was checked."""
         self.last_epoch = epochs.latest_epoch
@@ -81,16 +90,16 @@ class TailRecovery:
         """
         position = self._start_position(segment)
         if self.asks_disk:
-            segment.file().evict()
+            segment.file().evict()  # see the docstring of the class: the page cache may show what the disk never took
         pieces = Pieces(segment.file(), position, segment.size)
         run = self._begin_run(next_base_offset)
-        reported_position = position
+        told_position = position
         try:
             while position < segment.size:
                 position = self._take_plain(segment, run, pieces, position)
-                if position - reported_position >= REPORT_EVERY_SIZE:
-                    reported_position = position
-                    self.report(f"{segment.path('.log')}: {position >> 20} of {segment.size >> 20} MiB recovered")
+                if position - told_position >= CHECKED_EVERY_SIZE:
+                    told_position = position
+                    self._checked(self._earlier_size + position, self._size)
                 if position < segment.size:
                     header, inside = verified_batch(pieces, position)
                     if next_base_offset is not None and header.base_offset >= next_base_offset:
@@ -105,6 +114,7 @@ class TailRecovery:
                     self._take(segment, header, position, pieces.data[inside : inside + size])
                     position += size
         except DamagedBatch as damage:
+            # The decision of the table above: flushed batches are missing, or only the torn end of the log is.
             if self._is_durable_from_here:
                 raise CorruptLog(
                     f"{segment.path('.log')}: {damage}, offset {self.next_offset},"
@@ -119,6 +129,8 @@ class TailRecovery:
             segment.seal()
             return False
         segment.seal()
+        self._earlier_size += segment.size
+        self._checked(self._earlier_size, self._size)
         return True
 
     def _begin_run(self, next_base_offset: int | None) -> BatchRun:
@@ -146,6 +158,7 @@ class TailRecovery:
         """Account for one checked batch: index entries, leader epochs, producers."""
         last_offset = header.base_offset + header.last_offset_delta
         segment.note_appended(position, len(batch), last_offset, header.max_timestamp)
+        # Epochs past the recovery point are taken from the batches: the checkpoint may not have been written since.
         if header.partition_leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.base_offset >= self.producers.map_end_offset:

@@ -151,6 +151,7 @@ class ProducerStates:
             return ACCEPTED
         epoch = header.producer_epoch
         first_sequence = header.base_sequence
+        # The usual case first: the next batch of a known producer in its epoch.
         if epoch == entry.producer_epoch:
             if first_sequence == (entry.last_sequence + 1) & SEQUENCE_MAX:
                 return ACCEPTED
@@ -192,6 +193,7 @@ class ProducerStates:
                 header.max_timestamp,
             )
             entry.take(header.producer_epoch, _new_tuple(ProducerBatch, batch))
+        # Only the first batch of a transaction counts: it is where the last stable offset stays.
         if header.attributes & TRANSACTIONAL_BIT and entry.open_transaction_offset == NO_OFFSET:
             entry.open_transaction_offset = base_offset
             self._open_transactions[base_offset] = producer_id
@@ -212,6 +214,8 @@ class ProducerStates:
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id)
+        # A marker may carry a newer epoch than the batches: the coordinator fences the producer's former instance with
+        # it.
         entry.move_to(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp

@@ -4,7 +4,7 @@ A batch is plain where there is nothing to decide about it: it is whole, its che
 it is outside of any transaction, and its leader epoch and producer epoch are those of the batches before. Nearly all
 batches are. The walk stops at the first that is not plain, and `TailRecovery` decides about that one.
 
-Ordinary typed Python that `broker/compile_hot_path.py` compiles: one call for many batches, and machine integers
+Ordinary typed Python that `building/` compiles: one call for many batches, and machine integers
 inside.
 """
 
@@ -106,19 +106,10 @@ class BatchRun:
         producer_id: i64
         unpack = _FIELDS.unpack_from
         while at + HEADER_SIZE <= end:
-            (
-                base_offset,
-                length,
-                epoch,
-                magic,
-                crc,
-                attributes,
-                delta,
-                timestamp,
-                producer_id,
-                producer_epoch,
-                sequence,
-            ) = unpack(piece, at)
+            # fmt: off
+            (base_offset, length, epoch, magic, crc, attributes, delta,
+             timestamp, producer_id, producer_epoch, sequence) = unpack(piece, at)
+            # fmt: on
             if magic != MAGIC or length < LENGTH_MIN or at + length + LOG_OVERHEAD > end:
                 break
             if base_offset < next_offset or base_offset >= limit_offset or delta < 0 or epoch != leader_epoch:

@@ -94,7 +94,7 @@ class Segment(SegmentFiles):
         """
         position = self.size
         file = self._ready_file()
-        file.append(buffers)
+        file.append(buffers)  # all or nothing: a short write is cut back before the error leaves
         self.size = position + size
         self.note_appended(position, size, last_offset, max_timestamp)
 
@@ -131,6 +131,7 @@ class Segment(SegmentFiles):
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
         if self._bytes_since_index_entry > self.index_interval_bytes:
+            # The entry points at the batch that is noted, and counts it to the next interval.
             self._bytes_since_index_entry = size
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(self.max_timestamp, self.offset_of_max_timestamp)
@@ -237,6 +238,7 @@ class Segment(SegmentFiles):
         """
         place = self.find(offset)
         position = place.position if place else self.size
+        # Indexes before the file: one that ends early only costs a longer walk, one that points past the end is wrong.
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)

@@ -121,6 +121,7 @@ class SparseIndex:
         """
         if self._count < 0:
             self._load(waits=waits)
+        # Readers at the tail find their entry in memory, without a read of the file.
         recent = self._recent
         if recent and recent[0][column] <= target:
             return recent[bisect_right(recent, target, key=itemgetter(column)) - 1]
@@ -259,6 +260,8 @@ class SparseIndex:
         before: Entry | None = None
         start = self._near
         while low < high:
+            # One read decides where the rest fits into a block; else the first probe is where the last lookup ended,
+            # and further ones halve the range.
             if high - low <= BLOCK_COUNT:
                 start = low
             elif not low <= start < high:

@@ -11,6 +11,7 @@ from typing import Final
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.shell import SHELL_MUTANTS
 from tests.simulation.cluster.plan import Fault
 
 LEADERSHIP_MOVES: Final = (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.KILL, Fault.CUT_ONE_WAY)
@@ -109,7 +110,7 @@ MUTANTS: Final = (
     Mutant(
         12,
         "AlterPartition with a stale partition epoch is accepted",
-        "kraft/controller/in_sync_control.py",
+        "kraft/controller/partitions/in_sync_control.py",
         "if data.partition_epoch < partition.partition_epoch:",
         "if False:",
         Hunt.SCENARIOS,
@@ -125,7 +126,7 @@ MUTANTS: Final = (
     Mutant(
         14,
         "an unclean leader where it is forbidden",
-        "kraft/controller/partition_change.py",
+        "kraft/controller/partitions/partition_change.py",
         "if replica in safe and may_lead(replica):",
         "if may_lead(replica):",
         faults=(Fault.KILL_LEADER, Fault.KILL_ALL, Fault.PAUSE),
@@ -133,7 +134,7 @@ MUTANTS: Final = (
     Mutant(
         15,
         "a restarted broker keeps its place in the set by its old epoch",
-        "kraft/controller/broker_registration.py",
+        "kraft/controller/nodes/broker_registration.py",
         "[] if is_same else [*changes_of_restart(view, request, existing)]",
         "[]",
         faults=(Fault.POWER_CUT, Fault.CUT_AT_STEP),
@@ -176,16 +177,16 @@ MUTANTS: Final = (
         20,
         "a timed-out acks=all is answered as success",
         "broker/purgatory/delayed_produce.py",
-        "            refuse(answer, ErrorCode.REQUEST_TIMED_OUT)\n",
+        "            refuse(each.answer, ErrorCode.REQUEST_TIMED_OUT)\n",
         "            pass\n",
         faults=LEADERSHIP_MOVES,
     ),
     Mutant(
         21,
         "records above the high watermark are served to consumers",
-        "broker/requests/handlers/fetch.py",
-        "if request.isolation_level == READ_COMMITTED else partition.high_watermark",
-        "if request.isolation_level == READ_COMMITTED else partition.log.end_offset",
+        "replication/source.py",
+        "        return partition.high_watermark\n",
+        "        return partition.log.end_offset\n",
         faults=LEADERSHIP_MOVES,
     ),
     Mutant(
@@ -217,7 +218,7 @@ MUTANTS: Final = (
         "any end of the wait is an acknowledgement",
         "broker/purgatory/delayed_produce.py",
         "        if error is not ErrorCode.NONE:\n"
-        "            refuse(answer, error)\n"
+        "            refuse(records.answer, error)\n"
         "            self._has_failed = True\n"
         "        if not",
         "        if not",
@@ -226,7 +227,7 @@ MUTANTS: Final = (
     Mutant(
         26,
         "a diverging follower's offset counts",
-        "broker/requests/follower_fetch.py",
+        "replication/follower_fetch.py",
         "<= log.end_offset and divergence(log, wish) is None:",
         "<= log.end_offset:",
         Hunt.SCENARIOS,
@@ -259,7 +260,7 @@ MUTANTS: Final = (
     Mutant(
         30,
         "a reassignment ends before the new replica is in sync",
-        "kraft/controller/partition_change.py",
+        "kraft/controller/partitions/partition_change.py",
         "    if not isr or not replicas or not set(target.adding) <= set(isr):",
         "    if not isr or not replicas:",
         faults=(Fault.REASSIGN, Fault.KILL),
@@ -401,7 +402,7 @@ MUTANTS: Final = (
     Mutant(
         64,
         "a fetch of a former life counts",
-        "broker/requests/follower_fetch.py",
+        "replication/follower_fetch.py",
         "if follower is None or -1 < replica.replica_epoch < follower.broker_epoch:",
         "if follower is None:",
         Hunt.SCENARIOS,
@@ -409,9 +410,8 @@ MUTANTS: Final = (
     Mutant(
         65,
         "a fetch of another leader epoch counts",
-        "broker/requests/follower_fetch.py",
-        "        if partition.check_leader_epoch(wish.current_leader_epoch) is not ErrorCode.NONE:\n"
-        "            continue\n",
+        "replication/follower_fetch.py",
+        "        if partition.check_leader_epoch(wish.current_leader_epoch) is not NONE:\n            continue\n",
         "",
         Hunt.SCENARIOS,
     ),
@@ -673,4 +673,5 @@ MUTANTS: Final = (
         faults=(Fault.LOSE_DIRECTORY, Fault.KILL),
         shape=(("directories", 2),),
     ),
+    *SHELL_MUTANTS,
 )

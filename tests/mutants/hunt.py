@@ -42,7 +42,7 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
             case Hunt.SWARM:
                 yield Run(TAILORED, seed)
             case Hunt.STORIES:
-                yield from (Run(path, seed) for path in stages.STORIES)
+                yield from (Run(path, seed) for path in stages.FIRST_STORIES + stages.STORIES)
             case Hunt.SCENARIOS:
                 yield from (Run(script.__name__, seed) for script in stages.SCRIPTS)
                 yield from (Run(stages.REPLICAS, seed * REPLICA_SEEDS + each) for each in range(REPLICA_SEEDS))

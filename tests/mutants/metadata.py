@@ -26,7 +26,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         44,
-        "votes of those who are no voters count",
+        "votes of nodes that are no voters count",
         "kraft/raft/roles/vote_collection.py",
         "return sum(voter_id in voters.by_id for voter_id in self._granted) >= voters.majority",
         "return len(self._granted) >= voters.majority",
@@ -64,7 +64,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         49,
         "a broker is unfenced before it has read its registration",
-        "kraft/controller/broker_lifecycle.py",
+        "kraft/controller/nodes/broker_lifecycle.py",
         "is_caught_up = request.current_metadata_offset >= broker.epoch",
         "is_caught_up = True",
     ),
@@ -79,7 +79,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         51,
         "a member is let in of which another incarnation fetched",
-        "kraft/controller/in_sync_control.py",
+        "kraft/controller/partitions/in_sync_control.py",
         " or member.broker_epoch not in (ANY_EPOCH, broker.epoch)",
         "",
         Hunt.SCENARIOS,
@@ -87,7 +87,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         52,
         "AlterPartition of a former incarnation is taken",
-        "kraft/controller/in_sync_control.py",
+        "kraft/controller/partitions/in_sync_control.py",
         "if broker is None or broker.epoch != request.broker_epoch:",
         "if broker is None:",
         Hunt.SCENARIOS,
@@ -95,7 +95,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         53,
         "a heartbeat of a former incarnation is taken",
-        "kraft/controller/broker_lifecycle.py",
+        "kraft/controller/nodes/broker_lifecycle.py",
         "if broker is None or broker.epoch != request.broker_epoch:",
         "if broker is None:",
         Hunt.SCENARIOS,
@@ -103,14 +103,14 @@ METADATA_MUTANTS: Final = (
     Mutant(
         54,
         "a broker is unregistered and goes on leading",
-        "kraft/controller/unregistration.py",
+        "kraft/controller/nodes/unregistration.py",
         "return Decision([*leaves(view, broker.id), record]",
         "return Decision([record]",
         Hunt.SCENARIOS,
     ),
     Mutant(
         55,
-        "a new controller waits for nobody's session",
+        "a new controller waits for no broker's session",
         "kraft/controller/broker_sessions.py",
         "            if not broker.fenced\n        }",
         "            if False\n        }",
@@ -118,7 +118,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         56,
-        "who was eligible stays so when fewer must be in sync",
+        "eligible leader replicas are kept when fewer replicas must be in sync",
         "kraft/controller/config_control.py",
         "        records += [ClearElrRecord(topic_name=key.name), *still_eligible(view, key.name)]\n",
         "        pass\n",
@@ -135,7 +135,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         58,
-        "who skips to a snapshot keeps the topics that are gone",
+        "a node that loads a snapshot keeps the topics that are gone",
         "kraft/image/difference.py",
         "    delta.deleted = {topic.id: topic for topic in before.by_id.values() if topic.id not in after.by_id}\n",
         "    delta.deleted = {}\n",
@@ -155,7 +155,7 @@ METADATA_MUTANTS: Final = (
     ),
     Mutant(
         95,
-        "who reads the whole log at once leaves the eligible leaders of topics made in it",
+        "a node that reads the whole log at once leaves the eligible leaders of topics made in it",
         "kraft/image/topics.py",
         "self._created_ids.get(record.topic_name) or self.image.ids.get(record.topic_name)",
         "self.image.ids.get(record.topic_name)",
@@ -164,7 +164,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         100,
         "an eligible leader is elected beside one in sync",
-        "kraft/controller/partition_change.py",
+        "kraft/controller/partitions/partition_change.py",
         "safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr",
         "safe = {*target.isr, *target.eligible}",
         Hunt.CONTROLLER,
@@ -172,7 +172,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         101,
         "a move in place of another keeps what that one added",
-        "kraft/controller/reassignment.py",
+        "kraft/controller/partitions/reassignment.py",
         "removing=removing, adding=adding)",
         "removing=removing or None, adding=adding or None)",
         Hunt.CONTROLLER,
@@ -180,7 +180,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         102,
         "others stay eligible beside a leader that commits alone",
-        "kraft/controller/partition_change.py",
+        "kraft/controller/partitions/partition_change.py",
         "eligible=[] if has_enough_in_sync(target, rules) else eligible)",
         "eligible=eligible)",
         Hunt.CONTROLLER,

@@ -59,6 +59,22 @@ def test_deleted_is_what_no_living_replica_has(seed: int) -> None:
         cluster.live(story)
 
 
+@pytest.mark.parametrize("idle_s", [2, 15])
+def test_what_is_deleted_of_an_idle_partition_is_told_to_followers_at_once(idle_s: int) -> None:
+    """Their sessions have nothing else to tell: no records, and the high watermark is what it was."""
+
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster)
+        await asyncio.sleep(idle_s)
+        began_s = cluster.world.now_s
+        assert await delete(cluster, leader, timeout_ms=2000) == (0, OFFSET)
+        assert cluster.world.now_s < began_s + 0.5
+        assert starts(cluster) == [OFFSET] * 3
+
+    with Cluster(idle_s) as cluster:
+        cluster.live(story)
+
+
 def test_a_follower_deletes_nothing_by_itself() -> None:
     async def story(cluster: Cluster) -> None:
         leader = await written(cluster)

@@ -214,7 +214,7 @@ def test_a_life_without_a_crash() -> None:
     assert len(story.created) == 3 * ENOUGH_TOPICS and story.producer_ids == [0, 1000, 2000]
 
 
-def test_a_controller_whose_partitions_are_indexed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_whose_partitions_are_indexed_in_an_executor_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_terms, "INDEXED_ON_LOOP_MAX", 0)
     for seed in range(10):
         story = Story()

@@ -15,7 +15,7 @@ from broker.config.config import Config
 from broker.metadata.registration import RegistrationRefused
 from broker.metadata.storage_format import format_directories
 from broker.node.node import Node
-from kraft.raft.voters.voters import VoterNode, VoterSet
+from kraft.quorum.voter_set import VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -1,68 +1,139 @@
-"""An administrator of a simulated cluster: topics come and go, grow and are set otherwise, and stay as promised."""
+"""An administrator of a simulated cluster: topics come and go, grow and are set otherwise, and stay as promised.
+
+Names are used again, so that a topic may have another id while its name is the same. What was asked and not answered
+may still be done, to the next topic of that name too: such a name is not used any more, and nothing is promised of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.cluster_clients import Bootstrap
+from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 
 TIMEOUT_MS: Final = 3000
 KEPT_SHARE: Final = 0.3
 """Of the topics: they stay, so that the end shows whether they did."""
+REUSED_SHARE: Final = 0.8
+"""How often a name that is free again is used again."""
+PAUSE_S: Final = 0.8
+
+
+class Made(NamedTuple):
+    """A topic that was made."""
+
+    name: str
+    id: bytes
+    number: int
+    """Topics of one name have rising ones."""
 
 
 @dataclass(slots=True)
 class Promised:
-    """Of one topic. A `count` of 0: it is to be gone. What was asked and not answered is dropped: nobody knows."""
+    """Of one topic. A `count` of 0: it is to be gone."""
 
     count: int
     settings: dict[str, str] = field(default_factory=dict)
 
 
+async def written_by_nobody(made: Made) -> None:
+    """Topics without records."""
+
+
 class Administrator:
-    def __init__(self, bootstrap: Bootstrap, complaints: list[str], prefix: str = "churn") -> None:
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        complaints: list[str],
+        prefix: str = "churn",
+        *,
+        told: Told = believed,
+        write: Callable[[Made], Awaitable[None]] = written_by_nobody,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        """`write`: gives a topic records, as far as the cluster takes them. `pause_s`: at most, between two acts."""
+        self._pause_s = pause_s
         self._bootstrap = bootstrap
         self._prefix = prefix
         """Of the names of its topics."""
         self._complaints = complaints
+        self._told = told
+        self._write = write
         self._promised: dict[str, Promised] = {}
+        self._made: dict[str, Made] = {}
+        """By name, the topic that has it."""
+        self._free: list[str] = []
+        """Names of topics that were deleted for certain."""
         self._number = 0
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
         while not is_ended():
-            self._number += 1
-            name = f"{self._prefix}-{self._number}"
-            for act in (self._create, self._alter, self._grow, self._alter, self._delete):
-                try:
-                    await act(name)
-                except Closed:
-                    self._promised.pop(name, None)  # nobody knows
-                    await self._bootstrap.back_off()
-                await asyncio.sleep(self._bootstrap.random.random() * 0.8)
+            name = self._next_name()
+            for act in (self._create, self._fill, self._alter, self._grow, self._fill, self._alter, self._delete):
+                await self._do(act, name, is_ended)
+                await asyncio.sleep(self._bootstrap.random.random() * self._pause_s)
                 if is_ended():
                     return
+
+    async def _do(self, act: Callable[[str], Awaitable[None]], name: str, is_ended: Callable[[], bool]) -> None:
+        """Until somebody is asked."""
+        while not is_ended():
+            try:
+                await act(name)
+                return
+            except NotAsked:
+                await self._bootstrap.back_off()
+            except Closed:
+                self._doubt(name)
+                await self._bootstrap.back_off()
+                return
+
+    def _next_name(self) -> str:
+        self._number += 1
+        if self._free and self._bootstrap.random.random() < REUSED_SHARE:
+            return self._free.pop()
+        return f"{self._prefix}-{self._number}"
+
+    def _doubt(self, name: str) -> None:
+        """Nobody knows what became of it, nor what will."""
+        self._promised.pop(name, None)
+        self._made.pop(name, None)
 
     async def _create(self, name: str) -> None:
         configs = [CreatableTopicConfig(name="retention.ms", value="-1")]
         topic = CreatableTopic(name=name, num_partitions=2, replication_factor=3, configs=configs)
         reply = await self._bootstrap.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7)
-        if reply.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        (answer,) = reply.topics
+        is_promised = name in self._promised  # that it is gone
+        if answer.error_code == ErrorCode.NONE:
+            topic_id = answer.topic_id
+            self._made[name] = Made(name, topic_id, self._number)
+            self._told(self._bootstrap, f"topic {name}", lambda image: topic_id in image.topics.by_id)
+        if answer.error_code == ErrorCode.NONE or (
+            answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and not is_promised
+        ):
             self._promised[name] = Promised(2, {"retention.ms": "-1"})
+        else:
+            self._doubt(name)
+
+    async def _fill(self, name: str) -> None:
+        made = self._made.get(name)
+        if made is not None:
+            await self._write(made)
 
     async def _alter(self, name: str) -> None:
         random, promised = self._bootstrap.random, self._promised.get(name)
@@ -80,8 +151,13 @@ class Administrator:
         )
         if reply.responses[0].error_code == ErrorCode.NONE:
             promised.settings[setting] = value
+            self._told(
+                self._bootstrap,
+                f"{setting} of {name}",
+                lambda image: image.configs.of(ResourceType.TOPIC, name).get(setting) == value,
+            )
         else:
-            del self._promised[name]  # it may be done later still
+            self._doubt(name)  # it may be done later still
 
     async def _grow(self, name: str) -> None:
         promised = self._promised.get(name)
@@ -92,14 +168,26 @@ class Administrator:
         reply = await self._bootstrap.ask_any(request, 3)
         if reply.results[0].error_code == ErrorCode.NONE:
             promised.count = 3
+        else:
+            self._doubt(name)
 
     async def _delete(self, name: str) -> None:
+        """By its id, where that is known: a request that comes late takes no later topic."""
         if self._bootstrap.random.random() < KEPT_SHARE:
             return
-        promised = self._promised.pop(name, None)
-        reply = await self._bootstrap.ask_any(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
-        if reply.responses[0].error_code == ErrorCode.NONE and promised is not None:
-            self._promised[name] = Promised(0)
+        promised, made = self._promised.get(name), self._made.get(name)
+        if made is not None:
+            state = DeleteTopicState(name=None, topic_id=made.id)
+            reply = await self._bootstrap.ask_any(DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS), 6)
+        else:
+            reply = await self._bootstrap.ask_any(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
+        self._doubt(name)
+        if reply.responses[0].error_code != ErrorCode.NONE or promised is None:
+            return
+        self._promised[name] = Promised(0)
+        if made is not None:
+            self._free.append(name)
+            self._told(self._bootstrap, f"that {name} is gone", lambda image: made.id not in image.topics.by_id)
 
     def verify(self, image: MetadataImage) -> None:
         """At the end, of the newest metadata of a whole cluster."""
@@ -108,6 +196,9 @@ class Administrator:
             count = 0 if topic is None else len(topic.partitions)
             if (count == 0) != (promised.count == 0) or count < promised.count:
                 self._complaints.append(f"{name} was to have {promised.count} partitions, and has {count}")
+            made = self._made.get(name)
+            if topic is not None and made is not None and topic.id != made.id:
+                self._complaints.append(f"{name} is to be topic {made.id.hex()}, and is {topic.id.hex()}")
             settings = image.configs.of(ResourceType.TOPIC, name)
             lost = {each: value for each, value in promised.settings.items() if settings.get(each) != value}
             if lost and promised.count:

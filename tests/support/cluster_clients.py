@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
+from kraft.image.metadata_image import MetadataImage
 from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -79,12 +80,18 @@ async def within(answer: Awaitable[Any], patience_s: float = PATIENCE_S) -> Any:
     return await asyncio.wait_for(answer, patience_s)
 
 
+class NotAsked(Closed):
+    """There was no connection: nothing can come of what was to be asked."""
+
+
 class Bootstrap:
     """What every client begins with: any broker that answers, and who leads what."""
 
     def __init__(self, brokers: Brokers, random: Random) -> None:
         self._brokers = brokers
         self.random = random
+        self.is_peer_alive: Callable[[], bool] = lambda: True
+        """Of the process that was asked last."""
 
     async def ask_any(self, request: object, version: int) -> Any:
         """Of any broker; raises `Closed` where the one that was tried does not answer."""
@@ -92,6 +99,7 @@ class Bootstrap:
 
     async def ask(self, node_id: int, request: object, version: int) -> Any:
         client = await self.connect(node_id)
+        self.is_peer_alive = client.is_peer_alive
         try:
             return await within(client.ask(request, version))
         except TimeoutError as error:
@@ -100,12 +108,12 @@ class Bootstrap:
             client.close()
 
     async def connect(self, node_id: int) -> Client:
-        """Raises `Closed`."""
+        """Raises `NotAsked`."""
         try:
             client: Client = await within(self._brokers.connect(node_id), CONNECT_S)
             return client
         except (OSError, TimeoutError) as error:
-            raise Closed from error
+            raise NotAsked from error
 
     async def replicas(self, key: Key) -> tuple[int, list[int]]:
         """The leader, -1 for nobody, and all replicas. Raises `Closed`."""
@@ -129,6 +137,14 @@ class Bootstrap:
 
     async def back_off(self) -> None:
         await asyncio.sleep(BACKOFF_S * (1 + self.random.random()))
+
+
+Told: TypeAlias = Callable[[Bootstrap, str, Callable[[MetadataImage], bool]], None]
+"""Called with what the controller promised just now: over which bootstrap, what, and whether metadata says so."""
+
+
+def believed(bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], bool]) -> None:
+    """Where nobody can look at the metadata."""
 
 
 class Batch:
@@ -423,6 +439,8 @@ class Trimmer:
         self._producers = producers
         self._bootstrap = bootstrap
         self._complaints = complaints
+        self.on_asking: Callable[[Key, int], Callable[[int], None]] = lambda key, leader_id: lambda low_watermark: None
+        """Told of each request, and to whom it goes; what it gives is told of the low watermark that is answered."""
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
         while not is_ended():
@@ -439,8 +457,12 @@ class Trimmer:
         wish = DeleteRecordsPartition(partition_index=self.key[1], offset=offset)
         topic = DeleteRecordsTopic(name=self.key[0], partitions=[wish])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
-        reply = await self._bootstrap.ask(await self._bootstrap.leader(self.key), request, 2)
+        leader_id = await self._bootstrap.leader(self.key)
+        answered = self.on_asking(self.key, leader_id)
+        reply = await self._bootstrap.ask(leader_id, request, 2)
         (answer,) = reply.topics[0].partitions
+        if answer.error_code == ErrorCode.NONE:
+            answered(answer.low_watermark)
         if is_forbidden and answer.error_code == ErrorCode.NONE:
             self._complaints.append(f"records of {self.key} were deleted up to offset {answer.low_watermark}")
 

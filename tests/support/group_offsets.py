@@ -1,4 +1,4 @@
-"""A group without members that commits one offset of topic `t`, and whoever coordinates it."""
+"""A group without members that commits one offset of topic `t`, and its coordinator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def ask(cluster: Cluster, node_id: int, request: object, version: int) -> 
 
 
 async def coordinator(cluster: Cluster, asked: int | None = None) -> int:
-    """As one node tells it, or the first that answers; -1 where nobody knows."""
+    """As one node tells it, or the first that answers; -1 where no node knows it."""
     for node in cluster.nodes.values():
         if node.is_up and asked in (None, node.id):
             try:

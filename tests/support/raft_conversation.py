@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.voter_set import VoterNode, VoterSet
 from kraft.raft.events import IncomingResponse, OutgoingRequest, QuorumRequest
-from kraft.raft.voters.voters import VoterNode, VoterSet
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages import (

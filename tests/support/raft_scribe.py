@@ -32,7 +32,9 @@ import random
 from collections.abc import Iterator
 from typing import cast
 
-from kraft.raft.control_records import QuorumDescription, described_by
+from kraft.quorum.control_records import QuorumDescription, described_by
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import VoterSet
 from kraft.raft.election_state import ElectionState
 from kraft.raft.events import (
     Append,
@@ -66,8 +68,6 @@ from kraft.raft.events import (
 )
 from kraft.raft.raft import Raft
 from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import VoterSet
 from protocol.record_builder import Record
 from protocol.schema import spec_of
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog, Snapshot
@@ -241,7 +241,7 @@ class RaftScribe:
             case Lead(epoch):
                 return f"lead in epoch {epoch}"
             case Follow(epoch, leader_id):
-                return f"follow {leader_id if leader_id >= 0 else 'nobody'} in epoch {epoch}"
+                return f"follow {leader_id if leader_id >= 0 else 'no leader'} in epoch {epoch}"
             case Commit(high_watermark):
                 return f"commit up to {high_watermark}"
             case Stopped():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.raft.control_records import QuorumDescription, described_by
+from kraft.quorum.control_records import QuorumDescription, described_by
 from kraft.raft.events import OutgoingRequest, QuorumResponse
 from kraft.snapshot.names import SnapshotId
 from protocol.compiler import decode

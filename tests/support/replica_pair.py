@@ -11,18 +11,19 @@ from broker.network.connection_resources import ConnectionResources
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.network.route import RequestContext
-from broker.purgatory.parked_fetches import ParkedFetches
+from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
-from broker.purgatory.wakes import Wakes
 from broker.replicas.replicas import Replicas
 from broker.requests.handlers import fetch
 from broker.runtime.pending import Pending
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from replication.fetch_effects import Effect, Flush, LookUp, StartAt, Truncate
+from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
+from replication.follower_effects import Effect, Flush, LookUp, StartAt, TruncateTo
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from replication.replication_quota import ReplicationQuota
+from replication.source import LocalLog
 from storage.log.log import Log
 from storage.log_config import INT64_MAX, LogConfig
 from tests.support.simulation.disk import SimulatedDisk
@@ -57,21 +58,21 @@ class LeaderSide:
             call_soon=lambda call, *args: call(*args),
             time=lambda: self.now_ms / 1000,
         )
+        self.cluster = SimpleNamespace(image=SimpleNamespace(topics=SimpleNamespace(by_id={})), live_nodes=lambda _: ())
+        loop = cast("Any", self._loop)
+        self.purgatory = Purgatory(loop, Timeouts(loop), lambda: self.now_ms)
         self._broker = SimpleNamespace(
             replicas=self.replicas,
             environment=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
             fetch_sessions=FetchSessions(10, 0, itertools.count(77).__next__),
             fetch_size_max=1 << 26,
-            reads_near=False,
             reply_memory=ReplyMemory(-1, cast("Any", self._loop)),
-            parked_fetches=ParkedFetches(lambda: self.now_ms),
             in_sync_changes=SimpleNamespace(may_join=lambda *_: None),
             throttles=self.throttles,
-            image=SimpleNamespace(topics=SimpleNamespace(by_id={})),
-            cluster=SimpleNamespace(image=SimpleNamespace(topics=SimpleNamespace(by_id={})), live_nodes=lambda _: ()),
+            cluster=self.cluster,
             loop=self._loop,
-            timeouts=Timeouts(cast("Any", self._loop)),
-            wakes=Wakes(cast("Any", self._loop)),
+            purgatory=self.purgatory,
+            fetch_planner=FetchPlanner(self.replicas, LocalLog(), self.throttles.leader, None, lambda: self.now_ms),
         )
         listener = SimpleNamespace(
             name="PLAINTEXT",
@@ -84,7 +85,7 @@ class LeaderSide:
                 memoryview(b""),
                 RequestMemory(None, cast("Any", self._loop)),
                 self._broker.reply_memory,
-                self._broker.wakes,
+                self.purgatory,
             ),
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")
@@ -119,7 +120,7 @@ class FollowerSide:
     def perform(self, effect: Effect, leader: LeaderSide | None) -> None:
         self.effects.append(effect)
         match effect:
-            case Truncate(partition, epoch, offset):
+            case TruncateTo(partition, epoch, offset):
                 partition.log.lower_recovery_point(offset)
                 partition.log.truncate_to(offset, 0)
                 partition.truncated()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final
 
-log = logging.getLogger("moldau.quorum")
+from broker.metadata.raft.foreign_quorum import ForeignQuorum
+from broker.runtime.progress import log as progress
 
 PROGRESS_S: Final = 5.0
 """How often a start that waits says what it waits for."""
@@ -28,12 +28,12 @@ class CatchUp:
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def failed(self, error: OSError) -> None:
+    def failed(self, error: OSError | ForeignQuorum) -> None:
         """This node can neither lead nor go on: `wait` raises the error."""
         self._ended.set_exception(error)
 
     async def wait(self, describe: Callable[[], str]) -> None:
         """Return once it has ended; meanwhile log `describe` every five seconds. Raises the error of `failed`."""
         while not (await asyncio.wait([self._ended], timeout=PROGRESS_S))[0]:
-            log.info("still waiting for the metadata quorum: %s", describe())
+            progress.info("still waiting for the metadata quorum: %s", describe())
         self._ended.result()

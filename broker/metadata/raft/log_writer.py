@@ -17,10 +17,10 @@ from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from kraft.image.metadata_image import Provenance
+from kraft.quorum.quorum_history import QuorumHistory
 from kraft.raft import events
 from kraft.raft.election_state import ElectionState, encode_election
 from kraft.raft.raft import Raft
-from kraft.raft.voters.quorum_history import QuorumHistory
 from protocol.primitives import BytesLike
 from protocol.record_builder import Record
 

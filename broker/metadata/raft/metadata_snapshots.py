@@ -20,8 +20,8 @@ from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
 from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataImage
+from kraft.quorum.quorum_history import QuorumHistory
 from kraft.raft import events
-from kraft.raft.voters.quorum_history import QuorumHistory
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage

@@ -23,6 +23,7 @@ from broker.metadata.quorum_start import (
 )
 from broker.metadata.raft.catch_up import CatchUp
 from broker.metadata.raft.controller_terms import ControllerTerms
+from broker.metadata.raft.foreign_quorum import Address, ClusterCheck
 from broker.metadata.raft.former_leader import FormerLeader
 from broker.metadata.raft.log_writer import MetadataLogWriter
 from broker.metadata.raft.metadata_snapshots import MetadataSnapshots
@@ -34,10 +35,10 @@ from broker.network.peer_channel import PeerChannels
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Tasks
-from kraft.controller.controller_registration import registration_record
+from kraft.controller.nodes.controller_registration import registration_record
+from kraft.quorum.quorum_history import QuorumHistory
 from kraft.raft import events
 from kraft.raft.raft import Raft
-from kraft.raft.voters.quorum_history import QuorumHistory
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.log.log import Log
 
@@ -97,6 +98,11 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
         else:
             catch_up.failed(full_disk(error))
 
+    def answered(address: Address, response: object) -> None:
+        refusal = cluster_check.answered(address, response)
+        if refusal is not None and not catch_up.is_over:
+            catch_up.failed(refusal)
+
     files = MetadataSnapshotFiles(environment.fs, metadata_log.directory)
     committed = CommittedMetadata(publisher, metadata_log, loaded.replay)
     history = history_of(config, loaded)
@@ -104,6 +110,7 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
     raft = Raft(identity, raft_settings(config), metadata_log, history, loaded.election, environment.random)
     former_leader = FormerLeader(environment.monotonic_ms)
     catch_up = CatchUp(loop)
+    cluster_check = ClusterCheck(around.properties.cluster_id, controllers_asked(config))
     writer = MetadataLogWriter(
         environment, loop, raft, history, metadata_log, committed, around.flusher, policy, feed, halt, cannot_lead
     )
@@ -126,7 +133,7 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
         partial(around.channels.close, PURPOSE),
         cannot_lead,
     )
-    peers = QuorumPeers(around.channels, former_leader, terms.disconnected, feed)
+    peers = QuorumPeers(around.channels, former_leader, terms.disconnected, feed, answered)
     driver = RaftDriver(
         environment, loop, tasks, raft, metadata_log, committed, writer, snapshots, terms, peers, catch_up
     )
@@ -138,6 +145,12 @@ def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumSurr
     disk_log.on_failure = writer.disk_failed
     disk_log.on_damage = writer.damaged
     disk_log.on_shortage = around.disk_is_full
+
+
+def controllers_asked(config: Config) -> list[str]:
+    """The addresses at which this node is told to look for the quorum, without its own."""
+    voters = [f"{each.host}:{each.port}" for each in config.controller_quorum_voters if each.node_id != config.node_id]
+    return voters or list(config.controller_quorum_bootstrap_servers)
 
 
 def full_disk(error: NoRoom) -> OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.metadata.raft.foreign_quorum import Address
 from broker.metadata.raft.former_leader import FormerLeader
 from broker.metadata.raft.log_writer import Feed
 from broker.network.peer_channel import NoResponse, PeerChannels
@@ -21,12 +22,15 @@ class QuorumPeers:
         former_leader: FormerLeader,
         disconnected: Callable[[int], None],
         feed: Feed,
+        answered: Callable[[Address, object], None],
     ) -> None:
-        """`disconnected`: told the id of a node whose connection broke or was refused."""
+        """`disconnected`: told the id of a node whose connection broke or was refused. `answered`: told each response,
+        with the address that it came from, before the machine is."""
         self._channels = channels
         self._former_leader = former_leader
         self._disconnected = disconnected
         self._feed = feed
+        self._tell_answered = answered
 
     def send(self, send: events.Send) -> None:
         """A Fetch may wait at the leader for a long time. It has a connection of its own, so that no vote waits behind
@@ -44,6 +48,7 @@ class QuorumPeers:
         if isinstance(response, NoResponse):
             self._feed(events.ResponseReceived(send.to, send.request, None, is_refused=is_gone))
         else:
+            self._tell_answered((send.to.host, send.to.port), response)
             self._feed(events.ResponseReceived(send.to, send.request, response))  # type: ignore[arg-type]
 
     def _note_leader(self, response: object) -> None:

@@ -1,13 +1,19 @@
-"""DeleteRecords: move the start of a partition's log forward, at most to the high watermark.
+"""DeleteRecords (API key 21, versions 0-2; KIP-107): moves a partition's log start offset forward.
 
-Answered when the replicas that are alive have followed, so that no leader to come has the records again.
+At most to the high watermark. The leader deletes at once. The response waits in the purgatory until the low watermark
+is there too, that is until the replicas that are alive have deleted the records: then no later leader has them again.
+A follower hears of the new log start offset in a fetch response, and tells its own with its next fetch.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.purgatory.delayed_delete import NO_LOW_WATERMARK, DelayedDelete, Wait, refuse, settle
+from broker.config.internal_topics import INTERNAL_TOPICS
+from broker.metadata.cluster_view import ClusterView
+from broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, DelayedOperation, Purgatory
+from broker.replicas.replicas import Replicas
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
@@ -20,16 +26,38 @@ from replication.partition import Partition
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
 
-HIGH_WATERMARK: Final = -1
+UP_TO_HIGH_WATERMARK: Final = -1
 """In place of an offset: everything up to the high watermark."""
+NO_LOW_WATERMARK: Final = -1
+
+
+class DeleteRecordsServices(Protocol):
+    """What DeleteRecords uses of the broker."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    @property
+    def replicas(self) -> Replicas: ...
+
+
+class Deleted(NamedTuple):
+    """A partition, the offset before which its records are deleted here, and its answer."""
+
+    partition: Partition
+    offset: int
+    answer: DeleteRecordsPartitionResult
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DeleteRecordsRequest
+    services: DeleteRecordsServices, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
-    waits: list[Wait] = []
+    """The response, at once where no other replica has to follow."""
+    waiting: list[Deleted] = []
     response = DeleteRecordsResponse()
     for topic in request.topics:
         result = DeleteRecordsTopicResult(name=topic.name)
@@ -37,25 +65,25 @@ def handle(
         for wish in {each.partition_index: each for each in topic.partitions}.values():
             answer = DeleteRecordsPartitionResult(partition_index=wish.partition_index, low_watermark=NO_LOW_WATERMARK)
             result.partitions.append(answer)
-            found = _partition(broker, topic.name, wish.partition_index)
+            found = _partition(services, topic.name, wish.partition_index)
             offset = _delete(found, wish.offset) if isinstance(found, Partition) else found
             if isinstance(offset, ErrorCode):
-                refuse(answer, offset)
+                _refuse(answer, offset)
                 continue
             assert isinstance(found, Partition)
-            wait = Wait(found, offset, answer)
-            if not settle(broker, wait):
-                waits.append(wait)
-    return DelayedDelete(broker, request.timeout_ms, response, waits).reply if waits else response
+            deleted = Deleted(found, offset, answer)
+            if not _settle(services, deleted):
+                waiting.append(deleted)
+    return _wait(services, request.timeout_ms, response, waiting) if waiting else response
 
 
-def _partition(broker: Broker, topic: str, index: int) -> Partition | ErrorCode:
+def _partition(services: DeleteRecordsServices, topic: str, index: int) -> Partition | ErrorCode:
     """The partition, or why nothing is deleted of it."""
-    if broker.is_internal(topic):
+    if topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    partition = broker.replicas.get(topic, index)
+    partition = services.replicas.get(topic, index)
     if partition is None:
-        return broker.replicas.why_not(topic, index)
+        return services.replicas.why_not(topic, index)
     if not partition.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if not partition.log.config.is_deleted_by_retention and partition.log.config.is_compacted:
@@ -65,8 +93,46 @@ def _partition(broker: Broker, topic: str, index: int) -> Partition | ErrorCode:
 
 def _delete(partition: Partition, wanted: int) -> int | ErrorCode:
     """The offset before which nothing is left here."""
-    offset = partition.high_watermark if wanted == HIGH_WATERMARK else wanted
+    offset = partition.high_watermark if wanted == UP_TO_HIGH_WATERMARK else wanted
     if offset < 0:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     refusal = partition.delete_before(offset)
     return offset if refusal is ErrorCode.NONE else refusal
+
+
+def _wait(
+    services: DeleteRecordsServices, timeout_ms: int, response: DeleteRecordsResponse, deleted: Sequence[Deleted]
+) -> Pending[DeleteRecordsResponse]:
+    waiting = list(deleted)
+
+    def attempt(is_last: bool) -> DeleteRecordsResponse | None:
+        waiting[:] = [each for each in waiting if not _settle(services, each)]
+        if waiting and not is_last:
+            return None
+        for each in waiting:
+            each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    operation = DelayedOperation(services.purgatory, "DeleteRecords", timeout_ms, attempt)
+    partitions = [each.partition for each in deleted]
+    operation.watch(partitions, LOW_WATERMARK)
+    operation.watch(partitions, HIGH_WATERMARK)  # finds followers that are not alive any more, and were not in sync
+    return operation.reply
+
+
+def _settle(services: DeleteRecordsServices, deleted: Deleted) -> bool:
+    """Put the low watermark, or an error, into the answer; False where a live replica still has some of the records."""
+    partition, answer = deleted.partition, deleted.answer
+    if partition not in services.replicas:
+        _refuse(answer, services.replicas.why_not(partition.topic, partition.index))
+        return True
+    if not partition.is_leader:
+        _refuse(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return True
+    answer.low_watermark = partition.low_watermark(services.cluster.is_alive)
+    return answer.low_watermark >= deleted.offset
+
+
+def _refuse(answer: DeleteRecordsPartitionResult, error: ErrorCode) -> None:
+    answer.error_code = error
+    answer.low_watermark = NO_LOW_WATERMARK

@@ -1,9 +1,14 @@
-"""ListOffsets: the offset of a timestamp or of a special position."""
+"""ListOffsets (API key 2, versions 1-11; KIP-79, KIP-207, KIP-320, KIP-405, KIP-734, KIP-1005): offsets by timestamp.
+
+Or of a special position. KIP-79 timestamps, KIP-207 no latest offset from a leader that does not know its high
+watermark yet, KIP-320 leader epochs, KIP-734 the largest timestamp, KIP-405 and KIP-1005 positions of tiered storage
+(nothing is tiered here).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
@@ -15,11 +20,11 @@ from protocol.messages.list_offsets import (
 )
 from protocol.primitives import MalformedMessage
 from protocol.schema import VERSION_MAX
+from replication.follower_fetch import LocalReplicas
+from replication.partition import Partition
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
-    from replication.partition import Partition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -45,7 +50,14 @@ NOT_AVAILABLE_VERSION: Final = 5
 """From this version on clients know OFFSET_NOT_AVAILABLE."""
 
 
-def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+class ListOffsetsServices(Protocol):
+    """What ListOffsets uses of the broker."""
+
+    @property
+    def replicas(self) -> LocalReplicas: ...
+
+
+def handle(services: ListOffsetsServices, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     asked = Counter((topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -53,12 +65,12 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
         for wish in topic.partitions:
             times = asked.pop((topic.name, wish.partition_index), 0)
             if times == 0:
-                continue  # asked for several times, and refused once already
-            partition = broker.replicas.get(topic.name, wish.partition_index)
+                continue  # the request names it several times, and it was refused once already
+            partition = services.replicas.find((topic.name, wish.partition_index))
             if times > 1:
                 answers.append(_refused(wish, ErrorCode.INVALID_REQUEST))
             elif partition is None:
-                answers.append(_refused(wish, broker.replicas.why_not(topic.name, wish.partition_index)))
+                answers.append(_refused(wish, services.replicas.why_not(topic.name, wish.partition_index)))
             else:
                 answers.append(_answer(request, context.version, wish, partition))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -70,7 +82,7 @@ def _refused(wish: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartiti
 
 
 def _not_available(version: int) -> ErrorCode:
-    """A new leader does not know yet how much of what it took over is committed: an end told now could go back."""
+    """A new leader does not know yet how much of its log is committed: an offset told now could go back later."""
     return ErrorCode.OFFSET_NOT_AVAILABLE if version >= NOT_AVAILABLE_VERSION else ErrorCode.LEADER_NOT_AVAILABLE
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from kraft.controller.new_partitions import NEW_PARTITIONS_MAX
+from kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode

@@ -1,8 +1,12 @@
-"""OffsetForLeaderEpoch: where an epoch ends in the leader's log, so that a client finds where its own diverged."""
+"""OffsetForLeaderEpoch (API key 23, versions 2-4; KIP-101, KIP-279, KIP-320): where an epoch ends in the leader's log.
+
+A consumer finds by it whether records that it has read were truncated since. Followers ask with their fetches instead
+(KIP-595).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
@@ -12,29 +16,36 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from replication.follower_fetch import LocalReplicas
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.node.node import Node as Broker
+
+
+class OffsetForLeaderEpochServices(Protocol):
+    """What OffsetForLeaderEpoch uses of the broker."""
+
+    @property
+    def replicas(self) -> LocalReplicas: ...
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+    services: OffsetForLeaderEpochServices, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(broker, topic.topic, wish) for wish in topic.partitions]
+                topic=topic.topic, partitions=[_answer(services, topic.topic, wish) for wish in topic.partitions]
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(broker: Broker, topic: str, wish: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = broker.replicas.get(topic, wish.partition)
+def _answer(services: OffsetForLeaderEpochServices, topic: str, wish: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = services.replicas.find((topic, wish.partition))
     if partition is None:
-        return EpochEndOffset(partition=wish.partition, error_code=broker.replicas.why_not(topic, wish.partition))
+        return EpochEndOffset(partition=wish.partition, error_code=services.replicas.why_not(topic, wish.partition))
     refusal = partition.check_leader_epoch(wish.current_leader_epoch)
     if refusal is ErrorCode.NONE and not partition.is_leader:
         refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,13 +1,22 @@
-"""Produce: append each partition's batch to its log, answer when the acknowledgement asked for is reached."""
+"""Produce (API key 0, versions 3-13; KIP-98, KIP-110, KIP-467, KIP-516, KIP-890, KIP-951): appends and acknowledges.
+
+Each partition's batch is appended before the next request of the connection is handled; the response waits for the
+acknowledgement that the client asks for. KIP-110 (zstd), KIP-467 (errors of single records), KIP-516 (topic ids),
+KIP-951 (current leaders).
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.purgatory.delayed_produce import DelayedProduce
+from broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
+from broker.purgatory.purgatory import DelayedOperation, Purgatory
+from broker.replicas.replicas import Replicas
+from broker.requests.current_leaders import FIRST_PRODUCE_VERSION, LeaderServices, add_to_produce
 from broker.requests.large_batches import LargeBatch, LargeBatches
-from broker.requests.leader_hints import LeaderSources, hint_produce
+from broker.runtime.environment import Environment
+from broker.runtime.flusher import Flusher
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
@@ -25,9 +34,6 @@ from storage.log.append_result import AppendResult
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from broker.purgatory.timer_wheel import Timeouts
-    from broker.runtime.environment import Environment
-    from broker.runtime.flusher import Flusher
     from replication.partition import Partition
 
 NONE: Final = ErrorCode.NONE
@@ -38,8 +44,8 @@ TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The byte of a batch that says whether it is part of a transaction."""
 
 
-class ProduceServices(LeaderSources, Protocol):
-    """What a produce works on."""
+class ProduceServices(LeaderServices, Protocol):
+    """What a produce uses of the broker."""
 
     @property
     def environment(self) -> Environment: ...
@@ -48,37 +54,27 @@ class ProduceServices(LeaderSources, Protocol):
     def flusher(self) -> Flusher: ...
 
     @property
-    def timeouts(self) -> Timeouts: ...
-
-    @property
     def large_batches(self) -> LargeBatches: ...
 
+    @property
+    def purgatory(self) -> Purgatory: ...
 
-class Parked:
-    """A partition that is not to be answered yet; everything before `end_offset` must be committed, or durable.
-
-    No NamedTuple: compiled, one that names a compiled class of a module not yet imported crashes when it is defined.
-    """
-
-    __slots__ = ("answer", "end_offset", "partition")
-
-    def __init__(self, partition: Partition, end_offset: int, answer: PartitionProduceResponse) -> None:
-        self.partition = partition
-        self.end_offset = end_offset
-        self.answer = answer
+    @property
+    def replicas(self) -> Replicas: ...
 
 
 def handle(
     services: ProduceServices, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """Everything is appended before this returns. The reply waits for followers under acks=all, for a flush where a
-    topic asks for one, and for a batch so large that a thread examines it; the connection is not read then.
+    """Everything is appended before this returns, but for batches so large that an executor thread examines them: the
+    connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync where flush.messages
+    asks for one.
     """
     acks = request.acks
     refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
     now_ms = services.environment.wall_ms()
     by_id = context.version >= TOPIC_ID_VERSION
-    parked: list[Parked] = []
+    parked: list[AppendedRecords] = []
     large: list[LargeBatch] = []
     responses = []
     has_failed = False
@@ -102,7 +98,7 @@ def handle(
                     append = partial(_append_examined, services, partition, len(copy), acks, answer, parked)
                     large.append(LargeBatch(partition, copy, now_ms, context.version, append))
                 elif result.error is NONE and must_wait(partition, acks):
-                    parked.append(Parked(partition, partition.log.end_offset, answer))
+                    parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
                 if partition.awaits_write_back:
                     services.flusher.write_back(partition.log)
             has_failed = has_failed or answer.error_code != NONE
@@ -118,7 +114,7 @@ def _examine(
     context: RequestContext,
     request: ProduceRequest,
     responses: list[TopicProduceResponse],
-    parked: list[Parked],
+    parked: list[AppendedRecords],
     large: list[LargeBatch],
 ) -> Pending[ProduceResponse] | None:
     """Go on when the large batches have been examined, and appended or refused."""
@@ -141,10 +137,10 @@ def finish(
     context: RequestContext,
     request: ProduceRequest,
     responses: list[TopicProduceResponse],
-    parked: list[Parked],
+    parked: list[AppendedRecords],
     has_failed: bool,
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """Answer, once what the topics' settings ask for is durable."""
+    """Answer, or wait in the purgatory until the records are committed, or durable where a topic asks for that."""
     if has_failed:
         context.route.count_errors(
             each.error_code for topic in responses for each in topic.partition_responses if each.error_code
@@ -160,14 +156,13 @@ def finish(
     response = ProduceResponse(responses=responses)
     if not parked:
         if has_failed:
-            hint_produce(services, context, response)
+            _add_leaders(services, context, response)
         return response
-    hint = partial(hint_produce, services, context, response)
+    add_leaders = partial(_add_leaders, services, context, response)
+    purgatory = services.purgatory
     if acks == ACKS_ALL:
-        return DelayedProduce(
-            services.timeouts, request.timeout_ms, response, parked, hint, has_failed=has_failed
-        ).reply
-    reply: Pending[ProduceResponse] = Pending()
+        return DelayedProduce(purgatory, request.timeout_ms, response, parked, add_leaders, has_failed=has_failed).reply
+    operation: DelayedOperation[ProduceResponse] = DelayedOperation(purgatory, "Produce", None, lambda is_last: None)
 
     def flushed() -> None:
         for each in parked:
@@ -175,11 +170,17 @@ def finish(
             if failure is not None:
                 _refuse(each.answer, str(failure))
         if has_failed:
-            hint()
-        reply.complete(response)
+            add_leaders()
+        operation.complete(response)
 
     services.flusher.when_durable([each.partition.log for each in parked], flushed)
-    return reply
+    return operation.reply
+
+
+def _add_leaders(services: ProduceServices, context: RequestContext, response: ProduceResponse) -> None:
+    """Name the current leaders in a response with errors, where the client's version knows them."""
+    if context.version >= FIRST_PRODUCE_VERSION:
+        add_to_produce(services, context.listener.name, response)
 
 
 def must_wait(partition: Partition, acks: int) -> bool:
@@ -187,7 +188,7 @@ def must_wait(partition: Partition, acks: int) -> bool:
 
 
 def _refuse(answer: PartitionProduceResponse, message: str) -> None:
-    """The disk failed before what was appended was durable: it is not known whether a restart finds it."""
+    """The disk failed before the records were durable: they may be lost."""
     answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
     answer.error_message = message
@@ -199,7 +200,7 @@ def _append(partition: Partition, data: PartitionProduceData, acks: int, now_ms:
         # DIVERGES: Apache Kafka fails on null and never answers.
         return AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1)
     if len(records) > TRANSACTIONAL_POSITION and records[TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT:
-        # No coordinator would end the transaction, and readers of committed records would stop before it for good.
+        # No coordinator would ever end the transaction, and read_committed consumers would stop before it for good.
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return AppendResult(error, -1, -1, -1, -1)
     return partition.append(records, acks, now_ms, version)
@@ -211,10 +212,10 @@ def _append_examined(
     size: int,
     acks: int,
     answer: PartitionProduceResponse,
-    parked: list[Parked],
+    parked: list[AppendedRecords],
     examined: ValidBatch | RejectedBatch,
 ) -> None:
-    """Append what was examined, unless the partition is gone or led by another by now."""
+    """Append a batch that an executor thread has examined, unless the partition is gone by now."""
     if partition not in services.replicas:
         error = services.replicas.why_not(partition.topic, partition.index)
         _fill(answer, AppendResult(error, -1, -1, -1, -1))
@@ -223,7 +224,7 @@ def _append_examined(
     if partition.awaits_write_back:
         services.flusher.write_back(partition.log)
     if answer.error_code == NONE and must_wait(partition, acks):
-        parked.append(Parked(partition, partition.log.end_offset, answer))
+        parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
 
 
 def answer_of(index: int, result: AppendResult) -> PartitionProduceResponse:
@@ -240,7 +241,7 @@ def answer_of(index: int, result: AppendResult) -> PartitionProduceResponse:
 
 
 def _fill(answer: PartitionProduceResponse, result: AppendResult) -> None:
-    """DIVERGES: Apache Kafka leaves the message of most refusals empty; a producer shows what we say."""
+    """DIVERGES: Apache Kafka leaves most error messages empty; here each says what is wrong, for producers to log."""
     answer.error_code = result.error
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.log_append_time_ms

@@ -1,4 +1,5 @@
-"""Candidate: a voter that stands for an epoch. Its own vote counts, and others are asked, once it is durable."""
+"""Candidate: a voter that wants to lead its epoch. Once its vote for itself is durable, it asks the others for
+theirs."""
 
 from __future__ import annotations
 
@@ -6,18 +7,20 @@ from kraft.raft.events import ResponseReceived
 from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import BecomeLeader, BecomeProspective, Transition
 from kraft.raft.roles.vote_collection import VoteCollection
+from kraft.raft.transitions import BecomeLeader, BecomeProspective, Transition
 
 
 class CandidateRole(RaftRole):
+    """It wins with a majority of the votes; after a lost or undecided election it becomes prospective again."""
+
     __slots__ = ("_deadline_ms", "_is_lost", "_is_saved", "_votes")
 
     def __init__(self, member: QuorumMember) -> None:
         super().__init__(member)
         self._votes = VoteCollection(member, is_pre_vote=False)
         self._deadline_ms = 0
-        """Of the election, from when the vote is durable; of the pause after it was lost."""
+        """The end of the election, set when the vote is durable; after a lost election the end of the backoff."""
         self._is_saved = False
         self._is_lost = False
 
@@ -62,5 +65,5 @@ class CandidateRole(RaftRole):
         return self.tick()
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """It has voted for itself; a later epoch is another matter."""
+        """It has granted its vote in this epoch to itself; a pre-vote is about the next epoch."""
         return vote.is_pre_vote and self.member.is_log_as_long(vote.last_epoch, vote.end_offset)

@@ -1,10 +1,10 @@
-"""Follower: it copies the leader's log, one fetch after the other, and stands itself when the leader falls silent.
+"""Follower: it copies the leader's log, one fetch after the other; without a response in time it becomes prospective.
 
-    Fetch ⟶ records      AppendFetched ⟶ Appended ⟶ Flushed ⟶ Fetch from the new end
-          ⟶ diverging    Truncate ⟶ Truncated ⟶ Fetch from the new end
+    Fetch ⟶ records      AppendFetched ⟶ LogAppended ⟶ LogFlushed ⟶ Fetch from the new end
+          ⟶ diverging    TruncateLog ⟶ LogTruncated ⟶ Fetch from the new end
           ⟶ snapshot     FetchSnapshot ... SnapshotFetched ⟶ SnapshotLoaded ⟶ Fetch from its end
 
-A node that is no voter (an observer) does the same; where the leader falls silent it asks others who leads now.
+An observer (a node that is no voter) does the same; without a response in time it looks for the leader again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from kraft.quorum.voter_set import Address
 from kraft.raft.events import AppendFetched, Destination, OutgoingRequest, ResponseReceived, TruncateLog
 from kraft.raft.leader_discovery import LeaderReport, report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import fetch_request
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import BecomeProspective, BecomeUnattached, Transition
 from kraft.raft.snapshot_fetch import SnapshotFetch
+from kraft.raft.transitions import BecomeProspective, BecomeUnattached, Transition
 from kraft.raft.voters.voter_description import ChangeOfItself, change_of_itself
-from kraft.raft.voters.voters import Address
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, PartitionData
@@ -29,10 +29,12 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterResponse
 from protocol.primitives import BytesLike
 
 REFUSALS_MAX = 2
-"""Connections to the leader refused one after the other, until it counts as gone."""
+"""Connections to the leader that must be refused one after the other before this node takes it for failed."""
 
 
 class FollowerRole(RaftRole):
+    """Of the leader that the election names, for as long as its epoch lasts."""
+
     __slots__ = (
         "_fetch_deadline_ms",
         "_has_described_itself",
@@ -46,18 +48,19 @@ class FollowerRole(RaftRole):
     )
 
     def __init__(self, member: QuorumMember) -> None:
-        """Of the leader that the election names."""
+        """Fetch from the leader that the election names."""
         super().__init__(member)
         self._leader = Destination(member.election.leader_id, *leader_address(member, member.leader_endpoints))
         self._fetch_deadline_ms = member.fetch_deadline_ms()
         self._update_deadline_ms = self._fetch_deadline_ms
         self._has_fetched = False
-        """Whether this leader has answered: while it does, nobody else is wanted."""
+        """Whether this leader has responded: as long as it does, this node refuses pre-votes."""
         self._has_described_itself = False
-        """To this leader; only what the log does not say has to be said to each."""
+        """Whether this leader knows this voter's endpoints. With kraft.version 0 the log does not hold them, so each
+        leader has to be told."""
         self._heard_high_watermark = -1
         self._is_writing = False
-        """An append or a truncation that was asked for has not been done."""
+        """An append or a truncation that the role asked for has not been carried out."""
         self._refusals = 0
         self._snapshot: SnapshotFetch | None = None
 
@@ -90,7 +93,7 @@ class FollowerRole(RaftRole):
         return self._fetch_deadline_ms
 
     def _is_waiting_for_disk(self) -> bool:
-        """It is this node's disk that is slow, then, not the leader."""
+        """Whether the next fetch waits for this node's disk: the leader is not to be suspected for that."""
         return self._is_writing or self.member.durable_end() is None
 
     def _disk_done(self) -> Transition | None:
@@ -100,7 +103,7 @@ class FollowerRole(RaftRole):
     def _heard_from_leader(self) -> None:
         self._fetch_deadline_ms = self.member.fetch_deadline_ms()
 
-    # Questions
+    # Requests to the leader
 
     def _ask(self) -> None:
         member = self.member
@@ -115,7 +118,10 @@ class FollowerRole(RaftRole):
         member.peers.send(self._leader, request)
 
     def _change_of_itself(self) -> ChangeOfItself | None:
-        """From time to time: whether the voters say something else of this one than it would."""
+        """The request by which a voter corrects what the voters record says of it; None where nothing is wrong.
+
+        It is looked for once every fetch timeout (KIP-853).
+        """
         member = self.member
         if not self._has_fetched or member.now_ms < self._update_deadline_ms:
             return None
@@ -124,7 +130,7 @@ class FollowerRole(RaftRole):
             return None
         return change_of_itself(member)
 
-    # Answers
+    # Responses of the leader
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
         member = self.member
@@ -141,12 +147,12 @@ class FollowerRole(RaftRole):
             self._take(report)
         else:
             if report is not None:
-                self._snapshot = None  # it may have gone; the next fetch names another
+                self._snapshot = None  # the leader may have deleted it; the next fetch names another one
             member.peers.back_off(self._leader.node_id, member.now_ms)
         return self.tick()
 
     def _take(self, report: LeaderReport) -> None:
-        """An answer of the leader that it follows."""
+        """A successful response of the leader that this node follows."""
         self._heard_from_leader()
         self._has_fetched = True
         partition = report.partition
@@ -165,7 +171,7 @@ class FollowerRole(RaftRole):
             self._snapshot = SnapshotFetch(member, snapshot)
         else:
             self._heard_high_watermark = partition.high_watermark
-            records = cast("BytesLike", partition.records)  # of an answer that was decoded
+            records = cast("BytesLike", partition.records)  # of a response that was decoded
             if records:
                 self._is_writing = True
                 member.put(AppendFetched(records, member.epoch))
@@ -173,12 +179,13 @@ class FollowerRole(RaftRole):
                 self._commit()
 
     def _truncate(self, diverging: EpochEndOffset) -> None:
-        """To where the logs of the two may still be the same; the leader looks again at the next fetch."""
+        """Drop the end of the log that the leader does not have (Raft, section 5.3). The next fetch finds out whether
+        the rest is the same."""
         log = self.member.log
         local = log.end_offset_for_epoch(diverging.epoch)
         is_same = local.epoch == diverging.epoch
         end_offset = min(local.offset, diverging.end_offset) if is_same else local.offset
-        assert end_offset >= self.member.high_watermark, "what is committed stays"
+        assert end_offset >= self.member.high_watermark, "a committed record would be truncated (state machine safety)"
         if end_offset < log.end_offset:
             self._is_writing = True
             self.member.put(TruncateLog(end_offset))
@@ -187,14 +194,17 @@ class FollowerRole(RaftRole):
         self.member.commit(min(self._heard_high_watermark, self.member.log.end_offset))
 
     def _count_refusals(self, event: ResponseReceived) -> None:
-        """DIVERGES: a leader whose connections are refused need not time out. A pre-vote does no harm if it lives."""
+        """A leader whose address refuses connections has ended, so this node does not wait for the fetch timeout.
+
+        DIVERGES: Apache Kafka's followers wait for it. A pre-vote does no harm if the leader lives after all.
+        """
         member = self.member
         self._refusals = self._refusals + 1 if event.is_refused else 0
         if self._refusals == REFUSALS_MAX:
             self._expect_new_leader(member.random.randrange(max(1, member.settings.election_timeout_ms // 4)))
 
     def _expect_new_leader(self, delay_ms: int) -> None:
-        """The leader is gone, or wants to go: others may stand, and this node does after the delay."""
+        """The leader has failed or resigned: grant pre-votes, and become prospective after the delay."""
         self._has_fetched = False
         self._fetch_deadline_ms = min(self._fetch_deadline_ms, self.member.now_ms + delay_ms)
 
@@ -203,7 +213,7 @@ class FollowerRole(RaftRole):
     def appended(self) -> Transition | None:
         self._is_writing = False
         self._commit()
-        if self.member.durable_end() is not None:  # nothing in it was valid
+        if self.member.durable_end() is not None:  # no fetched batch was valid: fetch again, but not at once
             self.member.peers.back_off(self._leader.node_id, self.member.now_ms)
         return self.tick()
 
@@ -218,16 +228,18 @@ class FollowerRole(RaftRole):
         self._snapshot = None
         return self._disk_done()
 
-    # Requests
+    # Requests that it receives
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """It has no vote in an epoch that has a leader; in advance, while it has not heard of that leader itself."""
+        """No vote in an epoch that has a leader. A pre-vote only while this leader has not responded: a follower that
+        hears from its leader protects the leader's term (KIP-996)."""
         member = self.member
         is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
         return vote.is_pre_vote and is_long and not self._has_fetched
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """The first stands at once; each later one waits twice as long as the one before it."""
+        """The first preferred candidate becomes prospective at once; each further one waits twice as long as the one
+        before it, so that the elections do not collide."""
         if position == 0:
             self._expect_new_leader(0)
         else:
@@ -235,5 +247,5 @@ class FollowerRole(RaftRole):
 
 
 def leader_address(member: QuorumMember, endpoints: Mapping[str, Address]) -> Address:
-    """At the quorum's listener; at any where there is none of its name."""
+    """The address at the quorum's listener, or at any listener where there is none of that name."""
     return endpoints.get(member.identity.listener) or next(iter(endpoints.values()))

@@ -1,11 +1,13 @@
-"""Leader: what it has written is committed once a majority has it on disk, and only from its own term on.
+"""Leader: a record is committed once a majority has it on disk together with a record of the leader's own term.
 
-It leads while a majority follows: where it has not heard of one for 1.5 fetch timeouts it resigns.
+Check quorum: a leader that has received no request from a majority for 1.5 fetch timeouts resigns, because another one
+may have been elected without its knowledge (KIP-595).
 """
 
 from __future__ import annotations
 
-from kraft.raft.control_records import leader_change, quorum_records
+from kraft.quorum.control_records import leader_change, quorum_records
+from kraft.quorum.voter_set import ReplicaKey, VoterNode
 from kraft.raft.describe import describe_leader
 from kraft.raft.events import Append, Lead, RequestReceived, Respond, ResponseReceived
 from kraft.raft.fetch_service import FetchService, place_in_log
@@ -15,10 +17,9 @@ from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import begin_request
 from kraft.raft.replica_states import ReplicaStates, replica_id_of
 from kraft.raft.roles.role import RaftRole
-from kraft.raft.roles.transitions import BecomeResigned, Transition
+from kraft.raft.transitions import BecomeResigned, Transition
 from kraft.raft.voters.version_upgrade import VersionUpgrade
 from kraft.raft.voters.voter_changes import VoterChanges
-from kraft.raft.voters.voters import ReplicaKey, VoterNode
 from kraft.snapshot.names import SnapshotId
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -31,22 +32,30 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
 class LeaderRole(RaftRole):
+    """Of one term. It writes the first batch, answers fetches, commits, changes the voters."""
+
     __slots__ = ("_changes", "_epoch_start_offset", "_granted", "_heard_ms", "_replicas", "_service", "_upgrade")
 
     def __init__(self, member: QuorumMember, granted: tuple[int, ...]) -> None:
         super().__init__(member)
         self._granted = granted
         self._epoch_start_offset = member.log.end_offset
-        """Where its term begins; nothing is committed before a record of the term is."""
+        """The end of the log at the election. Until a record after it is durable on a majority, nothing is
+        committed."""
         self._replicas = ReplicaStates(member)
         self._service = FetchService(member)
         self._upgrade = VersionUpgrade(member)
         self._changes = VoterChanges(member, self._replicas, self._upgrade)
         self._heard_ms: dict[int, int] = {}
-        """When each voter fetched, or said that it knows of this term."""
+        """When each voter last fetched, or acknowledged a BeginQuorumEpoch."""
 
     def enter(self) -> Transition | None:
-        """The first batch of the term says who leads; it is what earlier terms' records are committed with."""
+        """Write the first batch of the term. It names the leader; records of earlier terms are committed together with
+        it.
+
+        Where no other node has read the voters yet, which a `format --standalone` left in the bootstrap checkpoint, the
+        batch carries them too.
+        """
         member = self.member
         records = [leader_change(member.node_id, member.voters, self._granted, member.wall_ms)]
         if not member.history.is_in_log:
@@ -57,7 +66,7 @@ class LeaderRole(RaftRole):
         return None
 
     def leave(self) -> None:
-        """The election is the next role's already."""
+        """The election state is already that of the next role: the responses name the new epoch."""
         self._service.end_term(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._changes.end_term()
 
@@ -81,7 +90,7 @@ class LeaderRole(RaftRole):
         return min((each for each in deadlines if each is not None), default=None)
 
     def _begin_epoch(self) -> None:
-        """Tell the voters that have not been heard of for half a fetch timeout who leads."""
+        """Send BeginQuorumEpoch to each voter that has sent nothing for half a fetch timeout."""
         member = self.member
         for voter in self._reachable():
             to = member.destination(voter)
@@ -107,7 +116,13 @@ class LeaderRole(RaftRole):
         return self._commit()
 
     def _commit(self) -> Transition | None:
-        """What a majority holds, once it holds a record of this term: an earlier one's could still be overwritten."""
+        """Advance the high watermark to what a majority has on disk, if that includes a record of this term.
+
+        Records of an earlier term that a majority holds can still be overwritten by another leader. They count as
+        committed only below a committed record of this term (Raft, section 5.4.2 and figure 8).
+
+        A leader that removed itself leads until its removal is committed, then resigns (Raft, section 6; KIP-853).
+        """
         high_watermark = self._replicas.durable_on_majority()
         if high_watermark <= max(self._service.high_watermark, self._epoch_start_offset):
             return None
@@ -119,7 +134,7 @@ class LeaderRole(RaftRole):
         is_removed = not member.is_voter and member.history.last_offset < high_watermark
         return self.resign() if is_removed else None
 
-    # Ends
+    # The end of the term
 
     def resign(self) -> Transition | None:
         return BecomeResigned(self._replicas.successors())
@@ -135,7 +150,7 @@ class LeaderRole(RaftRole):
     def raise_version(self, version: int) -> None:
         self._upgrade.write(version)
 
-    # Answers
+    # Responses
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
         member = self.member
@@ -157,9 +172,9 @@ class LeaderRole(RaftRole):
     def request_received(self, event: RequestReceived) -> Transition | None:
         match event.request:
             case FetchRequest():
-                return self._asked_for_records(event, event.request)
+                return self._fetch(event, event.request)
             case FetchSnapshotRequest():
-                self._asked_for_snapshot(event, event.request)
+                self._fetch_snapshot(event, event.request)
             case DescribeQuorumRequest():
                 self.member.put(Respond(event.token, describe_leader(self.member, self._replicas, self._service)))
             case AddRaftVoterRequest():
@@ -170,7 +185,7 @@ class LeaderRole(RaftRole):
                 self._changes.update(event, event.request, self._service.high_watermark)
         return None
 
-    def _asked_for_records(self, event: RequestReceived, request: FetchRequest) -> Transition | None:
+    def _fetch(self, event: RequestReceived, request: FetchRequest) -> Transition | None:
         (partition,) = request.topics[0].partitions
         key = ReplicaKey(replica_id_of(request), partition.replica_directory_id)
         self._heard_from(key)
@@ -189,7 +204,7 @@ class LeaderRole(RaftRole):
             self._service.fetch(event, key, partition)
         return None
 
-    def _asked_for_snapshot(self, event: RequestReceived, request: FetchSnapshotRequest) -> None:
+    def _fetch_snapshot(self, event: RequestReceived, request: FetchSnapshotRequest) -> None:
         (partition,) = request.topics[0].partitions
         self._heard_from(ReplicaKey(request.replica_id, partition.replica_directory_id))
         self._service.fetch_snapshot(event, partition)

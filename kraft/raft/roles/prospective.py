@@ -1,6 +1,7 @@
-"""Prospective: it asks the voters whether they would vote for it, before it disturbs anybody with a new epoch.
+"""Prospective: this node asks the voters for pre-votes before it starts a new epoch (KIP-996).
 
-Whoever still hears from a leader says no. So a node that was cut off, and comes back, does not end a term.
+A voter that still hears from the leader refuses. So a node that was cut off from the others and comes back does not end
+the term of a leader that the others follow.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from kraft.raft.events import ResponseReceived
 from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import BecomeCandidate, BecomeFollower, BecomeUnattached, Transition
 from kraft.raft.roles.unattached import may_vote
 from kraft.raft.roles.vote_collection import VoteCollection
+from kraft.raft.transitions import BecomeCandidate, BecomeFollower, BecomeUnattached, Transition
 
 
 class ProspectiveRole(RaftRole):
-    """It has the epoch, the leader and the vote of the role before it; nothing is saved."""
+    """It keeps the epoch, the leader and the vote of the role before it; quorum-state does not change."""
 
     __slots__ = ("_election_deadline_ms", "_votes")
 
@@ -55,7 +56,8 @@ class ProspectiveRole(RaftRole):
         return may_vote(self.member, vote)
 
     def _lost(self) -> Transition:
-        """Back to the leader that it had: others seem to hear it."""
+        """The election is lost: follow the former leader again, which other voters seem to hear, or become
+        unattached."""
         member = self.member
         if member.has_leader and member.leader_endpoints and member.election.leader_id != member.node_id:
             return BecomeFollower(member.epoch, member.election.leader_id, member.leader_endpoints)

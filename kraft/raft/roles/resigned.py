@@ -1,23 +1,23 @@
-"""Resigned: it led this epoch, and leads it no more. It tells the voters, so that none waits for it to time out."""
+"""Resigned: this node led the epoch and no longer leads it. It tells the voters, so that none waits for a timeout."""
 
 from __future__ import annotations
 
+from kraft.quorum.voter_set import ReplicaKey, VoterNode
 from kraft.raft.events import ResponseReceived, Stopped
 from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import end_request
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import EnterEpoch, Transition
-from kraft.raft.voters.voters import ReplicaKey, VoterNode
+from kraft.raft.transitions import EnterEpoch, Transition
 
 
 class ResignedRole(RaftRole):
-    """It cannot lead its epoch again: after an election timeout it goes on to the next one."""
+    """It cannot lead its epoch again: an epoch has one election. After an election timeout it enters the next epoch."""
 
     __slots__ = ("_acknowledged", "_election_deadline_ms", "_is_stopped", "_preferred", "_stop_deadline_ms")
 
     def __init__(self, member: QuorumMember, preferred: tuple[ReplicaKey, ...], stop_timeout_ms: int | None) -> None:
-        """`stop_timeout_ms`: where this node stops, for how long it tries to tell the others."""
+        """`stop_timeout_ms`: how long a node that stops tries to tell the others; None where it does not stop."""
         super().__init__(member)
         self._preferred = preferred
         self._acknowledged: set[int] = set()
@@ -60,7 +60,7 @@ class ResignedRole(RaftRole):
         transition = transition_to_leader(self.member, report) if report is not None else None
         if transition is not None:
             return transition
-        # Where this node stops, one that takes no connection is gone, and need not be told.
+        # A peer that refuses connections has ended: a node that stops need not tell it.
         is_gone = event.is_refused and self._stop_deadline_ms is not None
         if is_gone or (report is not None and report.is_success):
             self._acknowledged.add(event.to.node_id)
@@ -69,11 +69,11 @@ class ResignedRole(RaftRole):
         return self.tick()
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """It voted for itself; but whoever wants to lead next is welcome."""
+        """It granted its vote in this epoch to itself; it grants a pre-vote to any candidate with a long enough log."""
         return vote.is_pre_vote and self.member.is_log_as_long(vote.last_epoch, vote.end_offset)
 
     def _uninformed(self) -> list[VoterNode]:
-        """None any more once it has stopped."""
+        """The voters that do not know yet; empty once this node has stopped."""
         voters = self.member.other_voters()
         return [
             each for each in voters if each.endpoints and each.id not in self._acknowledged and not self._is_stopped

@@ -1,17 +1,17 @@
-"""What every role answers to; a role that says nothing of an event has nothing to do with it."""
+"""The events that a role can receive; a role that does not define a reaction ignores the event."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraft.quorum.voter_set import ReplicaKey
 from kraft.raft.events import RequestReceived, ResponseReceived
 from kraft.raft.member import QuorumMember
-from kraft.raft.roles.transitions import Transition
-from kraft.raft.voters.voters import ReplicaKey
+from kraft.raft.transitions import Transition
 
 
 class RequestedVote(NamedTuple):
-    """What a candidate asks: its epoch is the voter's."""
+    """What a candidate asks for, after this node has entered its epoch."""
 
     candidate: ReplicaKey
     last_epoch: int
@@ -20,9 +20,9 @@ class RequestedVote(NamedTuple):
 
 
 class RaftRole:
-    """Reactions return the turn to another role, or None to stay.
+    """Reactions return the transition to another role, or None to stay.
 
-    `raft.EVENTS` says which events a role can meet at all.
+    `raft.EVENTS` says which events a role can receive at all.
     """
 
     __slots__ = ("member",)
@@ -31,25 +31,26 @@ class RaftRole:
         self.member = member
 
     def enter(self) -> Transition | None:
-        """Once, after the election that goes with the role was set."""
+        """Called once, after the election state that goes with the role was set."""
         return None
 
     def leave(self) -> None:
-        """Once, before the next role enters."""
+        """Called once, before the next role enters."""
 
     def deadline_ms(self) -> int | None:
-        """When a tick has something to do."""
+        """When `tick` has something to do; None for never."""
         return None
 
     def leader_deadline_ms(self) -> int | None:
-        """Until when it waits for a leader; a new epoch is no reason to begin anew. None where it does not wait."""
+        """Until when it waits for a leader; None where it does not wait. Entering a later epoch does not extend the
+        wait: otherwise a candidate that cannot win could keep this node from an election for ever."""
         return None
 
     def tick(self) -> Transition | None:
         return None
 
     def saved(self) -> Transition | None:
-        """What was to be durable is."""
+        """The election state of this role is durable."""
         return None
 
     def appended(self) -> Transition | None:
@@ -66,11 +67,11 @@ class RaftRole:
         return None
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
-        """An answer to a request of this role."""
+        """A response to a request of this role, or its absence."""
         return None
 
     def resign(self) -> Transition | None:
-        """By the wish of this node's controller."""
+        """This node's controller wants another node to lead."""
         return None
 
     def refusal_of_version(self, version: int) -> str | None:
@@ -78,20 +79,22 @@ class RaftRole:
         return "Upgrade kraft version failed because the replica is not the current leader"
 
     def raise_version(self, version: int) -> None:
-        """By the wish of this node's controller, which has asked whether it can be."""
+        """This node's controller has decided to, after `refusal_of_version` had no objection."""
 
     def stop(self, timeout_ms: int) -> Transition | None:
         """A clean stop begins."""
         return None
 
-    # Requests of others, in this node's epoch
+    # Requests that this node receives, in its epoch
 
     def grants_vote(self, vote: RequestedVote) -> bool:
+        """Whether the candidate gets this node's vote, or its pre-vote."""
         return False
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """The leader that it follows has resigned; this node is at this position of those that should stand."""
+        """The leader has resigned; `position`: this node's place among the `count` preferred candidates, 0 for the
+        first."""
 
     def request_received(self, event: RequestReceived) -> Transition | None:
         """A valid request to the leader of this epoch."""
-        raise AssertionError("only a leader is asked")
+        raise AssertionError("a request to the leader reached a node that does not lead")

@@ -1,4 +1,4 @@
-"""Unattached: it knows of no leader in its epoch. It asks for one, and stands itself once it has waited long enough."""
+"""Unattached: this node knows no leader of its epoch. It asks for one; a voter becomes prospective after a timeout."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from kraft.raft.leader_discovery import report_in, transition_to_leader
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import fetch_request
 from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.transitions import BecomeProspective, Transition
+from kraft.raft.transitions import BecomeProspective, Transition
 
 ASK_PAUSE_MS: Final = 50
-"""After an answer that named no leader, or none."""
+"""After a response that named no leader, or a request without a response."""
 
 
 class UnattachedRole(RaftRole):
-    """The only voter need not ask whether anybody leads: it stands at once."""
+    """A quorum of one voter has no other leader: that voter becomes prospective at once."""
 
     __slots__ = ("_ask_ms", "_election_deadline_ms")
 
     def __init__(self, member: QuorumMember, election_deadline_ms: int | None = None) -> None:
-        """The deadline of the role before it, where that was waiting too."""
+        """`election_deadline_ms`: that of the role before, where that role waited for a leader too."""
         super().__init__(member)
         self._ask_ms = member.now_ms
-        """When it may ask again; a voter is told by the next leader anyway."""
+        """When it may ask again; the next leader tells every voter by itself (BeginQuorumEpoch)."""
         self._election_deadline_ms = (
             member.election_deadline_ms() if election_deadline_ms is None else election_deadline_ms
         )
@@ -53,7 +53,7 @@ class UnattachedRole(RaftRole):
         return self._election_deadline_ms
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
-        """Of any member that was asked for the leader: follow the one it names."""
+        """Follow the leader that the response names."""
         member = self.member
         report = report_in(event.response)
         transition = transition_to_leader(member, report) if report is not None else None
@@ -62,7 +62,7 @@ class UnattachedRole(RaftRole):
         return transition
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """One vote in an epoch, and only to a log that is at least as long."""
+        """One vote in an epoch, and only for a candidate whose log is at least as long."""
         return may_vote(self.member, vote)
 
     def flushed(self) -> Transition | None:
@@ -75,7 +75,7 @@ class UnattachedRole(RaftRole):
         return self.member.may_be_candidate and not self.member.is_stopping and not self.member.is_loading
 
     def _ask(self) -> None:
-        """One server at a time, any of them."""
+        """Send a Fetch to one server, chosen at random: its response names the leader."""
         member = self.member
         end = member.durable_end()
         servers = self._servers_to_ask()
@@ -83,12 +83,12 @@ class UnattachedRole(RaftRole):
             member.peers.send(servers[member.random.randrange(len(servers))], fetch_request(member, end))
 
     def _servers_to_ask(self) -> list[Destination]:
-        """None while one of them has not answered yet."""
+        """Empty while one of them has not responded yet."""
         servers = self._servers()
         return [] if any(self.member.peers.is_waiting(each.node_id) for each in servers) else servers
 
     def _servers(self) -> list[Destination]:
-        """Those of the configuration, and the voters: the former may have been left behind by the latter."""
+        """The bootstrap servers of the configuration and the voters: the quorum may have moved away from the former."""
         member = self.member
         voters = [voter.address(member.identity.listener) for voter in member.other_voters()]
         servers = dict.fromkeys([*member.settings.bootstrap_servers, *voters])
@@ -101,7 +101,10 @@ class UnattachedRole(RaftRole):
 
 
 def may_vote(member: QuorumMember, vote: RequestedVote) -> bool:
-    """Of a node that follows nobody in its epoch: one vote, and only to a log that is at least as long."""
+    """Whether a node that follows no leader grants a vote: one in an epoch, and only for a log at least as long.
+
+    A pre-vote is no promise, so it may be granted to several candidates (KIP-996).
+    """
     is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
     if vote.is_pre_vote:
         return is_long

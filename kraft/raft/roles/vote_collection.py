@@ -1,14 +1,14 @@
-"""Asking all voters for their votes: who has granted, who has refused, who is still to answer."""
+"""Asking the voters for votes or pre-votes, and counting those that are granted and refused."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from kraft.quorum.voter_set import VoterNode
 from kraft.raft.events import ResponseReceived
 from kraft.raft.leader_discovery import LeaderReport
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import vote_request
-from kraft.raft.voters.voters import VoterNode
 from protocol.errors import ErrorCode
 from protocol.messages.vote import ResponsePartitionData, VoteResponse
 
@@ -16,16 +16,16 @@ PRE_VOTE_PAUSE_MS: Final = 150
 
 
 class VoteCollection:
-    """Majorities are of the voters at the time of counting: they may change while it goes on."""
+    """A majority is one of the voters at the time of counting: the voters may change during an election."""
 
     def __init__(self, member: QuorumMember, *, is_pre_vote: bool) -> None:
         self._member = member
         self._is_pre_vote = is_pre_vote
         self._granted: list[int] = []
-        """In the order they came."""
+        """Voter ids in the order in which the votes came."""
         self._refused: set[int] = set()
         self._ask_again_ms = 0
-        """From when on those are asked again who refused a pre-vote."""
+        """When voters that refused a pre-vote may be asked again."""
 
     @property
     def granted(self) -> tuple[int, ...]:
@@ -42,12 +42,12 @@ class VoteCollection:
 
     @property
     def is_lost(self) -> bool:
-        """Not even all who have not answered yet would be enough."""
+        """Whether the votes of all voters that have not responded yet would not be enough."""
         voters = self._member.voters
         return len(voters.ids) - sum(voter_id in voters.by_id for voter_id in self._refused) < voters.majority
 
     def count(self, event: ResponseReceived, report: LeaderReport | None) -> None:
-        """The answer of a voter; where it was none, the voter is asked again."""
+        """Count the response of a voter; a voter without a response is asked again."""
         voter_id = event.to.node_id
         if (
             report is not None
@@ -61,12 +61,12 @@ class VoteCollection:
                 self._refused.add(voter_id)
                 self._ask_again_ms = self._member.now_ms + PRE_VOTE_PAUSE_MS
         elif self._is_pre_vote and _knows_no_pre_vote(event):
-            self.grant(voter_id)  # a release without pre-votes is asked for its vote itself
+            self.grant(voter_id)  # a release without pre-votes is asked for its vote in the election itself
         elif event.response is not None:
             self._member.peers.back_off(voter_id, self._member.now_ms)
 
     def ask(self) -> None:
-        """Everybody who has not answered and may be asked now."""
+        """Send a request to every voter that has not responded and may be asked now."""
         member = self._member
         for voter in self._open():
             to = member.destination(voter)
@@ -74,7 +74,7 @@ class VoteCollection:
                 member.peers.send(to, vote_request(member, voter, is_pre_vote=self._is_pre_vote))
 
     def retry_ms(self) -> int | None:
-        """When somebody may be asked again."""
+        """When the next voter may be asked again; None where all have responded."""
         peers = self._member.peers
         times = [peers.ready_ms(voter.id) for voter in self._open() if not peers.is_waiting(voter.id)]
         return min([*times, self._ask_again_ms] if self._may_ask_again_later() else times, default=None)
@@ -86,9 +86,9 @@ class VoteCollection:
         return [each for each in voters if each.id not in response_received and member.destination(each) is not None]
 
     def _may_ask_again(self) -> bool:
-        """A pre-vote binds nobody: who has heard from the leader a moment ago may not hear from it now.
+        """A refused pre-vote may be granted later: a voter that heard from the leader then may hear no more from it.
 
-        DIVERGES: Apache Kafka asks each voter once, and who was refused waits for its election timeout.
+        DIVERGES: Apache Kafka asks each voter once; after a refusal the node waits for its election timeout.
         """
         return self._is_pre_vote and self._member.now_ms >= self._ask_again_ms
 

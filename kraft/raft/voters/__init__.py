@@ -1,1 +1,1 @@
-"""The voters of the quorum: as the log describes them, and how they change."""
+"""Changes of the voters: one at a time, as KIP-853 describes them."""

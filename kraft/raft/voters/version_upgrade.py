@@ -1,21 +1,21 @@
-"""The step from a quorum with static voters to one whose log names them: kraft.version 0 to 1, in one batch.
+"""The upgrade from static voters to voters that the log names: kraft.version 0 to 1, in one batch (KIP-853).
 
-The configuration names voters by id alone, so a leader needs to hear from each of them which directory it votes with,
-where it listens and what it speaks: it is told in UpdateRaftVoter, once a term, and keeps that in memory.
+The configuration names voters by id alone. So each voter sends its directory id, its endpoints and the versions that it
+supports to each new leader (UpdateRaftVoter), which keeps them in memory for an upgrade.
 """
 
 from __future__ import annotations
 
 from kraft.features import KRAFT_VERSION
-from kraft.raft.control_records import quorum_records
+from kraft.quorum.control_records import quorum_records
+from kraft.quorum.voter_set import VoterNode, VoterSet
 from kraft.raft.events import Append
 from kraft.raft.member import QuorumMember
 from kraft.raft.voters.voter_description import own_description
-from kraft.raft.voters.voters import VoterNode, VoterSet
 
 
 class VersionUpgrade:
-    """Of one leader's term."""
+    """Lasts for one leader's term."""
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
@@ -23,11 +23,11 @@ class VersionUpgrade:
         self._described: dict[int, VoterNode] = {own.id: own}
 
     def describe(self, voter: VoterNode) -> None:
-        """What a static voter says of itself."""
+        """Take the description that a static voter sent."""
         self._described[voter.id] = voter
 
     def refusal(self, version: int) -> str | None:
-        """Why the log cannot go to this version; None where it can, or is there."""
+        """Why kraft.version cannot become this; None where it can, or is."""
         before = self._member.history.kraft_version
         if version < before:
             return (
@@ -40,7 +40,7 @@ class VersionUpgrade:
         return None
 
     def write(self, version: int) -> None:
-        """Nothing, where that version is in the log already."""
+        """Write version and voters; nothing where the log has that version already."""
         member = self._member
         assert self.refusal(version) is None, "an upgrade that was refused"
         if version > member.history.kraft_version:
@@ -48,11 +48,11 @@ class VersionUpgrade:
             member.put(Append(member.epoch, quorum_records(version, voters, member.wall_ms)))
 
     def _supports(self, voter_id: int, version: int) -> bool:
-        """A voter that has not said so may be of a release that only knows static voters."""
+        """A voter that has sent no description may be of a release that supports static voters alone."""
         voter = self._described.get(voter_id)
         return voter is not None and voter.kraft_versions.first <= version <= voter.kraft_versions.last
 
 
 def version_text(version: int) -> str:
-    """As Apache Kafka names it."""
+    """The name of a version in Apache Kafka's messages."""
     return f"KRAFT_VERSION_{version}"

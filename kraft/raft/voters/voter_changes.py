@@ -1,10 +1,10 @@
-"""Changes to the voters, one at a time: add, remove, update.
+"""Changes of the voters, one at a time: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853).
 
-    asked   the new voter says which versions it speaks (add only)     ⟶ written
-    written the voters record is in the log, and holds from there on   ⟶ committed: answered
+    requested  the new voter names the versions that it supports (add only)        ⟶ written
+    written    the voters record is in the log, and counts from there on           ⟶ committed: the response is sent
 
-Nothing begins before the leader has committed in its own term, nor before the last change is committed: so any two
-majorities that follow one another have a voter in common.
+A change begins only after the leader has committed a record of its own term, and after the last change is committed.
+So the majority before a change and the majority after it always have a voter in common.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraft.features import KRAFT_VERSION, SupportedRange
-from kraft.raft.control_records import voters_record
+from kraft.quorum.control_records import voters_record
+from kraft.quorum.voter_set import ReplicaKey, VoterNode, VoterSet
 from kraft.raft.events import Append, Destination, QuorumResponse, RequestReceived, Respond, ResponseReceived
 from kraft.raft.member import QuorumMember
 from kraft.raft.replica_states import ReplicaStates
 from kraft.raft.responses import update_voter_response
 from kraft.raft.voters.version_upgrade import VersionUpgrade
-from kraft.raft.voters.voters import ReplicaKey, VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -28,28 +28,32 @@ from protocol.schema import ZERO_UUID
 from storage.checkpoints.partition_metadata import uuid_text
 
 CAUGHT_UP_MS_MAX: Final = 3_600_000
-"""A new voter must have held the whole log within this time."""
+"""A new voter must have caught up with the log within this time, or it would delay commits as soon as it counts."""
 IN_HAND: Final = "Request timed out waiting for leader to handle previous voter change request"
 NO_COMMIT: Final = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
 
 
 class VoterChangeResult(NamedTuple):
+    """What the response says; the error is NONE for a change that is committed, or not needed."""
+
     error: ErrorCode
     message: str | None = None
 
 
 class VoterChange(NamedTuple):
-    """`event` is None once it was answered; `offset` until the record was written."""
+    """`event` is None once its response was sent; `offset` is None until the record is in the log."""
 
     event: RequestReceived | None
     voter: VoterNode
     voters: VoterSet
-    """As it leaves them."""
+    """The voters after the change."""
     deadline_ms: int
     offset: int | None = None
 
 
 class VoterChanges:
+    """Of one term; at most one change is under way."""
+
     def __init__(self, member: QuorumMember, replicas: ReplicaStates, upgrade: VersionUpgrade) -> None:
         self._member = member
         self._replicas = replicas
@@ -117,7 +121,7 @@ class VoterChanges:
         if is_incomplete or not versions.first <= member.history.kraft_version <= versions.last:
             refusal = VoterChangeResult(ErrorCode.INVALID_REQUEST)
         elif refusal is None and is_static:
-            # A static voter is known by its id; what else it says counts once kraft.version is raised.
+            # A static voter is known by its id; its endpoints and directory count once kraft.version is raised.
             refusal = VoterChangeResult(ErrorCode.VOTER_NOT_FOUND if voter is None else ErrorCode.NONE)
         elif refusal is None and (voter is None or voter.key != key):
             refusal = VoterChangeResult(ErrorCode.VOTER_NOT_FOUND)
@@ -132,13 +136,13 @@ class VoterChanges:
         deadline_ms = member.now_ms + member.settings.request_timeout_ms
         self._write(VoterChange(event, new, member.voters.with_voter(new), deadline_ms))
 
-    # What happens then
+    # Progress
 
     def response_received(self, event: ResponseReceived) -> None:
-        """The new voter has said what it speaks, or has not."""
+        """The new voter has responded to ApiVersions, or its time is over."""
         change = self._change
         if change is None or change.event is None or change.offset is not None:
-            return  # its time is over
+            return  # the change has ended meanwhile
         refusal = self._refusal_of_new_voter(change.voter, event.response)
         if refusal is not None:
             self._end(refusal)
@@ -168,7 +172,7 @@ class VoterChanges:
             self._end(VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT))
 
     def end_term(self) -> None:
-        """This node does not lead any more: whether the change stays is up to the next leader."""
+        """This node no longer leads: whether the change is committed depends on the next leader."""
         if self._change is not None:
             self._end(VoterChangeResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
@@ -178,7 +182,7 @@ class VoterChanges:
     # Rules
 
     def _refusal_now(self, high_watermark: int, doing: str | None) -> VoterChangeResult | None:
-        """Why no change may begin at the moment. `doing`: what only a quorum with dynamic voters can do."""
+        """Why no change may begin now. `doing`: the change, where only a quorum with dynamic voters supports it."""
         history = self._member.history
         if self._change is not None:
             return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, IN_HAND)
@@ -245,7 +249,7 @@ class VoterChanges:
 
 
 def kraft_versions_of(response: ApiVersionsResponse) -> SupportedRange:
-    """A release that names no kraft.version knows the static one alone."""
+    """The range of kraft.version that a node supports; a release that does not name it supports version 0 alone."""
     for feature in response.supported_features:
         if feature.name == KRAFT_VERSION:
             return SupportedRange(feature.min_version, feature.max_version)
@@ -261,7 +265,7 @@ def text_of_voters(voters: VoterSet) -> str:
 
 
 def text_of_endpoints(endpoints: tuple[tuple[str, tuple[str, int]], ...]) -> str:
-    """As Java writes a map of addresses that were not looked up."""
+    """In the format of Apache Kafka's messages."""
     texts = (f"ListenerName({name})={host}/<unresolved>:{port}" for name, (host, port) in endpoints)
     return f"Endpoints(endpoints={{{', '.join(texts)}}})"
 

@@ -1,10 +1,10 @@
-"""This node as a voter: what the voters record should say of it, and what it asks for where that says otherwise."""
+"""This node as a voter: what the voters record should say of it, and the request that corrects the record."""
 
 from __future__ import annotations
 
+from kraft.quorum.voter_set import VoterNode
 from kraft.raft.member import QuorumMember
 from kraft.raft.outgoing_requests import add_voter_request, remove_voter_request, update_voter_request
-from kraft.raft.voters.voters import VoterNode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
@@ -23,8 +23,11 @@ def describes_voter(member: QuorumMember) -> bool:
 
 
 def change_of_itself(member: QuorumMember) -> ChangeOfItself | None:
-    """None where the voters are as they should be. A controller that joins by itself first takes away the voter that it
-    was with a disk that is gone."""
+    """The request that corrects what the voters record says of this node; None where nothing is wrong.
+
+    A controller with controller.quorum.auto.join.enable adds itself. Where its id is still that of a voter with another
+    directory, it removes that voter first.
+    """
     if member.history.kraft_version == 0:
         return update_voter_request(member) if member.is_voter else None
     if member.is_voter:

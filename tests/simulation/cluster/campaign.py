@@ -25,8 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from broker.compile_hot_path import stale_files
-from protocol.compile_kernel import stale_files as stale_kernel
+from building.extensions import stale_files
 from tests.simulation.cluster.stages import (
     HARSH,
     KINDS,
@@ -184,14 +183,13 @@ def say(line: str) -> None:
 
 
 def staleness() -> str | None:
-    """Python would run them in the stead of what is to be tried."""
-    stale = [*stale_files(), *stale_kernel()]
+    """Why this must not run: Python would take stale extension modules in place of the sources."""
+    stale = stale_files()
     if not stale:
         return None
     return (
-        f"{stale[0].name} is older than its source, and would be run in its stead: `make compiled` compiles it again,"
-        " `python -m broker.compile_hot_path --remove` and `python -m protocol.compile_kernel --remove` take away what"
-        " is compiled"
+        f"{stale[0].name} is older than its source, and Python would run it: `make compiled` compiles again,"
+        " `python -m building --remove` removes what is compiled"
     )
 
 

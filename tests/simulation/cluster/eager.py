@@ -17,6 +17,10 @@ Shape = tuple[tuple[str, object], ...]
 """Fields of a plan, and their values."""
 
 
+SMALL_FETCHES: Final = ("properties", (("replica.fetch.max.bytes", "400"),))
+"""A replica that is moved needs many of them."""
+
+
 class Family(NamedTuple):
     name: str
     faults: tuple[Fault, ...]
@@ -28,6 +32,29 @@ FAMILIES: Final = (
         "leaders",
         (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.KILL, Fault.CUT_ONE_WAY),
         (("flushes", False), ("trims", False)),
+    ),
+    Family(
+        "moves",
+        (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
+        (("nodes", 4), ("flushes", False), SMALL_FETCHES),
+    ),
+    Family(
+        "retention",
+        (Fault.ISOLATE_LEADER, Fault.CUT_ONE_WAY, Fault.PAUSE, Fault.KILL_LEADER),
+        (("retains", "bytes"), ("careless", 1), ("loop_records_max", 2), ("batch_records_max", 4), ("partitions", 1)),
+    ),
+    Family(
+        "names",
+        (Fault.KILL, Fault.STOP, Fault.ISOLATE, Fault.POWER_CUT, Fault.PAUSE),
+        (
+            ("churns_topics", True),
+            ("administrators", 3),
+            ("churn_pause_s", 0.1),
+            ("partitions_at_once_max", 0),
+            ("small_snapshots", True),
+            ("partitions", 1),
+            ("producers", 1),
+        ),
     ),
     Family(
         "power",
@@ -53,11 +80,6 @@ FAMILIES: Final = (
         "all-at-once",
         (Fault.KILL_ALL, Fault.KILL, Fault.KILL_LEADER, Fault.PAUSE),
         (("has_eligible_replicas", True),),
-    ),
-    Family(
-        "moves",
-        (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
-        (("nodes", 4), ("flushes", False)),
     ),
     Family(
         "coordinators",
@@ -121,6 +143,7 @@ def eager_plan(seed: int, faults: Sequence[Fault] = (), shape: Shape = ()) -> Pl
         pause_s=0.02,
         in_flight=5,
         partitions=min(drawn.partitions, 2),
+        churn_pause_s=0.2,
     )
     plan = replace(plan, **dict(shape))  # type: ignore[arg-type]
     if Fault.POWER_CUT_ALL in plan.faults and not plan.flushes:

@@ -34,6 +34,7 @@ SESSION_MS: Final = 2000
 FENCED_S: Final = 8.0
 ELECTED_MS: Final = 15_000
 FEW_MS: Final = 50
+LATE_EVERY_S: Final = 0.3
 
 
 async def settled_topic(cluster: Cluster) -> None:
@@ -350,7 +351,48 @@ def late_ballots(world: World, voter: Host) -> None:
             world.network.stray(host, voter, vote_request(host, voter))
 
 
+def a_refused_heartbeat_keeps_no_session_alive(seed: int) -> None:
+    """What an earlier process of a broker sent goes on arriving after the end of the next one: it is refused, and the
+    broker is fenced as if nothing had come; nor is it unfenced by that."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        controller = cluster.leader_of_quorum()
+        node = next(each for each in up(cluster) if each is not controller)
+        former = epoch_of(node)
+        node.kill()
+        node.boot()
+        await cluster.settled()
+        assert epoch_of(node) > former
+        node.kill()
+        began_s = cluster.world.now_s
+        while not is_fenced(cluster, node):
+            assert cluster.world.now_s < began_s + FENCED_S, "it died, and counts as alive"
+            await late_beat(cluster, node, former)
+        for _ in range(10):
+            await late_beat(cluster, node, former)
+            assert is_fenced(cluster, node), "nobody is there, and serves"
+
+    live(seed, story)
+
+
+async def late_beat(cluster: Cluster, node: ClusterNode, epoch: int) -> None:
+    request = BrokerHeartbeatRequest(
+        broker_id=node.id, broker_epoch=epoch, current_metadata_offset=1 << 40, want_fence=False, want_shut_down=False
+    )
+    reply = await ask_controller(cluster, request, 1)
+    assert reply.error_code == ErrorCode.STALE_BROKER_EPOCH, reply
+    await asyncio.sleep(LATE_EVERY_S)
+
+
+def is_fenced(cluster: Cluster, node: ClusterNode) -> bool:
+    controller = cluster.leader_of_quorum()
+    assert controller is not None and controller.broker is not None
+    return controller.broker.image.cluster.brokers[node.id].fenced
+
+
 ALL: Final[tuple[Callable[[int], None], ...]] = (
+    a_refused_heartbeat_keeps_no_session_alive,
     an_alter_partition_of_the_past_is_refused,
     a_former_incarnation_is_refused,
     an_unregistered_broker_leads_nothing,

@@ -25,7 +25,7 @@ from tests.support.node import CONTROLLER_PORT
 from tests.support.simulation.network import FIRST_EPHEMERAL_PORT
 
 if TYPE_CHECKING:
-    from tests.support.cluster import Cluster
+    from tests.support.cluster import Cluster, ClusterNode
     from tests.support.simulation.connection import Connection
 
 KEPT: Final = 300
@@ -48,6 +48,12 @@ COPIED: Final = frozenset(
 place of the one that lives, in Apache Kafka too."""
 
 
+HEARTBEAT: Final = spec_of(BrokerHeartbeatRequest).key
+OF_THE_DEAD_PAUSE_S: Final = 0.4
+"""Between two late heartbeats of a broker that is gone: shorter than any session."""
+BEATS_KEPT: Final = 200
+
+
 class Sent(NamedTuple):
     """`source`, `target`: names of hosts."""
 
@@ -55,6 +61,8 @@ class Sent(NamedTuple):
     target: str
     port: int
     frame: bytes
+    life: object
+    """Of the process that sent it."""
 
 
 class LateCopies:
@@ -67,6 +75,7 @@ class LateCopies:
         self._unfinished: dict[int, bytearray] = {}
         """By connection: the beginning of a frame."""
         self._sent: deque[Sent] = deque(maxlen=KEPT)
+        self._beats: deque[Sent] = deque(maxlen=BEATS_KEPT)
         cluster.world.network.on_sent = self._heard
 
     def _heard(self, end: Connection, data: bytes) -> None:
@@ -81,7 +90,11 @@ class LateCopies:
             if len(unfinished) < 4 + size:
                 return
             if key in COPIED:
-                self._sent.append(Sent(end.peer.node.name, end.node.name, port, bytes(unfinished[: 4 + size])))
+                frame = bytes(unfinished[: 4 + size])
+                sent = Sent(end.peer.node.name, end.node.name, port, frame, end.peer.life)
+                self._sent.append(sent)
+                if key == HEARTBEAT:
+                    self._beats.append(sent)
             del unfinished[: 4 + size]
 
     async def work(self) -> None:
@@ -89,6 +102,20 @@ class LateCopies:
             await asyncio.sleep(self._random.random() * PAUSE_S)
             for sent in self._random.sample(self._sent, min(len(self._sent), self._random.randint(1, AT_ONCE_MAX))):
                 await self._send_again(sent)
+
+    async def work_for_the_dead(self) -> None:
+        """Heartbeats of earlier processes of a host that is down: they are refused, and keep nothing alive."""
+        while True:
+            await asyncio.sleep(OF_THE_DEAD_PAUSE_S)
+            for node in self._cluster.nodes.values():
+                former = self._former_beats(node) if not node.is_up else []
+                if former:
+                    await self._deliver(self._random.choice(former), self._cluster.leader_of_quorum())
+
+    def _former_beats(self, node: ClusterNode) -> list[Sent]:
+        """Of processes before the last one that beat: its own heartbeats would keep it alive."""
+        beats = [each for each in self._beats if each.source == node.host.name]
+        return [each for each in beats if each.life is not beats[-1].life]
 
     async def _send_again(self, sent: Sent) -> None:
         """To where it was sent, or, of what is for the leader of the quorum, to whoever that is now. Not of a host that
@@ -99,7 +126,11 @@ class LateCopies:
         if sent.port == CONTROLLER_PORT and leader is not None and self._random.random() < 0.5:
             target = leader
         source = hosts.get(sent.source)
-        if source is None or not source.is_up or target is None or not target.is_up:
+        if source is not None and source.is_up:
+            await self._deliver(sent, target)
+
+    async def _deliver(self, sent: Sent, target: ClusterNode | None) -> None:
+        if target is None or not target.is_up:
             return
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):

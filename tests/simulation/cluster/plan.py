@@ -88,6 +88,18 @@ class Plan:
     """Of each broker; the metadata is in the first."""
     controllers: int = 0
     """So many nodes more, which are controllers only: the others are brokers only then."""
+    administrators: int = 1
+    """Of topics that come and go."""
+    retains: str = ""
+    """By what the topic is retained of which nobody reads: "bytes", "time", or not at all where there is none."""
+    careless: int = 0
+    """Producers that ask for the acknowledgement of the leader alone."""
+    loop_records_max: int = 50_000
+    """Of a batch that is examined on the loop of its broker; others are examined beside it."""
+    partitions_at_once_max: int = 10
+    """So many are made or deleted where the metadata is followed; more become jobs."""
+    churn_pause_s: float = 0.8
+    """Between two of their acts, at the most."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -127,7 +139,19 @@ class Plan:
             faults += (Fault.LOSE_DIRECTORY,)
         if random.random() < 0.1 and not plan.names_voters:
             plan = replace(plan, controllers=VOTERS)
-        return replace(plan, faults=faults)
+        return plan.with_more(faults, Random(f"{random.random()}/more"))
+
+    def with_more(self, faults: tuple[Fault, ...], random: Random) -> Plan:
+        """What is drawn last, so that it leaves all else as it is."""
+        return replace(
+            self,
+            faults=faults,
+            retains=random.choice(("", "", "", "bytes", "time")),
+            careless=random.choice((0, 0, 1)),
+            loop_records_max=random.choice((50_000, 50_000, 50_000, 2)),
+            partitions_at_once_max=random.choice((10, 10, 0, 1)),
+            properties=random.choice(((), (), (), (("replica.fetch.max.bytes", "400"),))),
+        )
 
     def broker_properties(self) -> dict[str, str]:
         """For every node."""
@@ -142,8 +166,9 @@ class Plan:
         if self.small_snapshots:
             given["metadata.log.max.record.bytes.between.snapshots"] = "600"
             given["metadata.max.retention.bytes"] = "4000"
-        if self.trims:
-            given["log.retention.check.interval.ms"] = "1000"
+        if self.trims or self.retains:
+            given["log.initial.task.delay.ms"] = "500"
+            given["log.retention.check.interval.ms"] = "300" if self.retains else "1000"
             given["log.segment.delete.delay.ms"] = "200"
         if self.directories > 1:
             given["log.dirs"] = ",".join(DIRECTORIES[: self.directories])
@@ -153,6 +178,13 @@ class Plan:
 
     def features(self) -> dict[str, int]:
         return {ELIGIBLE_LEADER_REPLICAS: int(self.has_eligible_replicas)}
+
+    def retained_configs(self) -> dict[str, str]:
+        """Of the topic that is retained, in small segments."""
+        limit = {"retention.bytes": "1000", "retention.ms": "-1"}
+        if self.retains == "time":
+            limit = {"retention.ms": "1000", "message.timestamp.type": "LogAppendTime"}
+        return {"internal.segment.bytes": "1000", "min.insync.replicas": "1", **limit}
 
     def topic_configs(self) -> dict[str, str]:
         return {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})

@@ -11,7 +11,7 @@ from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition
 from protocol.record_builder import Record, build_batch
-from replication.fetch_effects import Complain, Truncate
+from replication.follower_effects import Complain, TruncateTo
 from replication.partition import Partition
 from storage.segment.segment import Segment
 from tests.support.cluster import Cluster, ClusterNode
@@ -41,7 +41,7 @@ def two_fast_failovers_leave_no_divergence(seed: int) -> None:
     ours, theirs = grown((0, 0, 1), values="abx"), grown((0, 2, 2), values="apq")
     leader, follower = LeaderSide(theirs), FollowerSide(ours)
     follower.catch_up(leader)
-    cuts = [each.offset for each in follower.effects if isinstance(each, Truncate)]
+    cuts = [each.offset for each in follower.effects if isinstance(each, TruncateTo)]
     assert cuts == [1], f"epoch 0 ends at offset 1 there: cut at {cuts}"
     assert b"".join(stored(ours)) == b"".join(stored(theirs))
     assert ours.log.epochs.entries == theirs.log.epochs.entries[: len(ours.log.epochs.entries)]
@@ -111,7 +111,7 @@ def a_cut_below_the_high_watermark_is_told(seed: int) -> None:
     ours.high_watermark = 2
     follower.catch_up(leader)
     told = [each.message for each in follower.effects if isinstance(each, Complain)]
-    assert any("below the high watermark" in each for each in told), told
+    assert any("below its high watermark" in each for each in told), told
 
 
 def the_last_replica_standing_takes_nothing_with_it(seed: int) -> None:

@@ -23,7 +23,7 @@ from protocol.messages.fetch import (
 )
 from protocol.messages.fetch import PartitionData as FetchedData
 from protocol.record_builder import Record, build_batch
-from replication.fetch_effects import Truncate
+from replication.follower_effects import TruncateTo
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from tests.simulation.cluster import fencing
@@ -261,7 +261,7 @@ def a_follower_truncates_before_it_takes_the_high_watermark(seed: int) -> None:
     answer = fetched(diverging(end_offset=1, high_watermark=2), follower.topic_id)
     effects = list(machine.answered(answer, 0, 0))
     assert follower.high_watermark == 0, "the high watermark of a leader with another log was taken"
-    assert [each.offset for each in effects if isinstance(each, Truncate)] == [1]
+    assert [each.offset for each in effects if isinstance(each, TruncateTo)] == [1]
 
 
 def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> None:
@@ -278,7 +278,7 @@ def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> No
     assert machine.next_request(7, 0) is not None
     answer = fetched(diverging(end_offset=2, high_watermark=0), follower.topic_id)
     effects = list(machine.answered(answer, 0, 0))
-    assert [each.offset for each in effects if isinstance(each, Truncate)] == [2], effects
+    assert [each.offset for each in effects if isinstance(each, TruncateTo)] == [2], effects
 
 
 def a_follower_flushes_what_it_brought_along_before_it_fetches(seed: int) -> None:

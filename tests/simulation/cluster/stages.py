@@ -15,7 +15,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.simulation import power_loss
-from tests.simulation.cluster import regressions, scenarios
+from tests.simulation.cluster import names, regressions, scenarios
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
@@ -169,7 +169,9 @@ METADATA: Final = "metadata"
 CONTROLLER: Final = "controller"
 GROUPS: Final = "groups"
 ONE_NODE: Final = "one-node"
-SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL)
+SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL)
+FIRST_STORIES: Final = ("tests/simulation/test_deleted_records.py", "tests/simulation/test_deletions.py")
+"""One second each."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (
@@ -179,8 +181,6 @@ STORIES: Final = tuple(
         "bit_rot",
         "stopping_follower",
         "roles",
-        "deletions",
-        "deleted_records",
         "forwarding",
         "disk_stall",
         "first_fetches",
@@ -202,22 +202,25 @@ KINDS: Final[dict[str, Runner]] = {
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
-    **{path: of_stories(path) for path in (*STORIES, *LONG_STORIES)},
+    **{path: of_stories(path) for path in (*FIRST_STORIES, *STORIES, *LONG_STORIES)},
 }
 
 EAGER: Final = tuple(family.name for family in FAMILIES)
 OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
+    Stage(FIRST_STORIES),
+    Stage((METADATA,), 4, at_once=4),
     Stage((QUORUM,), 16, at_once=8),
     Stage((CONTROLLER,), 16, at_once=8),
     Stage((GROUPS,), 24, at_once=24),
-    Stage((REPLICAS,), 24, at_once=12),
+    Stage((REPLICAS,), 40, at_once=20),
     Stage((ONE_NODE,), 16, at_once=8),
-    Stage((METADATA,), 10, at_once=5),
+    Stage((METADATA,), 6, at_once=3),
     Stage(EAGER),
     Stage((CONTROLLER,), 24, at_once=8),
     Stage((GROUPS,), 60, at_once=30),
-    Stage((QUORUM, REPLICAS), 44, at_once=22),
+    Stage((QUORUM,), 16, at_once=8),
+    Stage((QUORUM, REPLICAS), 28, at_once=14),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),

@@ -8,20 +8,26 @@ the history that the clients recorded is checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
+from broker.replicas import partition_work
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import NO_LEADER
+from protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
+from tests.simulation.invariants.deleted_everywhere import DeletedEverywhere
+from tests.simulation.invariants.leader_acknowledged import LeaderAnswers
 from tests.simulation.invariants.observation import Observer, Violation
+from tests.simulation.invariants.of_their_topic import OfTheirTopic
 from tests.support.cluster import Cluster
 from tests.support.cluster_admin import Administrator
 from tests.support.cluster_clients import Bootstrap, Committer, Producer, Reader, Trimmer
@@ -29,13 +35,17 @@ from tests.support.cluster_group import GroupWatch, Member
 from tests.support.failed_handlers import failed_handlers
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
+from tests.support.leader_producer import LeaderProducer, Shape
 from tests.support.node import Client
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
+from tests.support.topic_writer import TopicWriter
 from tests.support.whole_starts import whole_starts
 
 TOPIC: Final = "numbers"
+RETAINED: Final = "retained"
+"""A topic of which retention deletes what nobody may have read."""
 LIMIT_S: Final = 400.0
 LIVENESS_S: Final = 60.0
 """How long a healed cluster may take until it serves fully."""
@@ -99,12 +109,16 @@ class Swarm:
         )
         self.nemesis = Nemesis(self.cluster, plan, Random(f"{seed}/nemesis"))
         self.observer = Observer(self.cluster, flushes=plan.flushes, is_brief=True)
-        self.invariants: list[Invariant] = [make() for make in ALL]
+        self._topics: dict[bytes, int] = {}
+        """Those that come and go."""
+        self.invariants: list[Invariant] = [*(make() for make in ALL), OfTheirTopic(self._topics)]
         self.keys: list[Key] = [(TOPIC, index) for index in range(plan.partitions)]
         self.producers: list[Producer] = []
         self._late = LateCopies(self.cluster, Random(f"{seed}/late"))
         self._brings_late_copies = Random(f"{seed}/late copies").random() < LATE_COPIES_SHARE
-        self._administrator = Administrator(self.bootstrap("churn"), self.run.complaints)
+        self._administrators = [self._administrator(f"churn{number or ''}") for number in range(plan.administrators)]
+        self._answers = LeaderAnswers(self.cluster, self._fail, flushes=plan.flushes)
+        self._careless: list[LeaderProducer] = []
         self._readers: list[Reader] = []
         self._told_ends = ToldEnds(self.run.complaints)
         self._is_ended = False
@@ -118,6 +132,13 @@ class Swarm:
 
     async def connect(self, node_id: int) -> Client:
         return await self.cluster.connect(node_id)
+
+    def _administrator(self, name: str) -> Administrator:
+        complaints = self.run.complaints
+        writer = TopicWriter(self.bootstrap(f"{name}-writer"), complaints, self._topics)
+        return Administrator(
+            self.bootstrap(name), complaints, name, write=writer.write, pause_s=self.plan.churn_pause_s
+        )
 
     def bootstrap(self, name: str) -> Bootstrap:
         return Bootstrap(self, Random(f"{self.run.seed}/{name}"))
@@ -162,9 +183,12 @@ class Swarm:
         loop = asyncio.get_running_loop()
         watch = loop.create_task(self.watch())
         operator = loop.create_task(self.nemesis.operate())
-        late = loop.create_task(self._late.work()) if self._brings_late_copies else None
+        late = [loop.create_task(self._late.work())] if self._brings_late_copies else []
+        late.append(loop.create_task(self._late.work_for_the_dead()))
         await self.cluster.settled()
         await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self._topic_configs())
+        if self.plan.retains:
+            await self.cluster.create(RETAINED, 1, REPLICAS, **self.plan.retained_configs())
         working = self._begin()
         if story is None:
             striking = loop.create_task(self.nemesis.work())
@@ -174,8 +198,9 @@ class Swarm:
         else:
             await story(self)
         await self.nemesis.heal()
-        if late is not None:
-            late.cancel()
+        for each in late:
+            each.cancel()
+        if late[1:]:
             self.nemesis.struck["late copies"] = self._late.count
         await self.full_service()
         await self._end(working)
@@ -205,7 +230,9 @@ class Swarm:
                 made = Producer(name, key, self.bootstrap(name), run.history, run.complaints, **shape)
                 made.on_acknowledged = self._acknowledged
                 self.producers.append(made)
+        self._careless = [*self._careless_producers()]
         working = [loop.create_task(producer.work()) for producer in self.producers]
+        working += [loop.create_task(producer.work()) for producer in self._careless]
         for key in self.keys:
             for from_followers in (False, True):
                 name = f"{'any' if from_followers else 'tail'}-{key[1]}"
@@ -232,10 +259,21 @@ class Swarm:
             readers = [reader for reader in self._readers if reader.reading.key == key]
             producers = [producer for producer in self.producers if producer.key == key]
             trimmer = Trimmer(key, readers, producers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
+            trimmer.on_asking = DeletedEverywhere(self.cluster, self._fail).asking
             working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
-        if plan.churns_topics:
-            working.append(loop.create_task(self._administrator.work(lambda: self._is_ended)))
+        for administrator in self._administrators if plan.churns_topics else []:
+            working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
         return working
+
+    def _careless_producers(self) -> Iterator[LeaderProducer]:
+        plan, shape = self.plan, Shape(batch_records_max=self.plan.batch_records_max, pause_s=self.plan.pause_s)
+        for number in range(plan.careless):
+            for key in self.keys:
+                name = f"c{number}-{key[1]}"
+                yield LeaderProducer(name, key, self.bootstrap(name), self.run.history, self._answers, shape)
+        if plan.retains:
+            shape = shape._replace(pause_s=0.1, padding=50)
+            yield LeaderProducer("r", (RETAINED, 0), self.bootstrap("r"), None, self._answers, shape)
 
     def _acknowledged(self, key: Key, offset: int, client: Client) -> None:
         self.cluster.world.event("ack", *key, offset)
@@ -273,11 +311,16 @@ class Swarm:
 
     def _apart(self) -> list[str]:
         brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
-        replicas = [(broker.node_id, each) for broker in brokers for each in broker.replicas if each.topic == TOPIC]
-        leaders = {each.index: each for _, each in replicas if each.is_leader}
+        replicas = [
+            (broker.node_id, each)
+            for broker in brokers
+            for each in broker.replicas
+            if each.topic in (TOPIC, RETAINED) or each.topic_id in self._topics
+        ]
+        leaders = {(each.topic_id, each.index): each for _, each in replicas if each.is_leader}
         apart = []
         for node_id, each in replicas:
-            leader = leaders.get(each.index)
+            leader = leaders.get((each.topic_id, each.index))
             if leader is None or (each.log.end_offset, each.high_watermark) != (leader.log.end_offset,) * 2:
                 apart.append(f"{each.topic}-{each.index} on {node_id}: {each.high_watermark} of {each.log.end_offset}")
             elif each.log.log_start_offset < leader.log.log_start_offset:
@@ -338,11 +381,13 @@ class Swarm:
             )
             for producer in self.producers:
                 producer.is_ending = True
+            for careless in self._careless:
+                careless.is_ending = True
             for committer in self._committers:
                 committer.is_ending = True
             for member in self._members:
                 member.is_ending = True
-            waiting = working[: len(self.producers)]
+            waiting = working[: len(self.producers) + len(self._careless)]
             await asyncio.wait_for(asyncio.gather(*waiting), DRAIN_S)
             self._is_ended = True
             await asyncio.wait_for(asyncio.gather(*working), DRAIN_S)
@@ -359,9 +404,24 @@ class Swarm:
                 await asyncio.wait_for(final.work(lambda: True), DRAIN_S)
             for verify in [each.verify for each in self._committers] + [each.verify for each in self._members[:1]]:
                 await asyncio.wait_for(verify(), DRAIN_S)
-            self._administrator.verify(self._newest_image())
+            for administrator in self._administrators:
+                administrator.verify(self._newest_image())
         except (TimeoutError, AssertionError) as error:
             raise Violation(f"not live: clients are not done: {error}; {self._state()}") from error
+
+
+@contextmanager
+def few_at_once(plan: Plan) -> Iterator[None]:
+    """What the loop of a broker does at once is bounded by the plan, so that a few records and partitions are work to
+    be done beside it, which else only many thousands of records are, and more than ten partitions."""
+    records_max, partitions_max = record_validation.LOOP_RECORDS_MAX, partition_work.AT_ONCE_MAX
+    vars(record_validation)["LOOP_RECORDS_MAX"] = plan.loop_records_max
+    vars(partition_work)["AT_ONCE_MAX"] = plan.partitions_at_once_max
+    try:
+        yield
+    finally:
+        vars(record_validation)["LOOP_RECORDS_MAX"] = records_max
+        vars(partition_work)["AT_ONCE_MAX"] = partitions_max
 
 
 def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None, lines: list[str] | None = None) -> Run:
@@ -381,7 +441,12 @@ def run_seed(seed: int, *, plan: Plan | None = None, story: Story | None = None,
         await swarm.live(story)
 
     complaints = swarm.run.complaints
-    with swarm.cluster, failed_handlers(complaints), whole_starts(complaints, swarm.is_counted_on):
+    with (
+        swarm.cluster,
+        failed_handlers(complaints),
+        whole_starts(complaints, swarm.is_counted_on),
+        few_at_once(plan),
+    ):
         try:
             swarm.cluster.live(main, limit_s=LIMIT_S)
         finally:

@@ -1,13 +1,14 @@
 """The controller alone, step by step in an order that a seed draws: brokers that come, go and lose their power, leaders
 that change their in-sync sets, administrators; no network and no log, so that a second holds thousands of steps.
 
-What each replica holds of what was committed is counted along: whoever leads, is in sync or may be elected holds all of
-it. Decisions may be lost with the controller that made them, before they are committed. At the end everything heals:
-all moves end, and everybody is in sync.
+What each replica holds of the committed records is counted: a replica that leads, is in sync or may be elected holds
+all of it. Decisions may be lost with the controller that made them, before they are committed. At the end everything
+heals: all moves end, and everybody is in sync.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -17,6 +18,7 @@ from kraft.controller.controller import Controller
 from kraft.controller.decision import Decision
 from kraft.controller.settings import ControllerSettings
 from kraft.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED_FEATURES
+from kraft.image.cluster import FENCE
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import Provenance
 from kraft.image.replay import Replay
@@ -31,7 +33,13 @@ from protocol.messages import delete_topics as deleting
 from protocol.messages import elect_leaders as electing
 from protocol.messages import incremental_alter_configs as incremental
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.records.metadata import FeatureLevelRecord, RegisterControllerRecord
+from protocol.records.metadata import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from tests.simulation.controller.contacts import Contacts
 from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.invariants.sound_image import SoundImage, min_in_sync
@@ -41,6 +49,11 @@ from tests.support.drawn_steps import Weighted, drawn_steps
 STEPS: Final = 1500
 ROUNDS_MAX: Final = 60
 SESSION_MS: Final = 9000
+PATIENCE_MS: Final = 2500
+"""Longer than what passes at once when all heals."""
+BEATS_KEPT: Final = 500
+SILENCE_ROUNDS: Final = 14
+"""Of a second each: longer than a session."""
 MIN_IN_SYNC: Final = "min.insync.replicas"
 Key = tuple[bytes, int]
 """Topic id and index."""
@@ -96,8 +109,12 @@ class Swarm:
         self.epoch = 1
         self.ids = 0
         self.settings: ControllerSettings = SETTINGS._replace(
-            random=Random(f"{seed}/placement"), new_uuid=self._new_id, broker_session_timeout_ms=SESSION_MS
+            random=Random(f"{seed}/placement"),
+            new_uuid=self._new_id,
+            broker_session_timeout_ms=SESSION_MS,
+            broker_silence_fence_ms=Random(f"{seed}/silence").choice((0, PATIENCE_MS)),
         )
+        self.contacts = Contacts(SESSION_MS, hurries=self.settings.broker_silence_fence_ms > 0)
         self.committed = Replay()
         self.uncommitted: list[Entry] = []
         self.controller = Controller(self.committed.fork(), self.settings, 0)
@@ -105,6 +122,7 @@ class Swarm:
         self.on_their_way: list[tuple[altering.AlterPartitionRequest, Callable[[Any], None]]] = []
         self.late: dict[str, list[object]] = {}
         """What was sent lately, by its kind."""
+        self.beats: deque[BrokerHeartbeatRequest] = deque(maxlen=BEATS_KEPT)
         self.last = "the start"
         self._steps: Weighted = [
             (self.beat, 60),
@@ -127,6 +145,7 @@ class Swarm:
             (self.cut_power, random.choice((0, 2, 6))),
             (self.fail_over, random.choice((0, 1, 4))),
             (self.repeat, random.choice((0, 4))),
+            (self.fall_silent, 2),
         ]
 
     def _new_id(self) -> bytes:
@@ -236,6 +255,11 @@ class Swarm:
 
         self.offset += len(decision.records)
         provenance = Provenance(self.offset, self.epoch, self.now_ms)
+        for record in decision.records:
+            if isinstance(record, RegisterBrokerRecord):
+                self.contacts.registered(record.broker_id, self.now_ms)
+            elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == FENCE:
+                self.contacts.fenced(record.broker_id)
         if decision.records:
             steps = {(topic.id, index): each for topic, index, each in self.controller.image.topics.partitions()}
             self.controller.replay(decision.records, provenance, self.now_ms)
@@ -247,13 +271,17 @@ class Swarm:
         self.uncommitted.append(Entry(decision.records, provenance, tell))
 
     def _check_election(self, name: str, before: Assigned, after: Assigned) -> None:
-        """Of who is eligible somebody is elected where nobody in sync can be."""
+        """An eligible leader replica is elected where no in-sync replica can be."""
         cluster = self.controller.image.cluster
         left_out = {*before.isr} & {*after.replicas} - {*after.isr, *after.eligible_leader_replicas}
         if after.leader in before.eligible_leader_replicas and any(map(cluster.is_active, left_out)):
             raise Violation(f"{name}: {after.leader} is elected, and {left_out} were in sync: {before}, {after}")
 
     def _ask(self, request: object, told: Callable[[Any], None] | None = None) -> None:
+        if isinstance(request, BrokerHeartbeatRequest):
+            known = self.controller.image.cluster.brokers.get(request.broker_id)
+            if known is not None and known.epoch == request.broker_epoch:
+                self.contacts.heard(request.broker_id, self.now_ms)
         self._carry_out(self.controller.step(request, self.now_ms), told)
 
     def commit(self) -> None:
@@ -299,6 +327,7 @@ class Swarm:
         self.offset = self.committed.image.provenance.end_offset
         self.epoch += 1
         self.controller = Controller(self.committed.fork(), self.settings, self.now_ms)
+        self.contacts.begin_anew(self.committed.image.cluster.brokers, self.now_ms)
         self._activate()
 
     # Brokers
@@ -368,6 +397,7 @@ class Swarm:
             want_shut_down=node.is_stopping,
         )
         self._remember(request)
+        self.beats.append(request)
         self._ask(request, told)
 
     def kill(self) -> None:
@@ -376,7 +406,28 @@ class Swarm:
         if node is not None:
             self._end(node)
             if self.random.random() < 0.3:
-                self.controller.disconnected(node.id, self.now_ms)
+                self._disconnect(node)
+
+    def _disconnect(self, node: Node) -> None:
+        self.controller.disconnected(node.id, self.now_ms)
+        self.contacts.lost(node.id, self.now_ms)
+
+    def fall_silent(self) -> None:
+        """A process ends for longer than a session. What earlier processes of that broker sent arrives meanwhile."""
+        node = self._some()
+        if node is None or node.epoch < 0 or self.random.random() < 0.5:
+            return
+        former = [each for each in self.beats if each.broker_id == node.id and each.broker_epoch != node.epoch]
+        self._end(node)
+        if self.random.random() < 0.5:
+            self._disconnect(node)
+        for _ in range(SILENCE_ROUNDS):
+            if former:
+                self._ask(self.random.choice(former))
+            self._pass(1000)
+            for other in self.nodes.values():
+                self._beat(other)
+            self.commit_all()
 
     def shut_down(self) -> None:
         node = self._some()
@@ -432,8 +483,13 @@ class Swarm:
 
     def _pass(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
+        before = self._unfenced()
         for decision in self.controller.tick(self.now_ms):
             self._carry_out(decision)
+        self.contacts.check(before, self._unfenced(), self.now_ms)
+
+    def _unfenced(self) -> set[int]:
+        return {each.id for each in self.controller.image.cluster.brokers.values() if not each.fenced}
 
     def _remember(self, request: object) -> None:
         sent = self.late.setdefault(type(request).__name__, [])
@@ -441,8 +497,8 @@ class Swarm:
         del sent[:-20]
 
     def repeat(self) -> None:
-        """A request that was sent long ago arrives once more; nobody waits for its answer. One for an in-sync set only
-        where that has changed since: else its leader would ask for it still."""
+        """A request that was sent long ago arrives once more; no node waits for its response. One for an in-sync set
+        only where that has changed since: else its leader would ask for it still."""
         if self.late:
             request = self.random.choice(self.late[self.random.choice([*self.late])])
             if not isinstance(request, altering.AlterPartitionRequest) or self._is_over(request):
@@ -502,7 +558,7 @@ class Swarm:
             self._grow(key)
 
     def _grow(self, key: Key) -> None:
-        """The leader wants in sync who has everything; now and then somebody whom the controller must refuse."""
+        """The leader proposes replicas that have every record; now and then one that the controller must refuse."""
         led, data = self._leader(key), self.data[key]
         if led is None or data.proposed:
             if led is not None and data.is_answer_lost and data.asked is not None:

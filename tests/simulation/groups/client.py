@@ -125,7 +125,7 @@ class Client:
         about = (self.generation, tuple(self.others))
         if self._planned_about != about:
             self._planned_about, self._plans = about, self._plans + 1
-            places = [each for each in self.others if self.random.random() < 0.95]  # a leader may forget somebody
+            places = [each for each in self.others if self.random.random() < 0.95]  # a leader may forget a member
             plan = f"{self.group_id}/{self.generation}/{self.name}{self._plans}"
             self._planned = {member_id: f"{plan}/{place}" for member_id, place in [*places, (STRANGER, STRANGER)]}
         return self._planned
@@ -144,7 +144,7 @@ class Client:
         return commit_request(self.random, self.offsets, self.group_id, self.generation, self.member_id, self.instance)
 
     def leave(self) -> Sent:
-        """A static member leaves by an operator's hand, who names the instance."""
+        """An operator removes a static member by its instance id."""
         identity = MemberIdentity(member_id=self.member_id, group_instance_id=None)
         if self.instance:
             identity = MemberIdentity(member_id="", group_instance_id=self.instance)

@@ -1,4 +1,4 @@
-"""What a log of groups may say, what of it may be read, and what must be found again by whoever takes it over."""
+"""What a log of groups may hold, what of it may be read, and what the next coordinator must find in it again."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class LogRules:
                 self._ever.setdefault(value.offset, set()).add((place, value.leader_epoch, value.metadata))
 
     def loaded(self) -> None:
-        """Whoever takes over knows what is in the log, and nothing else."""
+        """A new coordinator knows what is in the log, and nothing else."""
         self.latest = Replayed()
         for stored in self.shell.log:
             for change in stored.changes:
@@ -145,7 +145,7 @@ class LogRules:
                         value.metadata,
                     ):
                         return
-        raise Violation(f"nobody asked for {change}")
+        raise Violation(f"no request asked for {change}")
 
     def _may_forget(self, change: OffsetChange) -> None:
         match self._event:
@@ -162,7 +162,7 @@ class LogRules:
             case _:
                 is_allowed = False
         if not is_allowed:
-            raise Violation(f"{change} is forgotten after {type(self._event).__name__}: nobody may want that")
+            raise Violation(f"{change} is deleted after {type(self._event).__name__}, without a reason")
 
     def _is_used(self, group_id: str, topic: str) -> bool:
         """By a member of the generation there is."""

@@ -1,4 +1,4 @@
-"""Who is a member of which generation: who may be taken for one, who leads, who is put out, and when."""
+"""The members of each generation: which clients may be taken for members, which leads, which is removed, and when."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class MemberRules:
         self._synced: set[MemberKey] = set()
         """Those of this generation."""
         self._parked_ms: dict[str, int] = {}
-        """Since when somebody waits in a join phase."""
+        """Since when a client waits in a join phase."""
         self._pending_ms: dict[MemberKey, int] = {}
 
     def _now(self) -> dict[str, Glance]:
@@ -242,7 +242,7 @@ class MemberRules:
         group: Glance | None,
         replies: dict[Asked, object],
     ) -> None:
-        """Members of this generation are taken for that, and nobody else is."""
+        """Members of this generation are taken for members, and no other client is."""
         token, request = event.waiter.token, event.request
         assert isinstance(token, Asked)
         match replies.get(token):
@@ -287,7 +287,7 @@ class MemberRules:
                 self._granted_ms[key] = self.shell.now_ms
 
     def _hear(self, event: events.Event | None) -> None:
-        """Whoever was answered has all its time again, at the most."""
+        """A member that was answered has its whole session timeout again, and no more."""
         now_ms = self.shell.now_ms
         match event:
             case events.Sync(_, request):
@@ -322,7 +322,7 @@ class MemberRules:
             raise Violation(f"group {group_id} goes from {state} to {after.state} in one generation")
         leader_id = classic_groups(self.shell.shard)[group_id].leader_id or ""
         if after.state in (COMPLETING, STABLE) and leader_id not in after.members:
-            raise Violation(f"group {group_id} is led by {leader_id}, who is no member")
+            raise Violation(f"group {group_id} is led by {leader_id}, which is no member")
         if is_new_generation:
             joiner = event.request.member_id if isinstance(event, events.Join) else ""
             for member_id, seen in former.items():
@@ -344,7 +344,7 @@ class MemberRules:
             self._returns_quietly(event, group_id, former, after)
 
     def _returns_quietly(self, event: events.Join, group_id: str, former: dict[str, Seen], after: Glance) -> None:
-        """A static member that comes back as it went disturbs nobody."""
+        """A static member that comes back with the same protocols starts no rebalance."""
         request = event.request
         if request.member_id or request.group_instance_id is None:
             return
@@ -376,7 +376,7 @@ class MemberRules:
     def _is_over(self, group_id: str, state: GroupState, member_id: str, seen: Seen) -> bool:
         now_ms = self.shell.now_ms
         silent_ms = now_ms - self._granted_ms[group_id, member_id]
-        if seen.is_waiting:  # only of those whom nobody told their id yet can nothing be heard
+        if seen.is_waiting:  # only a member that has no id yet sends no heartbeats
             limit_ms = self.shell.config.new_member_join_timeout_ms if seen.instance is None else seen.session_ms
             return seen.is_new and (silent_ms >= limit_ms or group_id in self._were_refused)
         if silent_ms >= seen.session_ms or (seen.is_new and state is PREPARING):
@@ -411,7 +411,7 @@ class MemberRules:
                 parked_ms = now_ms - self._parked_ms.get(group_id, now_ms)
                 if (
                     parked_ms > 2 * patience_ms + config.initial_rebalance_delay_ms
-                ):  # twice where nobody was there first
+                ):  # twice where no member was there first
                     raise Violation(f"members of {group_id} have waited {parked_ms} ms for others")
             if group.state is COMPLETING and now_ms - since_ms > patience_ms + config.offsets_commit_timeout_ms:
                 raise Violation(f"generation {group.generation} of {group_id} is made for {now_ms - since_ms} ms")

@@ -1,4 +1,4 @@
-"""A shard of the group coordinator without a broker around it: its log, its clocks, the one who takes it over."""
+"""A shard of the group coordinator without a broker around it: its log, its clocks, the next coordinator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Asked:
 
     event: events.Event | None = None
     owner: object = None
-    """Whoever reads the answer."""
+    """The client that reads the answer, None where there is none."""
     came_ms: int = 0
     log_end_offset: int = 0
     """When it came."""
@@ -56,10 +56,10 @@ class Stored(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Whoever looks at each step."""
+    """Checks each step."""
 
     def stepped(self, event: events.Event, effects: Effects) -> None:
-        """Before anything of it is in the log or told."""
+        """Before any record of the step is in the log, and before any reply is sent."""
 
     def appended(self, changes: tuple[Change, ...], end_offset: int) -> None: ...
 
@@ -71,14 +71,14 @@ class Watcher(Protocol):
         """A step is over, with all that follows from it."""
 
     def unloaded(self) -> None:
-        """Nobody waits for this coordinator any more."""
+        """This coordinator has answered all requests and ends."""
 
     def loaded(self) -> None: ...
 
 
 @dataclass(slots=True)
 class Manners:
-    """How the log behaves at present."""
+    """How the log behaves for now."""
 
     refuses: float = 0.0
     """How likely an append is refused."""
@@ -195,7 +195,7 @@ class Shell:
         """Another node leads the partition: it has all that is committed and perhaps more, and reads it first."""
         if is_told:
             effects = self._stepped(runtime_events.Unloaded())
-            assert not effects.records, "nothing is written by one who was replaced"
+            assert not effects.records, "a coordinator that was replaced writes nothing"
             self._reply(effects)
             self.watcher.unloaded()
         end_offset = self.boundary()

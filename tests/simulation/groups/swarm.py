@@ -1,7 +1,7 @@
 """Random members of a few groups under one coordinator, which is taken over again and again; then all is quiet.
 
-A seed draws how the log behaves, how often answers are lost and requests come twice or late, who is static, how long
-offsets are kept.
+A seed draws how the log behaves, how often answers are lost and requests come twice or late, which members are static,
+how long offsets are kept.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Swarm:
         self.end()
 
     def end(self) -> None:
-        """Everybody is gone; what time takes is taken, all else is there."""
+        """All members are gone: what has outlived its retention is deleted, all else is there."""
         shell = self.shell
         shell.manners = Manners()
         shell.commit()
@@ -126,7 +126,7 @@ class Swarm:
         self._is_answered()
         states = {group_id: group.state for group_id, group in classic_groups(shell.shard).items()}
         if any(state is not EMPTY for state in states.values()):
-            raise Violation(f"nobody is there, and groups are {states}")
+            raise Violation(f"no member is left, and groups are {states}")
         left = {*offsets}
         if shell.config.offsets_retention_minutes < LONG_MINUTES and (left or states):
             raise Violation(f"long after the last was there are {states} and offsets {left}")
@@ -134,7 +134,7 @@ class Swarm:
             raise Violation(f"offsets {kept - left} are gone within hours")
 
     def _is_answered(self) -> None:
-        """All who asked this coordinator."""
+        """Every request to this coordinator."""
         unanswered = [each.event for each in self.asked if not each.replies]
         if unanswered:
             raise Violation(f"never answered: {unanswered[:3]}")
@@ -212,7 +212,7 @@ class Swarm:
             self._ask(self._late.pop(self.random.randrange(len(self._late))), None)
 
     def commit_simply(self) -> None:
-        """A consumer without a group; or somebody who takes a group for that."""
+        """A consumer without a group, or one that commits to a group without being a member."""
         group_id = self.random.choice((SIMPLE, SIMPLE, *GROUPS))
         self._send(commit_request(self.random, self._offsets, group_id, -1, "", None), None)
 
@@ -249,7 +249,7 @@ class Swarm:
             case _:
                 self.shell.step(events.TopicsDeleted(frozenset({topic})))
 
-    # The log, time, who coordinates
+    # The log, time, the coordinator
 
     def commit_log(self) -> None:
         if self.shell.now_ms >= self._held_until_ms:

@@ -26,6 +26,9 @@ class AsAssigned:
             assigned = topic.partitions.get(partition.index) if topic is not None else None
             if assigned is None or node.id not in assigned.replicas:
                 raise Violation(f"node {node.id} has {partition.topic}-{partition.index}; assigned is {assigned}")
+        for topic_id in replicas.by_id:
+            if topic_id not in topics.by_id:
+                raise Violation(f"node {node.id} knows partitions of {topic_id.hex()}, which is no topic")
         for found, index, assigned in topics.partitions():
             if node.id not in assigned.replicas or replicas.get(found.name, index) is not None:
                 continue

@@ -12,9 +12,11 @@ from kraft.image.configs import ConfigResource, ResourceType
 from kraft.image.metadata_image import EMPTY_IMAGE
 from kraft.raft.election_state import QUORUM_STATE
 from kraft.snapshot.names import SnapshotId
+from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from protocol.records.metadata import NoOpRecord
 from replication.partition import Partition
+from storage.log.append_result import AppendResult
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.as_assigned import AsAssigned
@@ -28,9 +30,11 @@ from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.high_watermark_bound import HighWatermarkBound
 from tests.simulation.invariants.high_watermark_rises import HighWatermarkRises
 from tests.simulation.invariants.in_sync_complete import InSyncComplete
+from tests.simulation.invariants.leader_acknowledged import LeaderAnswers
 from tests.simulation.invariants.metadata_epochs import MetadataEpochs
 from tests.simulation.invariants.metadata_logs import MetadataLogs
 from tests.simulation.invariants.observation import HEARD_NS, LogContent, Observation, Observer, Violation
+from tests.simulation.invariants.of_their_topic import OfTheirTopic
 from tests.simulation.invariants.one_controller import OneController
 from tests.simulation.invariants.one_coordinator import OneCoordinator
 from tests.simulation.invariants.one_fetcher import OneFetcher
@@ -42,10 +46,13 @@ from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
 from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
+from tests.simulation.invariants.start_bound import StartBound
 from tests.simulation.invariants.true_snapshots import TrueSnapshots
 from tests.support.cluster import Cluster
-from tests.support.node import batch
+from tests.support.cluster_admin import Made
+from tests.support.node import batch, produce_request
 from tests.support.simulation.disk import Operation
+from tests.support.topic_writer import BY_ID, BY_NAME, value_of
 
 Plant = Callable[[Cluster, Observation], None]
 
@@ -82,6 +89,12 @@ def plant_lost_tail(cluster: Cluster, seen: Observation) -> None:
 
 def plant_high_watermark(cluster: Cluster, seen: Observation) -> None:
     replica(seen, leads=False).high_watermark = 99
+
+
+def plant_late_start(cluster: Cluster, seen: Observation) -> None:
+    follower = replica(seen, leads=False)
+    follower.log.advance_log_start(follower.log.end_offset, follower.log.end_offset)
+    follower.high_watermark = 1
 
 
 def plant_lower_watermark(cluster: Cluster, seen: Observation) -> None:
@@ -225,6 +238,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (RolesFollowMetadata, plant_second_leader),
     (SoundImage, plant_orphan_settings),
     (SoundLog, lambda cluster, seen: rot(seen, leads=True)),
+    (StartBound, plant_late_start),
     (TrueSnapshots, plant_lost_snapshot),
 ]
 
@@ -256,6 +270,75 @@ def test_a_planted_violation_is_flagged(made: Callable[[], Invariant], plant: Pl
         assert later is not None
         with pytest.raises(Violation):
             invariant.check(later)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_a_record_of_another_topic_is_flagged() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        await cluster.create("t", min_insync_replicas=2, retention_ms=-1)
+        leader_id = await cluster.led("t")
+        broker = cluster.nodes[leader_id].broker
+        assert broker is not None
+        topic_id = broker.image.topics.ids["t"]
+        numbers = {topic_id: 2, bytes(16): 1, bytes(15) + b"!": 3}
+        client, observer = await cluster.connect(leader_id), Observer(cluster, flushes=False)
+        earlier, later = Made("t", bytes(16), 1), Made("t", bytes(15) + b"!", 3)
+        rightful = (value_of(Made("t", topic_id, 2), BY_ID, 0), value_of(earlier, BY_NAME, 0))
+        for value in rightful:
+            assert (await client.produce("t", batch(value.decode()))).error_code == 0
+        seen = observer.look()
+        assert seen is not None
+        OfTheirTopic(numbers).check(seen)
+        for value in (value_of(earlier, BY_ID, 1), value_of(later, BY_NAME, 1)):
+            assert (await client.produce("t", batch(value.decode()))).error_code == 0
+            seen = observer.look()
+            assert seen is not None
+            with pytest.raises(Violation, match="another topic"):
+                OfTheirTopic(numbers).check(seen)
+        client.close()
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_an_acknowledgement_of_what_is_not_there_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader forgets to append; and appends, and tells another offset."""
+    told: list[str] = []
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        await cluster.create("t", retention_ms=-1)
+        leader_id = await cluster.led("t")
+        answers = LeaderAnswers(cluster, lambda error: told.append(str(error)), flushes=False)
+        client = await cluster.connect(leader_id)
+
+        async def produced(value: str) -> None:
+            data = batch(value)
+            client.send(produce_request("t", data, acks=1), 9)
+            answers.expect(client, ("t", 0), data)
+            await client.reply()
+
+        await produced("a")
+        assert (answers.count, told) == (1, [])
+        append = Partition.append
+
+        def misplaced(self: Partition, records: bytes, acks: int, now_ms: int, version: int) -> AppendResult:
+            result = append(self, records, acks, now_ms, version)
+            result.base_offset += 1
+            return result
+
+        monkeypatch.setattr(
+            Partition, "append", lambda self, *_: AppendResult(ErrorCode.NONE, self.log.end_offset, 0, -1, 0)
+        )
+        await produced("b")
+        assert len(told) == 1
+        monkeypatch.setattr(Partition, "append", misplaced)
+        await produced("c")
+        assert len(told) == 2
+        client.close()
 
     with Cluster(1) as cluster:
         cluster.live(story)

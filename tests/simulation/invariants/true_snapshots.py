@@ -5,7 +5,7 @@ the log says up to there.
 from __future__ import annotations
 
 from kraft.image.metadata_image import MetadataImage
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
 from kraft.snapshot.loading import load_snapshot
 from kraft.snapshot.names import SnapshotId
 from tests.simulation.invariants.equal_images import summary

@@ -1,4 +1,4 @@
-"""A broker that is none: it registers and beats, so that the controller has somebody to give partitions to."""
+"""A broker without a process: it registers and sends heartbeats, so that the controller has a broker for partitions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Final
 
 from kraft.features import SUPPORTED_FEATURES
+from kraft.image.metadata_image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from tests.support.cluster import CLUSTER_ID
-from tests.support.cluster_clients import Bootstrap
+from tests.support.cluster_clients import Bootstrap, Told
 from tests.support.node import PORT, Closed
 
 BEAT_S: Final = 0.1
@@ -27,21 +28,24 @@ UNREGISTERED: Final = -1
 
 
 class Blocks:
-    """The producer ids that were handed out: no block twice."""
+    """The producer ids that were handed out: no block twice, and none before that is committed."""
 
-    def __init__(self, complaints: list[str]) -> None:
+    def __init__(self, complaints: list[str], told: Told) -> None:
         self._complaints = complaints
+        self._told = told
         self._given: set[int] = set()
 
-    def add(self, first: int) -> None:
+    def add(self, first: int, size: int, bootstrap: Bootstrap) -> None:
         if first in self._given:
             self._complaints.append(f"the producer ids from {first} on were handed out twice")
         self._given.add(first)
+        self._told(bootstrap, f"producer ids from {first} on", lambda image: image.next_producer_id >= first + size)
 
 
 class Phantom:
-    def __init__(self, broker_id: int, bootstrap: Bootstrap, blocks: Blocks) -> None:
+    def __init__(self, broker_id: int, bootstrap: Bootstrap, blocks: Blocks, told: Told) -> None:
         self.id = broker_id
+        self._told = told
         self._bootstrap = bootstrap
         self._blocks = blocks
         self._epoch = UNREGISTERED
@@ -77,7 +81,14 @@ class Phantom:
         )
         reply = await self._bootstrap.ask_any(request, 4)
         if reply.error_code == ErrorCode.NONE:
-            self._epoch = reply.broker_epoch
+            self._epoch = epoch = reply.broker_epoch
+            self._told(
+                self._bootstrap, f"epoch {epoch} of broker {self.id}", lambda image: self._is_known(image, epoch)
+            )
+
+    def _is_known(self, image: MetadataImage, epoch: int) -> bool:
+        known = image.cluster.brokers.get(self.id)
+        return known is not None and known.epoch >= epoch
 
     async def _beat(self) -> None:
         request = BrokerHeartbeatRequest(
@@ -96,4 +107,4 @@ class Phantom:
             AllocateProducerIdsRequest(broker_id=self.id, broker_epoch=self._epoch), 0
         )
         if reply.error_code == ErrorCode.NONE:
-            self._blocks.add(reply.producer_id_start)
+            self._blocks.add(reply.producer_id_start, reply.producer_id_len, self._bootstrap)

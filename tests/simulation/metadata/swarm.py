@@ -7,6 +7,7 @@ and the power of all may go at any time, for metadata is synced before every ans
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -101,10 +102,10 @@ class Swarm:
         self.image = EMPTY_IMAGE
         """The newest that anybody ever showed."""
         self._is_ended = False
-        blocks = Blocks(self.complaints)
-        self._phantoms = [Phantom(each, self._bootstrap(f"phantom-{each}"), blocks) for each in PHANTOMS]
+        blocks = Blocks(self.complaints, self._told)
+        self._phantoms = [Phantom(each, self._bootstrap(f"phantom-{each}"), blocks, self._told) for each in PHANTOMS]
         self._administrators = [
-            Administrator(self._bootstrap(f"churn-{number}"), self.complaints, f"churn-{number}")
+            Administrator(self._bootstrap(f"churn-{number}"), self.complaints, f"churn-{number}", told=self._told)
             for number in range(ADMINISTRATORS)
         ]
 
@@ -112,7 +113,7 @@ class Swarm:
 
     @property
     def node_ids(self) -> list[int]:
-        """Whoever leads, or thinks so; else anybody."""
+        """A node that leads, or takes itself for the leader; else any node."""
         leading = [node.id for node in self._opened() if node.broker.quorum.active_controller is not None]
         return leading or list(self.cluster.nodes)
 
@@ -121,6 +122,11 @@ class Swarm:
 
     def _bootstrap(self, name: str) -> Bootstrap:
         return Bootstrap(self, Random(f"{self.seed}/{name}"))
+
+    def _told(self, bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], bool]) -> None:
+        """A node that acknowledged something publishes it as long as its process lives: it is committed."""
+        if bootstrap.is_peer_alive() and not holds(self._newest(self._opened())):
+            self.complaints.append(f"{what}: promised, and not committed")
 
     # The watch
 
@@ -197,7 +203,7 @@ class Swarm:
             administrator.verify(self.image)
 
     async def _converged(self, when: str) -> None:
-        """Somebody leads, and everybody holds what was committed by now."""
+        """There is a leader, and every node holds what was committed by now."""
         goal = self._newest(self._opened()).provenance.end_offset + 1
 
         def holds() -> bool:

@@ -6,7 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from kraft.raft.control_records import QuorumDescription, described_by
+from kraft.quorum.control_records import QuorumDescription, described_by
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import VoterNode, VoterSet
 from kraft.raft.election_state import ElectionState
 from kraft.raft.events import (
     Append,
@@ -35,8 +37,6 @@ from kraft.raft.events import (
 )
 from kraft.raft.raft import Raft
 from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import VoterNode, VoterSet
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from protocol.record_builder import Record

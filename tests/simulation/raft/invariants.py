@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kraft.quorum.voter_set import ReplicaKey, VoterSet
 from kraft.raft.election_state import ElectionState
 from kraft.raft.events import IncomingResponse, OutgoingRequest
-from kraft.raft.voters.voters import ReplicaKey, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -29,7 +29,7 @@ class Invariants:
         """By offset and epoch: the value, and the epoch of the record before it."""
         self._epochs: dict[int, int] = {}
         self.voters: set[ReplicaKey] = set()
-        """Whoever was written down as one: with kraft.version 1 nobody else may become one by itself."""
+        """Only a voter of the log may become one: with kraft.version 1 no other node may."""
         self.is_leader_complete = True
         """False for a scenario in which a disk was lost: then nothing is owed to what only it held."""
 
@@ -114,7 +114,7 @@ class Invariants:
             before = entry.epoch
 
     def _changes_voters(self, host: Host, entries: Sequence[Entry]) -> None:
-        """The last change is committed, and something of this term: else two majorities may have nobody in common."""
+        """The last change is committed, and something of this term: else two majorities may have no voter in common."""
         before, history = host.raft.quorum, host.raft.member.history
         for entry in entries:
             said = entry.description

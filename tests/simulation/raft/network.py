@@ -60,17 +60,17 @@ class Network:
                 world.after(self._delay() * 20, None, lambda: self._arrive(call))
 
     def echo(self, count: int) -> None:
-        """Copies of what was sent long ago arrive: of a connection that nobody reads the answers of any more."""
+        """Copies of earlier messages arrive, of a connection whose responses are no longer read."""
         seeded = self._world.random
         for sent in seeded.choices(list(self._sent.values()), k=count) if self._sent else ():
             self._world.after(self._delay(), None, partial(self._arrive, seeded.choice(sent)))
 
     def stray(self, asker: Host, answerer: Host, request: OutgoingRequest) -> None:
-        """A request that nobody waits for the answer of."""
+        """A request whose response no node waits for."""
         self._arrive(Call(-1, asker, -1, Destination(answerer.node_id, "", 0), request, answerer.node_id))
 
     def reset(self, answerer: Host) -> None:
-        """It died: whoever waits for it hears of that, if anything can be heard."""
+        """It died: the peers that wait for it learn that, if messages get through."""
         for call in list(self._open.values()):
             if call.answerer_id == answerer.node_id and self._passes(answerer.node_id, call.asker.node_id):
                 end = partial(self._end, call, None, is_refused=True)

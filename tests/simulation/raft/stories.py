@@ -85,7 +85,7 @@ def who_has_a_new_disk_is_no_voter(seed: int) -> None:
 
 
 def the_next_change_of_the_voters_waits_for_the_last(seed: int) -> None:
-    """Also where nobody waits for the answer of that any more, and where another leader began it. `Invariants.appended`
+    """Also where no client waits for the response any more, and where another leader began it. `Invariants.appended`
     sees two under way."""
     for wait_ms in (0, 1, 2300, 2600):
         world = World(seed * 4 + wait_ms, 5, 4)
@@ -112,7 +112,7 @@ def the_next_change_of_the_voters_waits_for_the_last(seed: int) -> None:
 
 
 def a_leader_that_hears_of_too_few_resigns(seed: int) -> None:
-    """Whoever still talks to it would wait for ever. It is itself a voter, or is one no more."""
+    """A node that still sends it requests would wait for ever. It is a voter itself, or no longer one."""
     world = World(seed, 5)
     leader = elected(world)
     faithful = next(host for host in world.hosts.values() if host is not leader)

@@ -126,8 +126,8 @@ class Swarm:
         self.world.network.echo(20)
 
     def stray_vote(self) -> None:
-        """Others stood in the epoch that a node is in, or led, with logs as long as can be: who voted in it votes for
-        nobody else, in no role."""
+        """Others stood in the epoch that a node is in, or led, with logs as long as can be: a node that voted in it
+        grants no other vote, in any role."""
         seeded, network = self.world.random, self.world.network
         hosts = [host for host in self.world.hosts.values() if host.is_up and host.raft.epoch > 0]
         for answerer in hosts:
@@ -167,7 +167,7 @@ def vote_request(asker: Host, answerer: Host) -> VoteRequest:
 
 
 def voters_may_lose_one(world: World, kinds: list[Callable[[], None]], *changes: Callable[[], None]) -> bool:
-    """Where the log names the voters, they are at least three, and nobody changes them."""
+    """Where the log names the voters, they are at least three, and no request changes them."""
     initial = world.hosts[1].initial
     is_named = initial is not None and initial.voters is not None and len(initial.voters.by_id) >= VOTERS_MIN
     return is_named and not any(change in kinds for change in changes)

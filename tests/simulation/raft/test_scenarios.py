@@ -87,7 +87,7 @@ def test_progress_is_made_after_one_leader_failed_after_the_other(seed: int) -> 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_node_recovers_from_the_loss_of_what_was_committed(seed: int) -> None:
-    """Its disk is new; the others still have everything, and it does not help to elect somebody who has not."""
+    """Its disk is new; the others still have every record, and it does not help to elect a node without them."""
     world = elected(seed)
     lost = world.hosts[1 + seed % 5]
     lost.crash()

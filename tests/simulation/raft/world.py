@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.voter_set import VoterSet
 from kraft.raft.events import Effect, IncomingResponse, QuorumRequest, RequestReceived, Send
-from kraft.raft.voters.voters import VoterSet
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulation.raft.host import LISTENER, Host, directory_of, voter_of
@@ -126,7 +126,7 @@ class World:
     # Clients
 
     def write(self, every_ms: int) -> None:
-        """Have whoever leads append a value from time to time."""
+        """Let the leader append a value from time to time."""
         leader = self.leader
         if leader is not None and leader.is_leading:
             leader.append(("value", self.unique()))

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.replicas.in_sync_changes import InSyncChanges
+from broker.replicas.log_jobs import LogJobs
 from broker.runtime.pending import Pending
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from replication.fetch_effects import Complain, Effect, Flush, LookUp, StartAt, Truncate
+from replication.follower_effects import Complain, Effect, Flush, LookUp, StartAt, TruncateTo
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from storage.directory.log_directory import LogDirectory
@@ -67,17 +68,22 @@ class Host(LeaderSide):
         broker = self._broker
         assigned = SimpleNamespace(directory_of=lambda replica: bytes(16))
         topics = SimpleNamespace(by_id={}, partition=lambda topic, index: assigned)
-        broker.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=topics)
-        broker.cluster.image = broker.image
+        self.cluster.image = SimpleNamespace(cluster=SimpleNamespace(brokers={}), topics=topics)
         broker.in_sync_changes = self.changes = InSyncChanges(
             self.node_id,
             LAG_MS_MAX,
             self.replicas,
-            cast("Any", broker),
+            cast("Any", self.cluster),
             cast("Any", SimpleNamespace(submit=lambda request, reply: self.asks.append((request, reply)))),
             lambda: self.epoch,
             broker.environment,
             cast("Any", SimpleNamespace(call_later=lambda _, call: self.later.append(call))),
+        )
+        broker.environment.wall_ms = lambda: self.now_ms
+        removal = SimpleNamespace(remove_later=self._remove)
+        nothing = cast("Any", None)
+        self.jobs = LogJobs(
+            nothing, broker.environment, self.replicas, nothing, nothing, cast("Any", removal), lambda: None
         )
 
     def kill(self) -> None:
@@ -101,7 +107,7 @@ class Host(LeaderSide):
     def learn(self, metadata: Metadata) -> None:
         """As `broker/replicas/roles.py` does."""
         self.metadata, partition, assigned = metadata, self.partition, metadata.assigned
-        self._broker.image.cluster.brokers = metadata.brokers
+        self.cluster.image.cluster.brokers = metadata.brokers
         was_leader, epoch_before = partition.is_leader, partition.leader_epoch
         if assigned.leader == self.node_id:
             for fetcher in self.fetchers.values():
@@ -172,11 +178,11 @@ class Host(LeaderSide):
         fetcher, effect = self.effects.pop(0)
         partition = effect.partition if not isinstance(effect, Complain) else self.partition
         match effect:
-            case Truncate(_, epoch, offset) | StartAt(_, epoch, offset):
+            case TruncateTo(_, epoch, offset) | StartAt(_, epoch, offset):
                 partition.log.lower_recovery_point(offset)
                 self.checkpoint()
                 if partition.leader_epoch == epoch and not partition.is_leader:
-                    if isinstance(effect, Truncate):
+                    if isinstance(effect, TruncateTo):
                         partition.log.truncate_to(offset, self.now_ms)
                     else:
                         partition.log.truncate_fully_and_start_at(offset, self.now_ms)
@@ -220,8 +226,15 @@ class Host(LeaderSide):
             self.directory.checkpointed(work)
 
     def retain(self) -> None:
+        """The job of the broker, which waits for nothing."""
+        retaining = cast("Coroutine[None, None, None]", self.jobs.retain())
+        with suppress(StopIteration):
+            while True:
+                retaining.send(None)
+
+    def _remove(self, paths: list[str], delay_ms: int) -> None:
         """Renamed by retention, unlinked at once."""
-        for path in self.partition.log.delete_old_segments(self.now_ms, self.partition.high_watermark):
+        for path in paths:
             self.disk.unlink(path)
 
     def _high_watermarks(self) -> dict[tuple[str, int], int]:

@@ -14,6 +14,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 
+from broker.purgatory.purgatory import CommitCallback
 from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
@@ -141,7 +142,7 @@ class Swarm:
             flush_messages=1 if self.flushes else INT64_MAX,
             segment_bytes=random.choice((6000, 15000, 1 << 20)),
             index_interval_bytes=random.choice((0, 200, 4096)),
-            retention_ms=-1,
+            retention_ms=self.faults.choice((-1, -1, 5000)) if self.trims else -1,
             retention_bytes=self.faults.choice((-1, 1000, 8000)) if self.trims else -1,
         )
         self.controller = Controller(NODE_IDS)
@@ -198,6 +199,14 @@ class Swarm:
 
     def heal(self) -> None:
         self.last, self.sync_ends, self.damages = "heal", 1.0, 0.0
+        self._come_to_rest()
+        self._check_acknowledged()
+        self._send_the_rest()
+        self._come_to_rest()
+        self._trim_at_rest()
+        self._come_to_rest()
+
+    def _come_to_rest(self) -> None:
         for _ in range(ROUNDS_MAX):
             for host in self.hosts.values():
                 if not host.is_up:
@@ -212,19 +221,22 @@ class Swarm:
                 step()
             self.look()
             if self._is_at_rest():
-                self._check_acknowledged()
-                self._send_the_rest()
                 return
         raise Violation(f"the replicas do not agree: {self._state()}")
 
     def _is_at_rest(self) -> bool:
         assigned = self.controller.newest.assigned
-        ends = {(each.partition.log.end_offset, each.partition.high_watermark) for each in self.hosts.values()}
-        return len(assigned.isr) == len(NODE_IDS) and len(ends) == 1 and len({*ends.pop()}) == 1
+        logs = {each: host.partition.log for each, host in self.hosts.items()}
+        ends = {(log.end_offset, self.hosts[each].partition.high_watermark) for each, log in logs.items()}
+        has_agreed = len(assigned.isr) == len(NODE_IDS) and len(ends) == 1 and len({*ends.pop()}) == 1
+        return has_agreed and all(
+            log.log_start_offset >= logs[assigned.leader].log_start_offset for log in logs.values()
+        )
 
     def _state(self) -> str:
         told = [
-            f"{each.node_id}: {each.partition.high_watermark} of {each.partition.log.end_offset}"
+            f"{each.node_id}: {each.partition.high_watermark} of {each.partition.log.log_start_offset} to"
+            f" {each.partition.log.end_offset}"
             for each in self.hosts.values()
         ]
         return f"{self.controller.newest.assigned} {told}"
@@ -251,6 +263,12 @@ class Swarm:
                 if result.error is not ErrorCode.NONE:
                     sent = f"{(producer.id, producer.epoch, sequence)}"
                     raise Violation(f"{sent} is refused for good: {result.error.name} {result.error_message}")
+
+    def _trim_at_rest(self) -> None:
+        """Nothing is written any more: followers hear of the deletion, though there is no other news."""
+        leader = self.hosts[self.controller.newest.assigned.leader].partition
+        if leader.is_leader:
+            leader.delete_before(leader.high_watermark)
 
     # Watching
 
@@ -333,7 +351,7 @@ class Swarm:
             if result.last_offset >= partition.high_watermark:
                 raise Violation(f"acknowledged at {result.last_offset}, committed up to {partition.high_watermark}")
 
-        partition.when_committed(partition.log.end_offset, committed)
+        host.purgatory.await_commit(partition, CommitCallback(partition.log.end_offset, committed))
 
     def read(self) -> None:
         """From any replica, any offset up to its high watermark: what is there must be what was committed."""

@@ -114,6 +114,8 @@ class Connection(asyncio.Transport):
             raise RuntimeError("cannot write after write_eof()")
         if self._closing or self.gone or not len(data):
             return
+        if self.network.on_written is not None:
+            self.network.on_written(self.peer, data)
         self._outgoing.append(data)
         self._outgoing_size += len(data)
         self._written()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from random import Random
 
 from broker.runtime.acceptor import AcceptPolicy
+from protocol.primitives import BytesLike
 from tests.support.simulation.connection import Connection
 from tests.support.simulation.life import NANOSECONDS, Life
 from tests.support.simulation.loop import SimulatedLoop
@@ -156,6 +157,8 @@ class Network:
         self._slow: dict[tuple[str, str], int] = {}
         self.on_sent: Callable[[Connection, bytes], None] | None = None
         """Told of all that is put on its way to an end of a connection."""
+        self.on_written: Callable[[Connection, BytesLike], None] | None = None
+        """Told of all that a process hands over for an end of a connection, before it is on its way."""
 
     # --- faults -------------------------------------------------------------------------------------------------
 

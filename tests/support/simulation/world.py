@@ -110,6 +110,9 @@ class SimulatedEnvironment:
     def boot_id(self) -> str:
         return f"{self._host.name}-{self._host.crashes}"
 
+    def keep_allocated(self) -> None:
+        """The collector is the tests' own."""
+
     def descriptors_max(self) -> int:
         return self.fs.faults.descriptors_max
 

@@ -16,7 +16,7 @@ from kraft.features import record_version
 from kraft.image.configs import ResourceType
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
-from kraft.raft.control_records import QuorumDescription, described_by, quorum_records
+from kraft.quorum.control_records import QuorumDescription, described_by, quorum_records
 from kraft.record_frame import decode_record, encode_record
 from kraft.snapshot.batches import read_snapshot, snapshot_batches
 from protocol.batch_iterator import iterate_batches

@@ -44,49 +44,49 @@ def indexes_of(context: FetchContext) -> list[int]:
 
 
 def test_a_client_without_a_session_gets_what_it_asks_for_and_no_session() -> None:
-    context, is_incremental = sessions().open(fetch(0, -1, 0, 1), NAMES, now_ms=0)
+    context = sessions().open(fetch(0, -1, 0, 1), NAMES, now_ms=0)
     assert indexes_of(context) == [0, 1]
-    assert context.session is None and not is_incremental
+    assert context.session is None and not context.is_incremental
 
 
 def test_a_session_remembers_partitions_between_fetches() -> None:
     all_sessions = sessions()
-    opened, is_incremental = all_sessions.open(fetch(0, 0, 0, 1), NAMES, now_ms=0)
-    assert opened.session is not None and not is_incremental
-    following, is_incremental = all_sessions.open(fetch(opened.session.id, 1), NAMES, now_ms=1)
-    assert is_incremental
+    opened = all_sessions.open(fetch(0, 0, 0, 1), NAMES, now_ms=0)
+    assert opened.session is not None and not opened.is_incremental
+    following = all_sessions.open(fetch(opened.session.id, 1), NAMES, now_ms=1)
+    assert following.is_incremental
     assert indexes_of(following) == [0, 1]
 
 
 def test_a_session_takes_changes_and_forgets_what_it_is_told_to() -> None:
     all_sessions = sessions()
-    opened, _ = all_sessions.open(fetch(0, 0, 0, 1), NAMES, now_ms=0)
+    opened = all_sessions.open(fetch(0, 0, 0, 1), NAMES, now_ms=0)
     assert opened.session is not None
-    changed, _ = all_sessions.open(fetch(opened.session.id, 1, 1, 2, forgotten=(0,), offset=9), NAMES, now_ms=1)
+    changed = all_sessions.open(fetch(opened.session.id, 1, 1, 2, forgotten=(0,), offset=9), NAMES, now_ms=1)
     assert [(index, wish.fetch_offset) for (_, index), wish in changed.wanted] == [(1, 9), (2, 9)]
 
 
 def test_a_wrong_epoch_and_an_unknown_id_make_the_client_start_over() -> None:
     all_sessions = sessions()
-    opened, _ = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
+    opened = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
     assert opened.session is not None
-    repeated, _ = all_sessions.open(fetch(opened.session.id, 2), NAMES, now_ms=1)
+    repeated = all_sessions.open(fetch(opened.session.id, 2), NAMES, now_ms=1)
     assert repeated.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    unknown, _ = all_sessions.open(fetch(7, 1), NAMES, now_ms=1)
+    unknown = all_sessions.open(fetch(7, 1), NAMES, now_ms=1)
     assert unknown.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_names_and_ids_do_not_mix_in_one_session() -> None:
     all_sessions = sessions()
-    opened, _ = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
+    opened = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
     assert opened.session is not None
-    mixed, _ = all_sessions.open(fetch(opened.session.id, 1), IDS, now_ms=1)
+    mixed = all_sessions.open(fetch(opened.session.id, 1), IDS, now_ms=1)
     assert mixed.error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
 def test_the_final_epoch_ends_the_session() -> None:
     all_sessions = sessions()
-    opened, _ = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
+    opened = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
     assert opened.session is not None
     all_sessions.open(fetch(opened.session.id, -1, 0), NAMES, now_ms=1)
     assert len(all_sessions) == 0
@@ -94,7 +94,7 @@ def test_the_final_epoch_ends_the_session() -> None:
 
 def test_the_epoch_wraps_to_one() -> None:
     all_sessions = sessions()
-    opened, _ = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
+    opened = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
     assert opened.session is not None
     opened.session.epoch = 0x7FFFFFFF
     all_sessions.open(fetch(opened.session.id, 0x7FFFFFFF), NAMES, now_ms=1)
@@ -104,15 +104,15 @@ def test_the_epoch_wraps_to_one() -> None:
 def test_without_room_a_client_is_served_without_a_session_until_an_old_one_may_go() -> None:
     all_sessions = sessions(sessions_max=1)
     all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
-    refused, _ = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=999)
+    refused = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=999)
     assert refused.session is None and indexes_of(refused) == [0]
-    taken, _ = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=1000)
+    taken = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=1000)
     assert taken.session is not None and len(all_sessions) == 1
 
 
 def test_only_news_is_told() -> None:
     all_sessions = sessions()
-    opened, _ = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
+    opened = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
     assert opened.session is not None
     cached = opened.session.partitions["t", 0]
 
@@ -121,18 +121,18 @@ def test_only_news_is_told() -> None:
             partition_index=0, high_watermark=high_watermark, log_start_offset=0, error_code=error, records=records
         )
 
-    assert cached.has_news(data(5))
-    assert not cached.has_news(data(5))
-    assert cached.has_news(data(5, records=b"batch"))
-    assert cached.has_news(data(6))
-    assert cached.has_news(data(6, ErrorCode.OFFSET_OUT_OF_RANGE))
-    assert cached.has_news(data(6)), "that an error is over is news"
-    assert not cached.has_news(data(6))
+    assert cached.must_respond(data(5))
+    assert not cached.must_respond(data(5))
+    assert cached.must_respond(data(5, records=b"batch"))
+    assert cached.must_respond(data(6))
+    assert cached.must_respond(data(6, ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert cached.must_respond(data(6)), "that an error is over is news"
+    assert not cached.must_respond(data(6))
 
 
 def test_what_comes_with_a_diverging_epoch_is_told_once_more() -> None:
     """The follower cuts its log first, and takes nothing else of that answer."""
-    opened, _ = sessions().open(fetch(0, 0, 0), NAMES, now_ms=0)
+    opened = sessions().open(fetch(0, 0, 0), NAMES, now_ms=0)
     assert opened.session is not None
     cached = opened.session.partitions["t", 0]
     diverging = PartitionData(
@@ -142,10 +142,10 @@ def test_what_comes_with_a_diverging_epoch_is_told_once_more() -> None:
         diverging_epoch=EpochEndOffset(epoch=1, end_offset=5),
         records=b"",
     )
-    assert cached.has_news(diverging)
+    assert cached.must_respond(diverging)
     agreeing = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
-    assert cached.has_news(agreeing), "or the follower would not know that all of it is committed"
-    assert not cached.has_news(agreeing)
+    assert cached.must_respond(agreeing), "or the follower would not know that all of it is committed"
+    assert not cached.must_respond(agreeing)
 
 
 def test_a_follower_in_a_new_leader_epoch_is_told_all_again() -> None:
@@ -153,22 +153,22 @@ def test_a_follower_in_a_new_leader_epoch_is_told_all_again() -> None:
     all_sessions = sessions()
     request = fetch(0, 0, 0)
     request.topics[0].partitions[0].current_leader_epoch = 5
-    opened, _ = all_sessions.open(request, NAMES, now_ms=0)
+    opened = all_sessions.open(request, NAMES, now_ms=0)
     assert opened.session is not None
     cached = opened.session.partitions["t", 0]
     data = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
-    assert cached.has_news(data)
+    assert cached.must_respond(data)
     for leader_epoch, is_news in ((5, False), (6, True)):
         request = fetch(opened.session.id, opened.session.epoch, 0)
         request.topics[0].partitions[0].current_leader_epoch = leader_epoch
         all_sessions.open(request, NAMES, now_ms=0)
-        assert cached.has_news(data) == is_news
+        assert cached.must_respond(data) == is_news
 
 
 def test_a_partition_that_gave_data_goes_to_the_end_of_the_line() -> None:
     all_sessions = sessions()
-    opened, _ = all_sessions.open(fetch(0, 0, 0, 1, 2), NAMES, now_ms=0)
+    opened = all_sessions.open(fetch(0, 0, 0, 1, 2), NAMES, now_ms=0)
     assert opened.session is not None
     opened.session.served(("t", 0))
-    following, _ = all_sessions.open(fetch(opened.session.id, 1), NAMES, now_ms=1)
+    following = all_sessions.open(fetch(opened.session.id, 1), NAMES, now_ms=1)
     assert indexes_of(following) == [1, 2, 0]

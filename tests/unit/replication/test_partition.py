@@ -1,4 +1,4 @@
-"""A partition under its leader: appends move the high watermark, and those who wait hear of it."""
+"""A partition under its leader: appends move the high watermark, and its listeners are told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from replication.partition import Partition
+from replication.partition_listener import HighWatermarkListener
 from storage.log.log import Log
 from storage.log_config import INT64_MAX, LogConfig
 from tests.support.node import batch
@@ -36,7 +37,7 @@ def test_where_a_sync_is_asked_for_nothing_is_committed_before_it() -> None:
     """A consumer must not read what a loss of power could take back."""
     under_test = partition(flush_messages=2)
     heard: list[int] = []
-    under_test.wait(lambda: heard.append(under_test.high_watermark))
+    under_test.add_listener(HighWatermarkListener(lambda: heard.append(under_test.high_watermark)))
     under_test.append(batch("a"), -1, 0, 9)
     assert not under_test.awaits_flush and heard == [1], "one alone needs no sync"
     under_test.append(batch("b"), -1, 0, 9)
@@ -60,7 +61,7 @@ def test_becoming_leader_commits_what_the_log_holds_and_begins_an_epoch() -> Non
     under_test.append(batch("a"), -1, 0, 9)
     again = Partition("t", bytes(16), 0, under_test.log, 0)
     heard: list[int] = []
-    again.wait(lambda: heard.append(again.high_watermark))
+    again.add_listener(HighWatermarkListener(lambda: heard.append(again.high_watermark)))
     again.become_leader(1, EPOCH + 1, (1,))
     assert heard == [1]
     assert under_test.log.epochs.epoch_of(1) == EPOCH + 1
@@ -79,7 +80,7 @@ def test_too_few_in_sync_refuse_acks_all_and_what_coordinators_write() -> None:
 def test_a_refused_batch_moves_nothing() -> None:
     under_test = partition()
     heard: list[int] = []
-    under_test.wait(lambda: heard.append(1))
+    under_test.add_listener(HighWatermarkListener(lambda: heard.append(1)))
     assert under_test.append(batch("a")[:-1], -1, 0, 9).error is not ErrorCode.NONE
     assert under_test.high_watermark == 0 and not heard
 
@@ -98,33 +99,78 @@ def test_leader_epochs_that_clients_know(epoch: int, error: ErrorCode) -> None:
     assert partition().check_leader_epoch(epoch) is error
 
 
-def test_those_who_wait_hear_of_each_move_until_they_have_enough() -> None:
+class Told:
+    """Notes what a partition tells."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def on_log_end_offset_updated(self) -> None:
+        self.events.append("log end offset")
+
+    def on_high_watermark_updated(self) -> None:
+        self.events.append("high watermark")
+
+    def on_log_start_offset_updated(self) -> None:
+        self.events.append("log start offset")
+
+    def on_becoming_follower(self) -> None:
+        self.events.append("follower")
+
+    def on_gone(self, error: ErrorCode) -> None:
+        self.events.append(error.name)
+
+    def take(self) -> list[str]:
+        taken, self.events = self.events, []
+        return taken
+
+
+def test_listeners_are_told_what_moved_in_the_order_in_which_it_did() -> None:
+    under_test, told = partition(), Told()
+    under_test.add_listener(told)
+    under_test.append(batch("a", "b"), -1, 0, 9)
+    assert told.take() == ["log end offset", "high watermark"]
+    assert under_test.delete_before(1) is ErrorCode.NONE
+    assert told.take() == ["log start offset"]
+    under_test.become_follower(2, EPOCH + 1)
+    under_test.become_follower(3, EPOCH + 2)
+    assert told.take() == ["follower"], "the second time it led no more"
+    under_test.gone(ErrorCode.KAFKA_STORAGE_ERROR)
+    under_test.gone()
+    assert told.take() == ["KAFKA_STORAGE_ERROR"], "nothing comes after that"
+
+
+def test_a_follower_tells_of_the_high_watermark_alone() -> None:
+    under_test, told = partition(), Told()
+    under_test.become_follower(2, EPOCH + 1)
+    under_test.add_listener(told)
+    under_test.append_fetched(batch("a", "b"), 1, 0, 0)
+    assert told.take() == ["high watermark"]
+
+
+def test_a_leader_tells_of_its_followers_log_starts_and_of_another_in_sync_set() -> None:
+    under_test, told = partition(), Told()
+    under_test.become_leader(1, EPOCH + 1, (1, 2), replicas=(1, 2), partition_epoch=3)
+    under_test.add_listener(told)
+    under_test.follower_fetched(2, 0, 0, 9, now_ms=0)
+    assert told.take() == ["log start offset"]
+    under_test.follower_fetched(2, 0, 0, 9, now_ms=0)
+    assert told.take() == []
+    under_test.become_leader(1, EPOCH + 1, (1,), replicas=(1, 2), partition_epoch=4)
+    assert told.take() == ["log start offset"]
+
+
+def test_a_listener_may_leave_while_it_is_told_and_the_others_are_told_all_the_same() -> None:
     under_test = partition()
     heard: list[int] = []
 
     def once() -> None:
         heard.append(under_test.high_watermark)
-        under_test.forget(once)
+        under_test.remove_listener(leaving)
 
-    def always() -> None:
-        heard.append(-under_test.high_watermark)
-
-    under_test.wait(once)
-    under_test.wait(always)
+    leaving = HighWatermarkListener(once)
+    under_test.add_listener(leaving)
+    under_test.add_listener(HighWatermarkListener(lambda: heard.append(-under_test.high_watermark)))
     for value in "abc":
         under_test.append(batch(value), -1, 0, 9)
     assert heard == [1, -1, -2, -3]
-    under_test.forget(once)
-    under_test.forget(always)
-    under_test.wake()
-    assert heard == [1, -1, -2, -3]
-
-
-def test_ten_thousand_may_wait_and_leave() -> None:
-    under_test = partition()
-    waiters = [lambda i=i: None for i in range(10_000)]
-    for waiter in waiters:
-        under_test.wait(waiter)
-    for waiter in waiters:
-        under_test.forget(waiter)
-    assert not under_test._waiters

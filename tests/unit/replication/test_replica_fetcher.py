@@ -7,7 +7,7 @@ import pytest
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from replication.fetch_effects import Complain, Flush, LookUp, StartAt, Truncate
+from replication.follower_effects import Complain, Flush, LookUp, StartAt, TruncateTo
 from replication.partition import Partition
 from tests.support.node import batch
 from tests.support.replica_pair import LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
@@ -107,7 +107,7 @@ def test_logs_that_parted_meet_after_several_rounds() -> None:
     follower.catch_up(leader)
     assert theirs.log.end_offset == ours.log.end_offset == 9
     assert theirs.log.epochs.entries == [entry for entry in ours.log.epochs.entries if entry.epoch != 8]
-    assert [effect.offset for effect in follower.effects if isinstance(effect, Truncate)] == [6, 2]
+    assert [effect.offset for effect in follower.effects if isinstance(effect, TruncateTo)] == [6, 2]
 
 
 def test_records_of_an_epoch_that_the_leader_has_none_of_go() -> None:
@@ -168,7 +168,7 @@ def test_a_cut_below_the_high_watermark_is_told() -> None:
     follower = FollowerSide(theirs)
     theirs.high_watermark = 3
     follower.catch_up(leader)
-    assert [type(effect) for effect in follower.effects if not isinstance(effect, Flush)] == [Complain, Truncate]
+    assert [type(effect) for effect in follower.effects if not isinstance(effect, Flush)] == [Complain, TruncateTo]
 
 
 def test_the_leaders_log_start_moves_the_followers() -> None:
@@ -265,7 +265,7 @@ def test_a_diverging_answer_brings_neither_records_nor_a_high_watermark() -> Non
     answer = leader.handle(request)
     assert isinstance(answer, FetchResponse)
     (effect,) = follower.machine.answered(answer, 0, 0)
-    assert isinstance(effect, Truncate) and theirs.high_watermark == 2
+    assert isinstance(effect, TruncateTo) and theirs.high_watermark == 2
     assert follower.request() is None, "nothing is fetched before it is truncated"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from broker.purgatory.purgatory import CommitCallback, Purgatory
 from protocol.errors import ErrorCode
 from replication.partition import Partition
 from storage.log.log import Log
 from storage.log_config import INT64_MAX, LogConfig
 from tests.support.node import batch
+from tests.support.purgatories import ManualLoop, purgatory_of
 from tests.support.simulation.disk import SimulatedDisk
 
 EPOCH = 5
@@ -28,6 +30,15 @@ def leader(
     return made
 
 
+def when_committed(under_test: Partition, end_offset: int, heard: list[ErrorCode]) -> None:
+    """As an acks=all request waits."""
+    purgatory = purgatories.setdefault(under_test, purgatory_of(ManualLoop()))
+    purgatory.await_commit(under_test, CommitCallback(end_offset, heard.append))
+
+
+purgatories: dict[Partition, Purgatory] = {}
+
+
 def fetched(under_test: Partition, replica_id: int, offset: int) -> None:
     under_test.follower_fetched(replica_id, offset, 0, 9, now_ms=0)
     under_test.advance()
@@ -35,7 +46,7 @@ def fetched(under_test: Partition, replica_id: int, offset: int) -> None:
 
 def append(under_test: Partition, heard: list[ErrorCode], *values: str) -> None:
     under_test.append(batch(*values), -1, 0, 9)
-    under_test.when_committed(under_test.log.end_offset, heard.append)
+    when_committed(under_test, under_test.log.end_offset, heard)
 
 
 def test_a_record_is_committed_when_everybody_in_sync_has_it() -> None:
@@ -90,7 +101,7 @@ def test_a_wait_that_begins_after_the_set_shrank_is_told_so() -> None:
     fetched(under_test, 2, 1)
     under_test.propose((1,))
     under_test.in_sync_set_confirmed((1,), 8)
-    under_test.when_committed(1, heard.append)
+    when_committed(under_test, 1, heard)
     assert heard == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
 
@@ -105,12 +116,10 @@ def test_the_minimum_counts_what_is_confirmed_not_what_is_proposed() -> None:
 
 def test_a_leader_that_follows_sends_those_who_wait_away() -> None:
     heard: list[ErrorCode] = []
-    woken: list[int] = []
     under_test = leader()
     append(under_test, heard, "a")
-    under_test.wait(lambda: woken.append(1))
     under_test.become_follower(2, EPOCH + 1)
-    assert heard == [ErrorCode.NOT_LEADER_OR_FOLLOWER] and woken
+    assert heard == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert under_test.append(batch("a"), 1, 0, 9).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 
@@ -214,5 +216,24 @@ def test_the_registry_finds_it_by_key_type_and_leaves_other_topics_alone() -> No
         node.registry.gained(other)
         node.registry.lost(other)
         assert len(node.shards.runners) == 1
+
+    lives(story)
+
+
+def test_a_machine_that_was_lost_is_freed_without_the_collector_of_cycles() -> None:
+    """What was loaded is kept out of the collector's sight: references alone must free it."""
+
+    async def story(node: CounterNode) -> None:
+        node.told("a")
+        await node.gain()
+        (runner,) = node.shards.runners
+        shard = weakref.ref(runner.shard)
+        del runner
+        gc.disable()
+        try:
+            node.registry.lost(node.partition)
+            assert shard() is None
+        finally:
+            gc.enable()
 
     lives(story)

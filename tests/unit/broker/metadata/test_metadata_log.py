@@ -8,7 +8,7 @@ import pytest
 
 from broker.metadata.metadata_log import DIRECTORY, MetadataLog, unlink_all
 from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
 from kraft.raft.fetch_service import place_in_log
 from kraft.snapshot.names import SnapshotId, snapshots_in
 from protocol.records.metadata import NoOpRecord
@@ -30,7 +30,7 @@ def opened(disk: SimulatedDisk) -> MetadataLog:
 
 
 def written(metadata_log: MetadataLog, end_offset: int) -> SnapshotId:
-    """A snapshot of so many records, durable, and nobody has been told."""
+    """A snapshot of this many records, durable and not announced yet."""
     image = MetadataImage(Provenance(end_offset=end_offset, epoch=1, timestamp_ms=1000))
     return metadata_log.write_snapshot(image, QuorumDescription(), 1000)
 
@@ -85,7 +85,7 @@ def test_one_that_a_leaders_overtook_is_given_up(disk: SimulatedDisk) -> None:
 
 
 def test_a_snapshot_that_takes_the_place_of_the_log_is_the_earliest(disk: SimulatedDisk) -> None:
-    """Else whoever holds it, and nothing after it, is sent the same again for ever."""
+    """Otherwise a follower that holds it and nothing after it is sent the same snapshot again for ever."""
     metadata_log = opened(disk)
     for _ in range(5):
         metadata_log.append([NoOpRecord()], 30, 1, 1000)

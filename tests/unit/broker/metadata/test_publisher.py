@@ -29,7 +29,7 @@ def test_images_and_replies_wait_for_the_high_watermark() -> None:
 
 
 def test_a_reply_that_asks_again_waits_its_turn() -> None:
-    """Whoever is answered may submit the next request from within the answer."""
+    """A client may submit its next request from within the callback of its response."""
     told: list[str] = []
     publisher = MetadataPublisher()
 

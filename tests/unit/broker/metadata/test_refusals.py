@@ -1,4 +1,4 @@
-"""The response to a request on which nobody decided, for every API that brokers pass on."""
+"""The response to a request on which no controller decided, for every API that brokers forward."""
 
 from __future__ import annotations
 

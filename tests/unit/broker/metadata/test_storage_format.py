@@ -14,8 +14,8 @@ from broker.metadata.storage_format import FormatError, format_directories
 from kraft.features import METADATA_VERSION_NAMES, SUPPORTED_FEATURES
 from kraft.image.finalized_features import FeaturesImage
 from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import VoterNode, VoterSet
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.voter_set import VoterNode, VoterSet
 from kraft.snapshot.batches import read_snapshot
 from protocol.primitives import MalformedMessage
 from protocol.records.metadata import FeatureLevelRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -47,6 +47,9 @@ def test_the_first_is_timed_and_of_frequent_apis_few_others(key: int, name: str,
     assert measured.meter.total_ms.sum == pytest.approx(2 * samples)
 
 
+NO_SERVICES = cast("Any", None)
+
+
 def test_a_parked_request_is_timed_until_it_is_answered() -> None:
     measured = Measured(12, "Heartbeat")
     inner: Pending[object] = Pending()
@@ -82,7 +85,10 @@ def test_errors_are_found_wherever_they_stand_in_a_reply() -> None:
 
 def test_every_response_that_has_an_error_code_can_be_walked_empty() -> None:
     walked = 0
-    for route in (*routes(ListenerRole.BROKER, None).values(), *routes(ListenerRole.CONTROLLER, None).values()):
+    for route in (
+        *routes(ListenerRole.BROKER, NO_SERVICES).values(),
+        *routes(ListenerRole.CONTROLLER, NO_SERVICES).values(),
+    ):
         walk = errors_walk(route._bound().response_class)
         if walk is not None and route.name not in ("Produce",):
             walked += 1

@@ -94,6 +94,7 @@ def test_connections_and_what_is_parked_are_seen() -> None:
         seen = await scrape()
         sockets, labels = "kafka_server_socket_server_metrics_", '{listener="PLAINTEXT"}'
         assert seen['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="Fetch"}'] == 1
+        assert seen['kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedoperation="Fetch"}'] == 1
         assert seen[f"{sockets}connection_count{labels}"] == 2
         assert seen[f"{sockets}connection_creation_total{labels}"] == 3
         assert seen[f"{sockets}connection_close_total{labels}"] == 1

@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,6 @@ from broker.network.reply_memory import ReplyMemory
 from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
 from broker.network.request_memory import RequestMemory
 from broker.network.route import Binding, RequestContext, Route
-from broker.purgatory.wakes import Wakes
 from broker.requests.api import route
 from broker.requests.table import APIS
 from broker.runtime.environment import Environment
@@ -31,6 +30,7 @@ from broker.runtime.pending import Pending
 from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support.purgatories import purgatory_of
 
 HEARTBEAT = 12
 API_VERSIONS = 18
@@ -111,7 +111,9 @@ class Wire:
             ),
         )
         heartbeats.load(0)
-        api_versions = route(next(each for each in APIS if each.key == API_VERSIONS), ListenerRole.BROKER, None)
+        api_versions = route(
+            next(each for each in APIS if each.key == API_VERSIONS), ListenerRole.BROKER, cast("Any", None)
+        )
         listener = SimpleNamespace(
             request_size_max=request_size_max,
             routes={HEARTBEAT: heartbeats, API_VERSIONS: api_versions},
@@ -122,7 +124,7 @@ class Wire:
                 memoryview(bytearray(buffer_size)),
                 memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
                 ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
-                Wakes(cast("asyncio.AbstractEventLoop", loop)),
+                purgatory_of(loop),
             ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,

@@ -24,7 +24,6 @@ from broker.network.reply import SLICE_SIZE_MIN
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.network.route import Binding, RequestContext, Route
-from broker.purgatory.wakes import Wakes
 from broker.runtime.environment import LocalEnvironment
 from broker.runtime.pending import Pending
 from protocol.compiler import decode, encode
@@ -32,6 +31,7 @@ from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchR
 from storage.files.file_slice import FileSlice
 from storage.files.local_files import LocalFile, LocalFiles
 from storage.files.open_file import OpenFile
+from tests.support.purgatories import purgatory_of
 
 FETCH = 1
 VERSION = 12
@@ -94,7 +94,7 @@ class Served:
                 memoryview(bytearray(1 << 16)),
                 RequestMemory(None, loop),
                 ReplyMemory(-1, loop),
-                Wakes(loop),
+                purgatory_of(loop),
             ),
             request_size_max=1 << 20,
             routes={FETCH: Route(FETCH, "Fetch", 4, 18, lambda: binding)},

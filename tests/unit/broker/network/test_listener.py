@@ -10,6 +10,7 @@ import pytest
 from broker.network import listener
 from protocol.messages.metadata import MetadataRequest
 from tests.support.node import Client, Closed, Node, batch, fetch_request, serve_and
+from tests.support.purgatories import watch_count
 
 IDLE_MS = 10_000
 
@@ -88,7 +89,7 @@ def test_a_stop_gives_up_what_is_parked_and_closes_everybody() -> None:
         while node.host.is_up:
             await asyncio.sleep(0.1)
         assert not any(each.connections for each in broker.listeners)
-        assert not broker.replicas.by_name["t"][0]._waiters
+        assert watch_count(broker.purgatory) == 0 == sum(broker.purgatory.sizes.values())
         node.boot()
         assert await is_open(await node.connect())
 

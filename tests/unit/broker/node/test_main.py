@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import socket
 import subprocess
@@ -69,8 +71,46 @@ def test_a_node_that_waits_for_its_peers_can_be_stopped(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "broker.cli"]
     subprocess.run([*command, "format", "-c", str(file)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     process = subprocess.Popen([*command, "serve", str(file)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    read_until(process, "metadata up to offset")
+    read_until(process, "ends at offset")
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=10)
     assert process.returncode == 0
-    assert "before the node has served" in errors and "Traceback" not in errors, errors
+    assert "before the node served" in errors and "Traceback" not in errors, errors
+
+
+def test_a_terminal_is_greeted_and_told_what_ctrl_c_does(tmp_path: Path) -> None:
+    """Until the node serves, a person sees no detail of the log."""
+    ours, theirs = pty.openpty()
+    listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port()},CONTROLLER://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(tmp_path), "--override", listeners]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=theirs, stdout=subprocess.DEVNULL)
+    os.close(theirs)
+    with open(ours, encoding="utf-8") as terminal:
+        seen = [terminal.readline()]
+        while "Ctrl-C" not in seen[-1]:
+            seen.append(terminal.readline())
+        process.send_signal(signal.SIGINT)
+        farewell = terminal.readline()
+        assert process.wait(10) == 0
+    assert "Moldau" in seen[0] and "serves" in seen[0] and not any("INFO" in line for line in seen)
+    assert "stopping on SIGINT: leadership is handed over" in farewell and "Ctrl-C" in farewell
+
+
+def test_a_second_ctrl_c_ends_a_node_at_once(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    read_until(process, "serves")
+    process.send_signal(signal.SIGINT)
+    read_until(process, "stopping on SIGINT")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) in (-signal.SIGINT, 0)
+
+
+def test_a_node_that_serves_has_loaded_its_whole_hot_path() -> None:
+    """The extension modules of a checkout may be exchanged beside it."""
+    program = (
+        "import sys; from building.hot_path import HOT_PATH; import broker.node.main, broker.node.node;"
+        " broker.node.main.load_hot_path();"
+        " print([n for n in HOT_PATH if n[:-3].replace('/', '.') not in sys.modules])"
+    )
+    left_out = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True)
+    assert left_out == "[]\n"

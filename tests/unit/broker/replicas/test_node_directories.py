@@ -44,7 +44,10 @@ def disk_with(found: dict[str, MetaProperties]) -> SimulatedDisk:
         ({"/data2": properties(1)}, "/data: not formatted"),
         ({"/data": properties(1), "/data2": properties(2, directory=b"e")}, "node"),
         ({"/data": properties(1), "/data2": properties(1, "two", b"e")}, "cluster"),
-        ({"/data": properties(7), "/data2": properties(7, directory=b"e")}, "of node 7, the configuration says 1"),
+        (
+            {"/data": properties(7), "/data2": properties(7, directory=b"e")},
+            "belongs to node 7, and the configuration says node.id=1",
+        ),
     ],
 )
 def test_directories_that_cannot_be_served_say_why(found: dict[str, MetaProperties], text: str) -> None:

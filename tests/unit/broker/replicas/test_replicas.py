@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from broker.replicas.replicas import Replicas
-from replication.partition import Partition
 from tests.support.partitions import partition
 
 
@@ -18,16 +17,6 @@ def test_a_topic_is_known_under_both_names_or_not_at_all() -> None:
     assert replicas.remove_topic("t") == both
     assert not replicas.by_id and not replicas.by_name
     assert replicas.remove_topic("t") == []
-
-
-def test_who_waits_for_a_partition_looks_again_when_it_is_gone() -> None:
-    replicas = Replicas()
-    waited_for = partition("t", 0)
-    replicas.add(waited_for)
-    found: list[Partition | None] = []
-    waited_for.wait(lambda: found.append(replicas.get("t", 0)))
-    replicas.remove_topic("t")
-    assert found == [None]
 
 
 def test_a_partition_that_was_made_again_is_another_one() -> None:

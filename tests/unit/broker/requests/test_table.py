@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from broker.network.listener_role import ListenerRole
@@ -17,6 +19,8 @@ from protocol.messages.sync_group import SyncGroupRequest
 from protocol.schema import Int32, message, response_class_of, spec_of
 from tests.support.node import Node, serve_and
 
+NO_SERVICES = cast("Any", None)
+"""Routes that are looked at, and not asked."""
 PRODUCE = 0
 API_VERSIONS = 18
 
@@ -47,7 +51,7 @@ def test_a_new_api_is_a_declaration_a_handler_and_a_row() -> None:
     async def story(node: Node) -> None:
         await node.connect()
         (listener,) = (each for each in node.broker.listeners if each.role is ListenerRole.BROKER)
-        added = routes(ListenerRole.BROKER, None, [api(AddOneRequest, broker=add_one)])
+        added = routes(ListenerRole.BROKER, NO_SERVICES, [api(AddOneRequest, broker=add_one)])
         listener.routes = {**listener.routes, **added}
         client = await node.connect()
         for version in (0, 1):
@@ -78,7 +82,7 @@ def test_request_and_response_are_declared_for_the_same_versions(row: Api) -> No
 
 @pytest.mark.parametrize("row", APIS, ids=lambda row: row.name)
 def test_headers_are_flexible_in_the_versions_in_which_bodies_are(row: Api) -> None:
-    made = route(row, ListenerRole.BROKER if row.role & ListenerRole.BROKER else ListenerRole.CONTROLLER, None)
+    made = route(row, ListenerRole.BROKER if row.role & ListenerRole.BROKER else ListenerRole.CONTROLLER, NO_SERVICES)
     for version in range(row.first, row.last + 1):
         made.load(version)
         assert (version >= made.flexible_from) == (version in spec_of(row.request).flexible)
@@ -89,16 +93,16 @@ def test_keys_are_unique() -> None:
 
 
 def test_what_is_not_served_is_not_loaded() -> None:
-    produce = route(next(row for row in APIS if row.key == PRODUCE), ListenerRole.BROKER, None)
+    produce = route(next(row for row in APIS if row.key == PRODUCE), ListenerRole.BROKER, NO_SERVICES)
     assert produce.load(2) is None
     assert produce.load(14) is None
     assert produce.load(3) is not None
 
 
 def test_both_kinds_of_listener_tell_their_versions() -> None:
-    assert API_VERSIONS in routes(ListenerRole.BROKER, None)
-    assert API_VERSIONS in routes(ListenerRole.CONTROLLER, None)
-    assert PRODUCE not in routes(ListenerRole.CONTROLLER, None)
+    assert API_VERSIONS in routes(ListenerRole.BROKER, NO_SERVICES)
+    assert API_VERSIONS in routes(ListenerRole.CONTROLLER, NO_SERVICES)
+    assert PRODUCE not in routes(ListenerRole.CONTROLLER, NO_SERVICES)
 
 
 def test_what_may_come_in_an_envelope_is_what_apache_kafka_forwards() -> None:

@@ -49,7 +49,7 @@ class Walk:
             self.hear(line.strip())
 
     def hear(self, line: str) -> None:
-        """Take note of an answer: nobody is answered twice, or without having asked."""
+        """Take note of an answer: each request is answered once."""
         if not line.startswith("tell "):
             return
         token, _, answer = line.removeprefix("tell ").partition(": ")
@@ -112,7 +112,7 @@ def test_everybody_is_answered_once_and_the_log_tells_the_truth(seed: int) -> No
         walk.run()
         check_shard_against_its_log(walk)
         walk.do(f"wait {LONG_MS}")
-        assert not walk.owed, "somebody was never answered"
+        assert not walk.owed, "a request was never answered"
         states = {group.state for group in classic_groups(walk.scribe.shard).values()}
         assert states <= {GroupState.EMPTY}, "a group without living members is empty in the end"
         check_shard_against_its_log(walk)

@@ -1,5 +1,5 @@
-"""What a run of records makes does not depend on where it is divided: who reads the whole log at start, and who read it
-batch by batch, have the same metadata."""
+"""What a run of records makes does not depend on where it is divided: a node that reads the whole log at start, and one
+that read it batch by batch, have the same metadata."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_one_run_makes_what_many_make(steps: list[tuple[str, str, int]], divided
 
 @pytest.mark.parametrize("name", ["a.b", ""])
 def test_a_node_that_restarts_clears_the_eligible_leaders_of_a_topic_that_is_younger_than_its_log(name: str) -> None:
-    """What `min.insync.replicas` of a topic brings about; who missed it was one partition epoch behind for ever."""
+    """What `min.insync.replicas` of a topic brings about; a node that missed it stayed one partition epoch behind."""
     eligible = records.PartitionChangeRecord(
         partition_id=0, topic_id=uuid(7), isr=[1], eligible_leader_replicas=[2], last_known_elr=[2]
     )

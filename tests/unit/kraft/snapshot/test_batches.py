@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from kraft.raft.control_records import QuorumDescription
-from kraft.raft.voters.voters import VoterNode, VoterSet
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.voter_set import VoterNode, VoterSet
 from kraft.snapshot.batches import BATCH_RECORDS_MAX, read_snapshot, snapshot_batches
 from kraft.snapshot.loading import load_snapshot
 from kraft.snapshot.names import SnapshotId, parse_snapshot_name, snapshots_in

@@ -241,9 +241,11 @@ def test_a_log_that_ends_before_its_start_is_emptied(directory: Path) -> None:
 
 
 def test_long_recoveries_say_how_far_they_are(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.log.recovery.REPORT_EVERY_SIZE", 300)
-    _, reports = recover(directory, 0)
-    assert len(reports) > 5 and all("recovered" in report for report in reports)
+    monkeypatch.setattr("storage.log.recovery.CHECKED_EVERY_SIZE", 300)
+    told: list[tuple[int, int]] = []
+    log, reports = recover(directory, 0, checked=lambda checked, of: told.append((checked, of)))
+    assert reports == [] and len(told) > 5
+    assert told == sorted(told) and told[-1] == (log.size, log.size) and {of for _, of in told} == {log.size}
 
 
 def test_the_files_of_interrupted_work_are_removed(directory: Path) -> None:

@@ -50,7 +50,7 @@ def all_offsets(reply: FetchResponse) -> list[list[int]]:
 
 def waiting(node: Node) -> int:
     """Fetches parked on the first partition."""
-    return len(node.broker.replicas.by_name["t"][0]._waiters)
+    return len(node.broker.purgatory.watchers(node.broker.replicas.by_name["t"][0]).high_watermark)
 
 
 def only(reply: FetchResponse) -> PartitionData:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.raft.control_records import QuorumDescription
+from kraft.quorum.control_records import QuorumDescription
+from kraft.quorum.quorum_history import QuorumHistory
+from kraft.quorum.voter_set import ReplicaKey, VoterNode, VoterSet
 from kraft.raft.election_state import ElectionState
 from kraft.raft.events import (
     DeadlineReached,
@@ -29,7 +31,8 @@ from kraft.raft.events import (
 )
 from kraft.raft.raft import EVENTS, TRANSITIONS, Raft
 from kraft.raft.roles.role import RaftRole
-from kraft.raft.roles.transitions import (
+from kraft.raft.settings import QuorumIdentity, RaftSettings
+from kraft.raft.transitions import (
     BecomeCandidate,
     BecomeFollower,
     BecomeLeader,
@@ -40,9 +43,6 @@ from kraft.raft.roles.transitions import (
     GrantVote,
     Transition,
 )
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.voters.quorum_history import QuorumHistory
-from kraft.raft.voters.voters import ReplicaKey, VoterNode, VoterSet
 from kraft.snapshot.names import SnapshotId
 from protocol.messages.describe_quorum import DescribeQuorumRequest
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog

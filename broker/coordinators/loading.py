@@ -1,0 +1,48 @@
+"""The loading of coordinators: how far all partitions together are, while it takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.runtime.progress import FIRST_MS, Progress, duration, log
+
+
+class Loading:
+    """What is told counts partitions that are loaded at the same time; it begins anew when none is left."""
+
+    def __init__(self, topic: str, precise_ns: Callable[[], int]) -> None:
+        self._topic = topic
+        self._precise_ns = precise_ns
+        self._progress = Progress(precise_ns)
+        self._totals: dict[int, int] = {}
+        """By partition, its records."""
+        self._loaded: dict[int, int] = {}
+        self._under_way: set[int] = set()
+
+    def begins(self, index: int, records: int) -> None:
+        """A partition with so many records is about to be loaded."""
+        if not self._under_way:
+            self._progress = Progress(self._precise_ns)
+            self._totals.clear()
+            self._loaded.clear()
+        self._under_way.add(index)
+        self._totals[index] = records
+        self._loaded[index] = 0
+
+    def reached(self, index: int, records: int) -> None:
+        """Of a partition so many records are loaded."""
+        self._loaded[index] = records
+        done, total = sum(self._loaded.values()), sum(self._totals.values())
+        self._progress.reached(
+            done / max(total, 1),
+            lambda: f"loading {self._topic}: {done:,} of {total:,} records of {len(self._totals)} partitions",
+        )
+
+    def ends(self, index: int) -> None:
+        """A partition is loaded, or will not be. Saying so again does nothing."""
+        if index not in self._under_way:
+            return
+        self._under_way.remove(index)
+        if not self._under_way and self._progress.duration_ms >= FIRST_MS:
+            took = duration(self._progress.duration_ms / 1000)
+            log.info("loaded %s: %s records in %s", self._topic, f"{sum(self._loaded.values()):,}", took)

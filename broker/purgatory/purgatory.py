@@ -1,0 +1,337 @@
+"""The purgatory: requests that wait until a partition moves, or until their time is up.
+
+A request that cannot be answered yet becomes a `DelayedOperation`, which watches keys. A key is a partition and what
+moves there, or the fetch session of a follower.
+
+    key                             told by                                         operations that watch it
+    (partition, LOG_END_OFFSET)     the leader's append                             a follower's Fetch, no session
+    (partition, HIGH_WATERMARK)     a commit                                        a consumer's Fetch, DeleteRecords
+    (partition, LOW_WATERMARK)      DeleteRecords, a follower's log start offset,   DeleteRecords
+                                    another in-sync set
+    (partition, up to an offset)    a commit                                        Produce under acks=all
+    (fetch session, updates)        an append to a partition of the session         a follower's Fetch
+
+Whatever an operation watches in a partition, it is also told that the replica leads no more, or is gone.
+
+One rule says when it looks whether it is complete. A wait for one offset is settled at the commit itself: that takes no
+reading, and a moment later the replica may lead no more. Any other operation makes a plan to see whether it has enough,
+so it looks once for all that moved: when the connection that brought the news has handled what arrived and its own
+replies are on their way (`hold_actions`, `try_complete_actions`), or in the loop's next iteration.
+
+An operation ends once: complete, when its time is up, or when its connection is lost. It then watches nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Final, Generic, TypeVar
+
+from broker.purgatory.follower_waits import FollowerWaits
+from broker.purgatory.timer_wheel import Timeout, Timeouts
+from broker.runtime.pending import Pending
+from protocol.errors import ErrorCode
+from replication.partition import Partition
+from replication.updated_partitions import UpdatedPartitions
+
+Response = TypeVar("Response")
+
+
+class Watch(Enum):
+    """What moves in a partition."""
+
+    LOG_END_OFFSET = auto()
+    HIGH_WATERMARK = auto()
+    LOW_WATERMARK = auto()
+
+
+LOG_END_OFFSET: Final = Watch.LOG_END_OFFSET
+HIGH_WATERMARK: Final = Watch.HIGH_WATERMARK
+LOW_WATERMARK: Final = Watch.LOW_WATERMARK
+"""Looked up once: an enum's member costs as much as a call."""
+
+
+class CommitWait(ABC):
+    """Records of one partition, until everything before `end_offset` is committed."""
+
+    __slots__ = ("_queue", "end_offset")
+
+    def __init__(self, end_offset: int) -> None:
+        self.end_offset = end_offset
+        self._queue: deque[CommitWait] | None = None
+
+    @abstractmethod
+    def settled(self, error: ErrorCode) -> None:
+        """Called once: NONE, or why the records are not known to be committed."""
+
+    def queued(self, queue: deque[CommitWait]) -> None:
+        self._queue = queue
+        queue.append(self)
+
+    def taken(self, error: ErrorCode) -> None:
+        """It was taken out of its queue."""
+        self._queue = None
+        self.settled(error)
+
+    def cancel(self) -> None:
+        """Wait no more. Nothing where it is settled."""
+        if self._queue is not None:
+            self._queue.remove(self)
+            self._queue = None
+
+
+class CommitCallback(CommitWait):
+    """Calls back when the records are committed."""
+
+    __slots__ = ("_committed",)
+
+    def __init__(self, end_offset: int, committed: Callable[[ErrorCode], None]) -> None:
+        super().__init__(end_offset)
+        self._committed = committed
+
+    def settled(self, error: ErrorCode) -> None:
+        self._committed(error)
+
+
+class WatchingOperation(ABC):
+    """What an operation watches, and when its time is up."""
+
+    __slots__ = ("_purgatory", "_timeout", "_updates", "_watched", "is_over", "kind")
+
+    def __init__(self, purgatory: Purgatory, kind: str, wait_ms: int | None) -> None:
+        self.kind = kind
+        self.is_over = False
+        """Complete, or given up."""
+        self._purgatory = purgatory
+        self._watched: list[dict[WatchingOperation, None]] = []
+        self._updates: UpdatedPartitions | None = None
+        self._timeout: Timeout | None = None
+        purgatory.sizes[kind] = purgatory.sizes.get(kind, 0) + 1
+        if wait_ms is not None:
+            self._timeout = purgatory.timeouts.after(max(0, wait_ms), self.expire)
+
+    def watch(self, partitions: Iterable[Partition], what: Watch) -> None:
+        """Look at each move of one kind in some partitions."""
+        for partition in partitions:
+            watchers = self._purgatory.watchers(partition)
+            if what is HIGH_WATERMARK:
+                watching = watchers.high_watermark
+            else:
+                watching = watchers.log_end_offset if what is LOG_END_OFFSET else watchers.low_watermark
+            watching[self] = None
+            self._watched.append(watching)
+
+    def watch_updates(self, updates: UpdatedPartitions) -> None:
+        """Look at each urgent update of a follower's fetch session."""
+        self._updates = updates
+        updates.on_update = self._updated
+
+    def end_in(self, wait_ms: int) -> None:
+        """Wait no longer than that from now on."""
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._timeout = self._purgatory.timeouts.after(wait_ms, self.expire)
+
+    def end(self) -> None:
+        """Wait no more, and watch nothing."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._purgatory.sizes[self.kind] -= 1
+        if self._timeout is not None:
+            self._timeout.cancel()
+        for watching in self._watched:
+            watching.pop(self, None)
+        if self._updates is not None and self._updates.on_update == self._updated:
+            self._updates.on_update = None
+
+    @abstractmethod
+    def try_complete(self) -> None:
+        """Look whether it is complete by now."""
+
+    @abstractmethod
+    def expire(self) -> None:
+        """Its time is up."""
+
+    def _updated(self) -> None:
+        self._purgatory.check_one_soon(self)
+
+
+class DelayedOperation(WatchingOperation, Generic[Response]):
+    """One request that waits. Its reply is abandoned when the connection is lost: then the operation ends."""
+
+    __slots__ = ("_attempt", "reply")
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        kind: str,
+        wait_ms: int | None,
+        attempt: Callable[[bool], Response | Pending[Response] | None],
+    ) -> None:
+        """`attempt(is_last)` gives the response, or None to wait on; the last attempt always gives one.
+
+        `kind`: the name of the API. `wait_ms` None: the wait has an end of its own."""
+        super().__init__(purgatory, kind, wait_ms)
+        self.reply: Pending[Response] = Pending(self.end)
+        self._attempt: Callable[[bool], Response | Pending[Response] | None] | None = attempt
+
+    def try_complete(self) -> None:
+        self._try(is_last=False)
+
+    def expire(self) -> None:
+        self._try(is_last=True)
+
+    def complete(self, response: Response) -> None:
+        """End with this response. Nothing where it has ended."""
+        if not self.is_over:
+            self.end()
+            self.reply.complete(response)
+
+    def end(self) -> None:
+        super().end()
+        self._attempt = None  # it may hold this operation, and a cycle would be left to the collector
+
+    def _try(self, is_last: bool) -> None:
+        response = self._attempt(is_last) if self._attempt is not None else None
+        if response is None:
+            return
+        self.end()
+        if isinstance(response, Pending):
+            response.listen(self.reply.complete)
+        else:
+            self.reply.complete(response)
+
+
+class PartitionWatchers:
+    """The operations that watch one partition; its `PartitionListener`."""
+
+    __slots__ = ("_partition", "_purgatory", "commits", "high_watermark", "log_end_offset", "low_watermark")
+
+    def __init__(self, purgatory: Purgatory, partition: Partition) -> None:
+        self._purgatory = purgatory
+        self._partition = partition
+        self.log_end_offset: dict[WatchingOperation, None] = {}
+        self.high_watermark: dict[WatchingOperation, None] = {}
+        self.low_watermark: dict[WatchingOperation, None] = {}
+        self.commits: deque[CommitWait] = deque()
+        """In the order of the log: offsets are added as they are appended."""
+
+    def on_log_end_offset_updated(self) -> None:
+        if self.log_end_offset:
+            self._purgatory.check_soon(self.log_end_offset)
+
+    def on_high_watermark_updated(self) -> None:
+        waits = self.commits
+        if waits:
+            high_watermark, error = self._partition.high_watermark, self._partition.commit_error
+            while waits and waits[0].end_offset <= high_watermark:
+                waits.popleft().taken(error)
+        if self.high_watermark:
+            self._purgatory.check_soon(self.high_watermark)
+
+    def on_log_start_offset_updated(self) -> None:
+        if self.low_watermark:
+            self._purgatory.check_soon(self.low_watermark)
+
+    def on_becoming_follower(self) -> None:
+        self._leadership_lost(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def on_gone(self, error: ErrorCode) -> None:
+        self._leadership_lost(error)
+        self._purgatory.forget(self._partition)
+
+    def _leadership_lost(self, error: ErrorCode) -> None:
+        """Whether the records will be committed is for another leader to say."""
+        waits, self.commits = self.commits, deque()
+        while waits:
+            waits.popleft().taken(error)
+        for watching in (self.log_end_offset, self.high_watermark, self.low_watermark):
+            self._purgatory.check_soon(watching)
+
+
+class Purgatory:
+    """Of one broker: Apache Kafka's DelayedOperationPurgatory, one for all kinds of operations."""
+
+    __slots__ = ("_is_holding", "_is_scheduled", "_loop", "_to_check", "_watchers", "followers", "sizes", "timeouts")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, monotonic_ms: Callable[[], int]) -> None:
+        self._loop = loop
+        self.timeouts = timeouts
+        self.followers = FollowerWaits(monotonic_ms)
+        """How long the fetches of followers may wait."""
+        self.sizes: dict[str, int] = {}
+        """Operations that wait now, by kind."""
+        self._watchers: dict[Partition, PartitionWatchers] = {}
+        self._to_check: dict[WatchingOperation, None] = {}
+        self._is_scheduled = False
+        self._is_holding = False
+
+    def watchers(self, partition: Partition) -> PartitionWatchers:
+        """What watches a partition; kept until the replica is gone."""
+        found = self._watchers.get(partition)
+        if found is None:
+            found = self._watchers[partition] = PartitionWatchers(self, partition)
+            partition.add_listener(found)
+        return found
+
+    def forget(self, partition: Partition) -> None:
+        """The replica is gone."""
+        self._watchers.pop(partition, None)
+
+    def await_commit(self, partition: Partition, wait: CommitWait) -> None:
+        """Settle the wait once everything before its offset of the leader's log is committed, or the replica leads no
+        more; at once where that is known.
+
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND where fewer replicas are in sync by then than min.insync.replicas."""
+        if wait.end_offset <= partition.high_watermark:
+            wait.settled(partition.commit_error)
+        elif not partition.is_leader:
+            wait.settled(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            queue = self.watchers(partition).commits
+            assert not queue or queue[-1].end_offset <= wait.end_offset, "commits are awaited in the order of the log"
+            wait.queued(queue)
+
+    def check_soon(self, operations: dict[WatchingOperation, None]) -> None:
+        """Something moved that these operations watch."""
+        self._to_check.update(operations)
+        self._schedule()
+
+    def check_one_soon(self, operation: WatchingOperation) -> None:
+        """Something moved that this operation watches."""
+        self._to_check[operation] = None
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_holding and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._check_scheduled)
+
+    def hold_actions(self) -> None:
+        """More may move before it is worth looking, until `try_complete_actions`."""
+        self._is_holding = True
+
+    def try_complete_actions(self) -> None:
+        """Look now. Raises what an attempt raises, which is a bug; the other operations look in the next iteration."""
+        self._is_holding = False
+        if self._to_check:
+            self._check()
+
+    def _check_scheduled(self) -> None:
+        self._is_scheduled = False
+        self._check()
+
+    def _check(self) -> None:
+        due, self._to_check = self._to_check, {}
+        try:
+            while due:
+                operation = next(iter(due))
+                del due[operation]
+                operation.try_complete()
+        finally:
+            if due:
+                self.check_soon(due)

@@ -1,0 +1,86 @@
+"""CurrentLeader and NodeEndpoints of refused Produce and Fetch requests: clients need no Metadata then (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
+
+from broker.metadata.cluster_view import ClusterView, NodeAddress
+from kraft.image.topics import NO_LEADER
+from protocol.errors import ErrorCode
+from protocol.messages import fetch, produce
+from replication.follower_fetch import LocalReplicas
+
+FIRST_PRODUCE_VERSION: Final = 10
+FIRST_FETCH_VERSION: Final = 16
+NO_EPOCH: Final = -1
+
+
+class LeaderServices(Protocol):
+    """Where the leader of a partition is looked up."""
+
+    @property
+    def replicas(self) -> LocalReplicas: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+class CurrentLeader(NamedTuple):
+    """-1 where there is no leader, or the partition is not known."""
+
+    id: int
+    epoch: int
+
+
+def add_to_produce(services: LeaderServices, listener_name: str, response: produce.ProduceResponse) -> None:
+    """Name the current leaders of what was refused with NOT_LEADER_OR_FOLLOWER. For versions from 10 on."""
+    leaders = []
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader = _leader_of(services, (topic.name or topic.topic_id, answer.index))
+                answer.current_leader = produce.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+                leaders.append(leader)
+    response.node_endpoints = [
+        produce.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in _endpoints_of(services, listener_name, leaders)
+    ]
+
+
+def add_to_fetch(services: LeaderServices, listener_name: str, response: fetch.FetchResponse) -> None:
+    """Name the current leaders of what was refused for another leader or leader epoch. For versions from 16 on."""
+    leaders = []
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                leader = _leader_of(services, (topic.topic_id, data.partition_index))
+                data.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+                leaders.append(leader)
+    if leaders:
+        response.node_endpoints = [
+            fetch.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in _endpoints_of(services, listener_name, leaders)
+        ]
+
+
+def _leader_of(services: LeaderServices, key: tuple[str | bytes, int]) -> CurrentLeader:
+    """As this broker's replica knows it; without a replica here, as the metadata does."""
+    partition = services.replicas.find(key)
+    if partition is not None:
+        return CurrentLeader(partition.leader_id, partition.leader_epoch)
+    name, index = key
+    topics = services.cluster.image.topics
+    topic = topics.by_name(name) if isinstance(name, str) else topics.by_id.get(name)
+    assigned = topic.partitions.get(index) if topic is not None else None
+    return (
+        CurrentLeader(assigned.leader, assigned.leader_epoch)
+        if assigned is not None
+        else CurrentLeader(NO_LEADER, NO_EPOCH)
+    )
+
+
+def _endpoints_of(services: LeaderServices, listener_name: str, leaders: list[CurrentLeader]) -> Iterator[NodeAddress]:
+    """The leaders' endpoints on the listener through which the client came, each once."""
+    wanted = {leader.id for leader in leaders}
+    return (node for node in services.cluster.live_nodes(listener_name) if node.id in wanted)

@@ -1,0 +1,161 @@
+"""The records of a planned fetch: read from the page cache at once, or by an executor thread where they are not in it.
+
+sent from its file    32 KiB and more, where the connection can: nothing is read, only looked up in the page cache
+copied                everything else
+checked before        what a client asks for twice in a row: perhaps it found damaged records there
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from broker.network.reply import SLICE_SIZE_MIN
+from broker.network.reply_memory import ReplyMemory
+from broker.runtime.environment import Environment
+from broker.runtime.pending import Pending
+from broker.runtime.tasks import Spawn
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
+from protocol.schema import FetchedRecords
+from replication.fetch_plan import PlannedRead, failed
+from storage.files.file_slice import FileSlice
+from storage.log.damaged_log import damage_of
+from storage.segment.batch_scan import damage_in
+
+if TYPE_CHECKING:
+    from broker.network.route import ClientConnection
+
+log = logging.getLogger("moldau.fetch")
+
+SERVED_MAX: Final = 10_000
+"""Partitions of which a connection remembers what it was served; past that it begins anew."""
+
+
+class RecordServices(Protocol):
+    """What reading takes of the broker."""
+
+    @property
+    def environment(self) -> Environment: ...
+
+    @property
+    def reply_memory(self) -> ReplyMemory: ...
+
+    @property
+    def spawn(self) -> Spawn: ...
+
+
+def sends_from_file(connection: ClientConnection, place: FileSlice) -> bool:
+    """Whether a reply holds a place instead of its bytes."""
+    return place.size >= SLICE_SIZE_MIN and place.file.fileno() is not None and connection.sends_files()
+
+
+def read_records(
+    services: RecordServices,
+    connection: ClientConnection,
+    reads: list[PlannedRead],
+    respond: Callable[[], FetchResponse],
+) -> FetchResponse | Pending[FetchResponse]:
+    """Fill in the records, or the error where they cannot be read; then `respond` makes the response."""
+    cold: list[PlannedRead] = []
+    suspects: list[PlannedRead] = []
+    served = connection.served  # kept: a follower fetches other partitions before it asks again for what it refused
+    if len(served) > SERVED_MAX:
+        served.clear()
+    for read in reads:
+        place = read.place
+        if place is None:
+            continue
+        before, offset = served.get(read.key), read.fetch_offset
+        served[read.key] = ~offset if before in (offset, ~offset) else offset
+        if before == offset:
+            suspects.append(read)
+            continue
+        try:
+            records = _cached(connection, place)
+        except OSError as error:
+            _unreadable(read, error)
+            continue
+        if records is None:
+            cold.append(read)
+        else:
+            read.data.records = records
+    if cold or suspects:
+        return _read_on_executor(services, connection, reads, cold, suspects, respond)
+    return respond()
+
+
+def _cached(connection: ClientConnection, place: FileSlice) -> FetchedRecords | None:
+    """What goes into the reply, None where the page cache lacks some of it. Raises OSError."""
+    if sends_from_file(connection, place):
+        return place if place.file.is_cached(place.size, place.position) else None
+    return place.file.pread_cached(place.size, place.position)
+
+
+def _read_on_executor(
+    services: RecordServices,
+    connection: ClientConnection,
+    reads: list[PlannedRead],
+    cold: list[PlannedRead],
+    suspects: list[PlannedRead],
+    respond: Callable[[], FetchResponse],
+) -> Pending[FetchResponse]:
+    reply: Pending[FetchResponse] = Pending()
+    memory, offload = services.reply_memory, services.environment.offload
+    places = [read.place for read in reads if read.place is not None]
+    borrowed_size = sum(place.size for place in places if not sends_from_file(connection, place))
+    memory.borrow(borrowed_size)
+
+    async def read_all() -> None:
+        try:
+            for read, is_suspect in (*((each, True) for each in suspects), *((each, False) for each in cold)):
+                try:
+                    read.data.records, damage = await offload(_reading(connection, read, is_suspect))
+                except OSError as error:
+                    _unreadable(read, error)
+                else:
+                    if damage is not None:
+                        _damaged(read, damage)
+        finally:
+            memory.give_back(borrowed_size)
+        reply.complete(respond())
+
+    services.spawn(read_all())
+    return reply
+
+
+def _reading(
+    connection: ClientConnection, read: PlannedRead, is_suspect: bool
+) -> Callable[[], tuple[FetchedRecords, str | None]]:
+    """For an executor thread: gives the records, and the damage where they are suspect and damaged. Raises OSError."""
+    place = read.place
+    assert place is not None
+    is_sent_from_file = sends_from_file(connection, place)
+
+    def work() -> tuple[FetchedRecords, str | None]:
+        if is_sent_from_file:
+            if is_suspect:
+                return place, damage_of(place)
+            place.warm()
+            return place, None
+        records = place.read()
+        return records, damage_in(records) if is_suspect else None
+
+    return work
+
+
+def _damaged(read: PlannedRead, damage: str) -> None:
+    """The client is not given what would stop it again; the log is marked, so that another replica leads."""
+    assert read.partition is not None and read.place is not None
+    read.partition.log.damaged(f"{damage}, at or after position {read.place.position} of a segment")
+    read.data.records = b""
+    failed(read.data, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _unreadable(read: PlannedRead, error: OSError) -> None:
+    """The disk refused, or the topic was deleted meanwhile. The other partitions are answered all the same."""
+    assert read.partition is not None
+    log.error("%s-%d cannot be read for a fetch: %s", read.partition.topic, read.partition.index, error)
+    read.partition.log.fail_unless_passing(error)
+    failed(read.data, ErrorCode.KAFKA_STORAGE_ERROR)

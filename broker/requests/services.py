@@ -1,0 +1,58 @@
+"""What the handlers of one node work with. Each handler declares the few of them that it takes, by a Protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.config.config import Config
+from broker.coordinators.groups import Groups
+from broker.coordinators.registry import CoordinatorRegistry
+from broker.metadata.cluster_view import ClusterView
+from broker.metadata.dynamic_config import DynamicConfig
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.quorum import Quorum
+from broker.metadata.topic_creation import TopicCreation
+from broker.network.reply_memory import ReplyMemory
+from broker.purgatory.purgatory import Purgatory
+from broker.replicas.in_sync_changes import InSyncChanges
+from broker.replicas.local_logs import LocalLogs
+from broker.replicas.replicas import Replicas
+from broker.requests.forwarding import Forwarding
+from broker.requests.large_batches import LargeBatches
+from broker.requests.large_metadata import LargeMetadata
+from broker.runtime.environment import Environment
+from broker.runtime.flusher import Flusher
+from broker.runtime.tasks import Spawn
+from replication.fetch_plan import FetchPlanner
+from replication.fetch_session import FetchSessions
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Made once, in `broker/node/`. Everything belongs to the event loop."""
+
+    node_id: int
+    config: Config
+    """What the node started with; `settings` follows what is changed at run time."""
+    environment: Environment
+    spawn: Spawn
+    cluster: ClusterView
+    settings: DynamicConfig
+    quorum: Quorum
+    controller: Forwarding
+    topics: TopicCreation
+    producer_ids: ProducerIds
+    logs: LocalLogs
+    replicas: Replicas
+    flusher: Flusher
+    in_sync_changes: InSyncChanges
+    coordinators: CoordinatorRegistry
+    groups: Groups
+    purgatory: Purgatory
+    reply_memory: ReplyMemory
+    fetch_sessions: FetchSessions
+    fetch_planner: FetchPlanner
+    fetch_size_max: int
+    """fetch.max.bytes, in bytes."""
+    large_batches: LargeBatches
+    large_metadata: LargeMetadata

@@ -1,0 +1,67 @@
+"""How far long work at a start has come: a line of the log every few seconds, with counts and an estimate."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+PROGRESS_LOGGER: Final = "moldau.progress"
+log = logging.getLogger(PROGRESS_LOGGER)
+
+FIRST_MS: Final = 2_000
+"""Work that is done sooner says nothing."""
+EVERY_MS: Final = 5_000
+TOLD_FRACTION_MIN: Final = 0.01
+"""With less done an estimate would be a guess."""
+
+
+class Progress:
+    """`reached` may be called from any thread and as often as is convenient: it says something only when it is time."""
+
+    def __init__(self, precise_ns: Callable[[], int]) -> None:
+        self._precise_ns = precise_ns
+        self._began_ms = self._now_ms()
+        self._next_ms = self._began_ms + FIRST_MS
+
+    @property
+    def duration_ms(self) -> int:
+        """Since the work began."""
+        return self._now_ms() - self._began_ms
+
+    def reached(self, fraction: float, counts: Callable[[], str]) -> None:
+        """Of the work this much is done, from 0 to 1; the counts are asked for only where a line is due."""
+        now_ms = self._now_ms()
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + EVERY_MS
+        log.info("%s%s", counts(), rest(fraction, now_ms - self._began_ms))
+
+    def _now_ms(self) -> int:
+        # The loop's clock stands still for other threads while the loop waits.
+        return self._precise_ns() // 1_000_000
+
+
+def rest(fraction: float, elapsed_ms: int) -> str:
+    """The estimate as words, empty where there is none yet."""
+    if fraction < TOLD_FRACTION_MIN:
+        return ""
+    left_s = elapsed_ms / 1000 * (1 - min(fraction, 1.0)) / fraction
+    return f", about {duration(left_s)} left"
+
+
+def duration(seconds: float) -> str:
+    """A duration to two digits: `0.4 s`, `42 s`, `3 min`, `2 h`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3600:.0f} h"
+
+
+def size(count: int) -> str:
+    """A number of bytes in the unit that leaves few digits."""
+    for unit, exponent in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 1 << exponent:
+            return f"{count / (1 << exponent):.1f} {unit}"
+    return f"{count} bytes"

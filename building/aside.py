@@ -1,0 +1,190 @@
+"""Compiles the hot path aside, so that nothing which runs meanwhile sees a part of the result.
+
+```
+.compiled/lock     held by the one process that compiles for this checkout
+.compiled/work-*   a copy of the sources, being compiled
+.compiled/ready    a finished set: it gets this name by one rename, when it is complete and was tried
+.compiled/failed   why the sources with the digest in its first line cannot be compiled
+.compiled/log      what a compile in the background printed
+```
+
+A finished set waits in `ready` until the next start installs it (`extensions.install`); a start whose sources have
+changed since then throws it away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from building.extensions import EXTENSIONS, LIBRARY, install, is_current, remove_compiled
+from building.hot_path import GROUP, HOT_PATH, PACKAGES, ROOT, digest_of
+from building.mypyc_build import (
+    EXTENSION_SUFFIX,
+    CannotCompile,
+    compile_tree,
+    refuse_without_c_compiler,
+    run,
+)
+
+DIGEST: Final = "digest"
+NICENESS: Final = 19
+"""Of a compile in the background: it takes only the CPU that nothing else wants."""
+LOG: Final = ".compiled/log"
+COMPILED: Final = "the hot path is compiled"
+PLAIN: Final = "the hot path runs as plain Python"
+
+
+class Busy(Exception):
+    """Another process compiles for this checkout."""
+
+
+class Aside:
+    """The folder `.compiled` of a checkout."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root = root
+        self._folder = root / ".compiled"
+        self._ready = self._folder / "ready"
+        self._failed = self._folder / "failed"
+
+    def compile_now(self) -> str:
+        """Have the hot path compiled when this returns, where this machine can: the sentence to show."""
+        with self._locked(waits=True):
+            if is_current(self._root):
+                return f"{COMPILED} already"
+            remove_compiled(self._root)
+            try:
+                if not self._has_ready():
+                    sys.stderr.write("compiling the hot path, once for this state of the sources: about a minute\n")
+                    self._compile()
+            except CannotCompile as problem:
+                return f"{PLAIN}: {problem}"
+            return self._install()
+
+    def begin(self) -> str:
+        """Before a start that waits for nothing: install what is ready, or have it compiled for a later start.
+
+        The sentence to show, empty where everything is as it should be. The compile is a process of its own, of the
+        lowest priority and in a session of its own, so that Ctrl-C in this terminal does not reach it.
+        """
+        if is_current(self._root):
+            return ""
+        try:
+            with self._locked(waits=False):
+                remove_compiled(self._root)
+                if self._has_ready():
+                    return self._install()
+                try:
+                    self._refuse_known_failure()
+                    refuse_without_c_compiler()
+                except CannotCompile as problem:
+                    return f"{PLAIN}: {problem}"
+                log = self._root / LOG
+                with log.open("wb") as output:
+                    subprocess.Popen(
+                        [sys.executable, "-m", "building", "--aside"],
+                        cwd=self._root,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                        start_new_session=True,
+                    )
+        except Busy:
+            remove_compiled(self._root)
+        return f"{PLAIN} this time: it is being compiled in the background for the next start (log: {LOG})"
+
+    def compile_aside(self) -> str:
+        """What runs in the background: leave a finished set in `ready`."""
+        os.nice(NICENESS)
+        with self._locked(waits=True):
+            if self._has_ready() or is_current(self._root):
+                return f"{COMPILED} already"
+            try:
+                self._compile()
+            except CannotCompile as problem:
+                self._failed.write_text(f"{digest_of(self._root)}\n{problem}\n")
+                return f"{PLAIN}: {problem}\n{problem.output}"
+        return f"{COMPILED}; the next start takes it"
+
+    def _compile(self) -> None:
+        """Copy, compile, try, rename. Raises `CannotCompile`."""
+        for left in self._folder.glob("work-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix="work-", dir=self._folder))
+        try:
+            for package in PACKAGES:
+                shutil.copytree(
+                    self._root / package, work / package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+                )
+            digest = digest_of(work)
+            compile_tree(work, HOT_PATH, GROUP, self._root / "requirements.lock")
+            run(["-c", TRY, *HOT_PATH], work, "the extension modules cannot be loaded")
+            finished = work / "finished"
+            for name in (*EXTENSIONS, LIBRARY):
+                (finished / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(work / name, finished / name)
+            (finished / DIGEST).write_text(self._signature(digest))
+            shutil.rmtree(self._ready, ignore_errors=True)
+            finished.rename(self._ready)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _has_ready(self) -> bool:
+        """Whether the finished set is that of the sources as they are; another one is thrown away."""
+        try:
+            if (self._ready / DIGEST).read_text() == self._signature(digest_of(self._root)):
+                return True
+        except OSError:
+            pass
+        shutil.rmtree(self._ready, ignore_errors=True)
+        return False
+
+    def _install(self) -> str:
+        if not self._has_ready():
+            return f"{PLAIN}: the sources changed while they were compiled"
+        install(self._ready, self._root)
+        shutil.rmtree(self._ready)
+        self._failed.unlink(missing_ok=True)
+        return COMPILED
+
+    def _refuse_known_failure(self) -> None:
+        """Raises `CannotCompile` where these sources could not be compiled before."""
+        try:
+            digest, reason, *_ = self._failed.read_text().splitlines()
+        except (OSError, ValueError):
+            return
+        if digest == digest_of(self._root):
+            raise CannotCompile(f"{reason} (log: {LOG}; `make compiled` tries again)")
+
+    def _signature(self, digest: str) -> str:
+        return f"{EXTENSION_SUFFIX}\n{digest}\n"
+
+    @contextmanager
+    def _locked(self, *, waits: bool) -> Iterator[None]:
+        """Raises `Busy` where another process has the lock and this one does not wait. It ends with its process."""
+        self._folder.mkdir(exist_ok=True)
+        with (self._folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            except BlockingIOError:
+                raise Busy from None
+            yield
+
+
+TRY: Final = """
+import sys
+from importlib import import_module
+for source in sys.argv[1:]:
+    assert not import_module(source.removesuffix(".py").replace("/", ".")).__file__.endswith(".py")
+from protocol.record_walk import walk_records
+assert walk_records(bytes.fromhex("0e00000002610000"), 0, 8, 1) == (0, 0, 0)
+"""

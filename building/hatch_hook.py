@@ -1,0 +1,52 @@
+"""Hatchling's hook: what a wheel is made of. Hatchling loads this file by its path, which pyproject.toml names.
+
+`MOLDAU_WHEEL=compiled` makes a wheel for this platform and this Python whose hot path is compiled; without it, or with
+`pure`, one that runs everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+VARIABLE = "MOLDAU_WHEEL"
+KINDS = ("pure", "compiled")
+
+
+class MoldauWheel(BuildHookInterface[Any]):  # type: ignore[misc] # mypy runs without Hatchling
+    """Puts the rewritten tree into the wheel, with its extension modules where they are asked for."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """What the build needs besides Hatchling."""
+        return ["mypy>=1.14", "setuptools"] if self._is_compiled else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Before the files are gathered. An editable install takes the folders where they lie."""
+        if version == "editable":
+            return
+        sys.path.insert(0, self.root)
+        from building.wheel_tree import BESIDE, TARGET, compile_wheel, make_tree
+
+        self._directory = tempfile.TemporaryDirectory(prefix="moldau-wheel-")  # removed when the build ends
+        tree = Path(self._directory.name)
+        make_tree(Path(self.root), tree)
+        if self._is_compiled:
+            compile_wheel(tree)
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+        for top in (TARGET, *BESIDE):
+            build_data["force_include"][str(tree / top)] = top
+
+    @property
+    def _is_compiled(self) -> bool:
+        kind = os.environ.get(VARIABLE, KINDS[0])
+        if kind not in KINDS:
+            raise ValueError(f"{VARIABLE}={kind}: it is one of {', '.join(KINDS)}")
+        return kind == "compiled"

@@ -1,0 +1,85 @@
+"""Which modules are compiled: those through which a produce, a fetch and a replicated record pass."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator", "broker")
+"""The packages with compiled modules, and all that these modules import."""
+HOT_PATH: Final = (
+    "broker/network/connection.py",
+    "broker/network/direct_output.py",
+    "broker/network/flow_control.py",
+    "broker/network/output.py",
+    "broker/network/partial_frame.py",
+    "broker/network/peer_channel.py",
+    "broker/network/reply.py",
+    "broker/network/reply_memory.py",
+    "broker/network/reply_queue.py",
+    "broker/network/route.py",
+    "broker/purgatory/delayed_produce.py",
+    "broker/purgatory/follower_waits.py",
+    "broker/purgatory/purgatory.py",
+    "broker/purgatory/timer_wheel.py",
+    "broker/replicas/replica_fetchers.py",
+    "broker/replicas/replicas.py",
+    "broker/requests/fetched_records.py",
+    "broker/requests/handlers/fetch.py",
+    "broker/requests/handlers/produce.py",
+    "broker/requests/produce_hook.py",
+    "broker/requests/repeated_produce.py",
+    "broker/runtime/pending.py",
+    "coordinator/shard/offset_walk.py",
+    "protocol/primitives.py",
+    "protocol/record_batch.py",
+    "protocol/record_validation.py",
+    "protocol/record_walk.py",
+    "protocol/tagged_section.py",
+    "replication/fetch_plan.py",
+    "replication/fetch_session.py",
+    "replication/fetch_session_handler.py",
+    "replication/follower_effects.py",
+    "replication/follower_fetch.py",
+    "replication/follower_progress.py",
+    "replication/leadership.py",
+    "replication/partition.py",
+    "replication/replica_fetcher.py",
+    "replication/replication_quota.py",
+    "replication/source.py",
+    "replication/updated_partitions.py",
+    "storage/checkpoints/leader_epochs.py",
+    "storage/files/file_slice.py",
+    "storage/log/append_result.py",
+    "storage/log/boundaries.py",
+    "storage/log/follower_append.py",
+    "storage/log/leader_append.py",
+    "storage/log/log.py",
+    "storage/log/log_state.py",
+    "storage/log/reading.py",
+    "storage/producers/producer_state.py",
+    "storage/segment/batch_run.py",
+    "storage/segment/batch_scan.py",
+    "storage/segment/offset_index.py",
+    "storage/segment/segment.py",
+    "storage/segment/segment_files.py",
+    "storage/segment/sparse_index.py",
+)
+"""From the bytes of a request to the write, or to the socket; and the loading of committed offsets.
+
+protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py)
+stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
+"""
+GROUP: Final = "moldau_hot_path"
+"""mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
+
+
+def digest_of(root: Path) -> str:
+    """Changes with the text of any module that is compiled, and with the list of them."""
+    digest = hashlib.sha256()
+    for name in HOT_PATH:
+        digest.update(name.encode())
+        digest.update((root / name).read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,85 @@
+"""Runs mypyc and the C compiler over a copy of the sources, and leaves the extension modules beside the copies."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+NEEDED: Final = ("mypy", "setuptools")
+EXTENSION_SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+OUTPUT_LINES: Final = 40
+"""The end of what a failed step printed that is kept."""
+
+
+class CannotCompile(Exception):
+    """Why there are no extension modules; the text is one line."""
+
+    def __init__(self, reason: str, output: str = "") -> None:
+        super().__init__(reason)
+        self.output = output
+        """The end of what the failed step printed."""
+
+
+def c_compiler() -> str:
+    """The name of the C compiler with which this Python builds extensions."""
+    return str(sysconfig.get_config_var("CC") or "cc").split()[0]
+
+
+def refuse_without_c_compiler() -> None:
+    """Raises `CannotCompile` where this machine has no C compiler."""
+    if shutil.which(c_compiler()) is None:
+        raise CannotCompile(f"this machine has no C compiler ({c_compiler()})")
+
+
+def library_name(group: str) -> str:
+    """The file with the code of a group, relative to the root of the tree. A dot in the group's name is a package."""
+    return f"{group.replace('.', '/')}__mypyc{EXTENSION_SUFFIX}"
+
+
+def extension_name(source: str) -> str:
+    """The extension module of a source, both relative to the root of the tree."""
+    return source.removesuffix(".py") + EXTENSION_SUFFIX
+
+
+def compile_tree(tree: Path, sources: Sequence[str], group: str, constraints: Path | None = None) -> list[str]:
+    """Compile these modules of a tree; the files made, relative to it. Raises `CannotCompile`.
+
+    mypyc and setuptools are installed beside the tree for this one build where the environment lacks them.
+    """
+    refuse_without_c_compiler()
+    tools = tree / ".tools"
+    if any(find_spec(module) is None for module in NEEDED):
+        pins = ["-c", str(constraints)] if constraints is not None else []
+        install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(tools), *pins, *NEEDED]
+        run(install, tree, f"{' and '.join(NEEDED)} cannot be installed")
+    run(["-c", RUN_MYPYC, str(tools), group, *sources], tree, "mypyc or the C compiler failed")
+    return [*(extension_name(source) for source in sources), library_name(group)]
+
+
+def run(arguments: Sequence[str], directory: Path, failure: str) -> None:
+    """Run this Python with `arguments` in a directory, quietly. Raises `CannotCompile` where it fails."""
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode != 0:
+        raise CannotCompile(failure, "\n".join(done.stdout.splitlines()[-OUTPUT_LINES:]))
+
+
+RUN_MYPYC: Final = """
+import os, sys
+tools, group, *sources = sys.argv[1:]
+sys.path.insert(0, tools)
+sys.argv = ["setup.py", "-q", "build_ext", "--inplace"]
+from mypyc.build import mypycify
+from setuptools import setup
+options = ["--follow-imports=silent", "--ignore-missing-imports"]
+level = os.environ.get("MYPYC_OPT_LEVEL", "3")
+extensions = mypycify([*options, *sources], group_name=group, opt_level=level)
+setup(name="moldau-hot-path", packages=[], ext_modules=extensions)
+"""

@@ -1,0 +1,1 @@
+"""The nodes of the cluster as the controller sees them: registered, alive, fenced, shutting down, gone."""

@@ -1,0 +1,180 @@
+"""BrokerHeartbeat: the state of a broker between registration and shutdown.
+
+The state is part of the broker's registration; a heartbeat requests another one.
+
+    fenced ⇄ unfenced → in controlled shutdown → shut down (fenced, and told to exit)
+
+A broker is unfenced once it has read the metadata log up to its own registration. A broker that shuts down hands over
+its partitions, some with each heartbeat, so that clients wait for few partitions at a time. It may exit once it has
+none left and every other active broker has read which leaders replace it. After that it has to register again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from itertools import islice
+from typing import Final
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import Decision
+from kraft.controller.partitions.leadership import changes_with, changes_without, changes_without_directories
+from kraft.controller.view import View
+from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
+from protocol.errors import ErrorCode
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.records.metadata import BrokerRegistrationChangeRecord
+
+MOVES_MIN: Final = 64
+MOVES_SHARE: Final = 8
+"""With each heartbeat a broker that shuts down hands over `MOVES_MIN` partitions, or one in `MOVES_SHARE` where that is
+more."""
+
+
+class BrokerState(Enum):
+    FENCED = auto()
+    UNFENCED = auto()
+    CONTROLLED_SHUTDOWN = auto()
+    SHUTDOWN_NOW = auto()
+
+
+class RequestedState(Enum):
+    """What a heartbeat requests."""
+
+    SERVE = auto()
+    FENCE = auto()
+    SHUT_DOWN = auto()
+
+
+F, U, C, S = BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
+
+NEXT_STATE: dict[tuple[BrokerState, RequestedState], BrokerState] = {
+    (F, RequestedState.SERVE): U,  # `next_state` waits until it has caught up; never after a shutdown
+    (F, RequestedState.FENCE): F,
+    (F, RequestedState.SHUT_DOWN): S,
+    (U, RequestedState.SERVE): U,
+    (U, RequestedState.FENCE): F,
+    (U, RequestedState.SHUT_DOWN): C,  # goes on to S at once where the broker leads nothing
+    (C, RequestedState.SERVE): C,
+    (C, RequestedState.FENCE): C,
+    (C, RequestedState.SHUT_DOWN): S,  # held back by `next_state` while there is something to be moved
+}
+
+
+def state_of(broker: Broker) -> BrokerState:
+    if broker.fenced:
+        return BrokerState.FENCED
+    return BrokerState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerState.UNFENCED
+
+
+def requested_state_of(request: BrokerHeartbeatRequest) -> RequestedState:
+    if request.want_shut_down:
+        return RequestedState.SHUT_DOWN
+    return RequestedState.FENCE if request.want_fence else RequestedState.SERVE
+
+
+def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Decision:
+    view, sessions = context.view, context.sessions
+    broker = view.image.cluster.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return refused(ErrorCode.STALE_BROKER_EPOCH)  # and the session of the incarnation that lives is not extended
+    sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)
+    context.failures.heartbeat(broker.id, context.now_ms)
+    is_caught_up = request.current_metadata_offset >= broker.epoch
+    state = state_of(broker)
+    requested = requested_state_of(request)
+    moves = moves_of(view, broker, state, requested)
+    if state is BrokerState.CONTROLLED_SHUTDOWN and not moves:
+        sessions.shuts_down(broker.id, view.image.provenance.end_offset)
+    may_go = not moves and sessions.is_shutdown_known(broker.id, view.image.cluster)
+    after = next_state(view, broker, state, requested, is_caught_up=is_caught_up, may_go=may_go)
+    records = records_of_transition(view, broker, state, after, moves)
+    records += records_of_failed_directories(view, broker, request.offline_log_dirs)
+    cordoned = request.cordoned_log_dirs
+    if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
+            )
+        )
+    return Decision(
+        records,
+        BrokerHeartbeatResponse(
+            is_caught_up=is_caught_up,
+            is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+        ),
+        is_atomic=False,
+    )
+
+
+def refused(error: ErrorCode) -> Decision:
+    return Decision((), BrokerHeartbeatResponse(error_code=error, should_shut_down=False))
+
+
+def next_state(
+    view: View, broker: Broker, state: BrokerState, requested: RequestedState, *, is_caught_up: bool, may_go: bool
+) -> BrokerState:
+    """`may_go`: the broker has handed over all its partitions, and the other active brokers know their new leaders.
+
+    DIVERGES: Apache Kafka unfences a broker that was told to exit when a heartbeat arrives late that the broker had
+    sent before, and elects it where it is in sync.
+    """
+    after = NEXT_STATE[state, requested]
+    may_serve = is_caught_up and not broker.in_controlled_shutdown
+    if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not may_serve:
+        return BrokerState.FENCED
+    leads = bool(view.by_broker.led(broker.id))
+    if state is BrokerState.UNFENCED and after is BrokerState.CONTROLLED_SHUTDOWN and not leads:
+        return BrokerState.SHUTDOWN_NOW
+    if state is BrokerState.CONTROLLED_SHUTDOWN and after is BrokerState.SHUTDOWN_NOW and (leads or not may_go):
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return after
+
+
+def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> list[object]:
+    """Changes of some partitions that the broker leads or is in sync with, so that it does neither.
+
+    DIVERGES: Apache Kafka moves all of them at once, and clients wait until every broker has taken in all of that.
+    """
+    begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
+    if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
+        return []
+    count = max(MOVES_MIN, len(view.by_broker.in_sync(broker.id)) // MOVES_SHARE)
+    return [*islice(changes_without(view, broker.id), count)]
+
+
+def records_of_transition(
+    view: View, broker: Broker, state: BrokerState, after: BrokerState, moves: list[object]
+) -> list[object]:
+    if after is state:
+        return moves
+    match after:
+        case BrokerState.UNFENCED:
+            return [change(broker, fenced=UNFENCE), *changes_with(view, broker.id)]
+        case BrokerState.CONTROLLED_SHUTDOWN:
+            return [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN), *moves]
+    return fence(view, broker)
+
+
+def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> list[object]:
+    """The changes for failed log directories, once for each although every heartbeat names them. The last directory of
+    a broker is not removed: the broker stops by itself (KIP-858)."""
+    lost = [directory for directory in broker.directories if directory in offline]
+    left = [directory for directory in broker.directories if directory not in offline]
+    if not lost or not left:
+        return []
+    changed = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
+    return [*changes_without_directories(view, broker.id, lost), changed]
+
+
+def fence(view: View, broker: Broker) -> list[object]:
+    if broker.fenced:
+        return []
+    return [*changes_without(view, broker.id), change(broker, fenced=FENCE)]
+
+
+def change(broker: Broker, *, fenced: int = 0, shuts_down: int = 0) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=shuts_down
+    )

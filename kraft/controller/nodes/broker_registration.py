@@ -1,0 +1,136 @@
+"""Registering a broker: its incarnation, its directories, its features, and the epoch that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import ApiError, Decision
+from kraft.controller.partitions.leadership import changes_after_loss, changes_without
+from kraft.controller.view import View
+from kraft.features import KRAFT_VERSION, METADATA_VERSION
+from kraft.image.cluster import Broker
+from kraft.image.metadata_image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.records.metadata import BrokerEndpoint, BrokerFeature, PartitionChangeRecord, RegisterBrokerRecord
+
+RESERVED_DIRECTORIES_COUNT = 100
+"""Directory ids below this number have a special meaning and name no directory."""
+
+
+def register_broker(context: DecisionContext, request: BrokerRegistrationRequest) -> Decision:
+    """The changes of the partitions that a new incarnation gives up come before its registration. Where the log ends
+    between the two, the broker registers again."""
+    view, image = context.view, context.image
+    existing = image.cluster.brokers.get(request.broker_id)
+    is_alive = context.sessions.is_alive(existing, context.now_ms)
+    refusals = (
+        refusal_of_cluster(request, view.settings.cluster_id),
+        refusal_of_duplicate(request, existing if is_alive else None),
+        refusal_of_directories(image, request),
+        refusal_of_features(view, request),
+    )
+    for refusal in refusals:
+        if refusal is not None:
+            return Decision((), BrokerRegistrationResponse(error_code=refusal.error))
+    is_same = existing is not None and existing.incarnation_id == request.incarnation_id
+    given_up: list[object] = [] if is_same else [*changes_of_restart(view, request, existing)]
+    record = record_of(request, image.provenance.end_offset + len(given_up), existing if is_same else None)
+    return Decision([*given_up, record], BrokerRegistrationResponse(broker_epoch=record.broker_epoch), is_atomic=False)
+
+
+def changes_of_restart(
+    view: View, request: BrokerRegistrationRequest, existing: Broker | None
+) -> Iterator[PartitionChangeRecord]:
+    """A clean stop leaves its broker epoch on disk (KIP-966). A broker that cannot name that epoch may have lost
+    records that were not on disk yet."""
+    is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
+    if view.has_eligible_replicas and not is_clean:
+        return changes_after_loss(view, request.broker_id)
+    return changes_without(view, request.broker_id)
+
+
+def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Broker | None) -> RegisterBrokerRecord:
+    """A new incarnation begins fenced; its broker epoch is the offset of this record."""
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=next_offset if amended is None else amended.epoch,
+        end_points=[
+            BrokerEndpoint(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port,
+                security_protocol=listener.security_protocol,
+            )
+            for listener in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
+            )
+            for feature in request.features
+        ],
+        rack=request.rack,
+        fenced=True if amended is None else amended.fenced,
+        in_controlled_shutdown=False if amended is None else amended.in_controlled_shutdown,
+        log_dirs=list(request.log_dirs),
+    )
+
+
+def refusal_of_cluster(request: BrokerRegistrationRequest, cluster_id: str) -> ApiError | None:
+    if request.cluster_id == cluster_id:
+        return None
+    return ApiError(
+        ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
+    )
+
+
+def refusal_of_duplicate(request: BrokerRegistrationRequest, alive: Broker | None) -> ApiError | None:
+    """Refuse a second process with the same id while the first one lives; one in controlled shutdown may be
+    replaced."""
+    if alive is None or alive.incarnation_id == request.incarnation_id or alive.in_controlled_shutdown:
+        return None
+    return ApiError(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"Another broker is registered with broker id {request.broker_id}."
+    )
+
+
+def refusal_of_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> ApiError | None:
+    directories = request.log_dirs
+    if not directories:
+        return ApiError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if any(int.from_bytes(directory, "big") < RESERVED_DIRECTORIES_COUNT for directory in directories):
+        return ApiError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len(set(directories)) != len(directories):
+        return ApiError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for broker in image.cluster.brokers.values():
+        if broker.id != request.broker_id and not set(directories).isdisjoint(broker.directories):
+            return ApiError(
+                ErrorCode.INVALID_REGISTRATION, f"Broker {broker.id} is already registered with a directory"
+            )
+    return None
+
+
+def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> ApiError | None:
+    supported = {feature.name: feature for feature in request.features}
+    for name, level in finalized(view):
+        feature = supported.get(name)
+        if feature is None or not feature.min_supported_version <= level <= feature.max_supported_version:
+            return ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of {name}.",
+            )
+    return None
+
+
+def finalized(view: View) -> Iterator[tuple[str, int]]:
+    """The finalized features: those of the metadata log, and kraft.version, which belongs to the quorum."""
+    image = view.image
+    yield METADATA_VERSION, image.features.metadata_version
+    if view.settings.quorum.kraft_version > 0:
+        yield KRAFT_VERSION, view.settings.quorum.kraft_version
+    yield from ((name, level) for name, level in image.features.levels.items() if name != METADATA_VERSION)

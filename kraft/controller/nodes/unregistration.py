@@ -1,0 +1,27 @@
+"""UnregisterBroker: a broker leaves the cluster for good."""
+
+from __future__ import annotations
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import Decision
+from kraft.controller.partitions.leadership import changes_after_loss, changes_without
+from protocol.errors import ErrorCode
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.records.metadata import UnregisterBrokerRecord
+
+
+def unregister_broker(context: DecisionContext, request: UnregisterBrokerRequest) -> Decision:
+    """Other replicas take over its partitions first. It stays in the replica lists until a reassignment removes it."""
+    view = context.view
+    broker = view.image.cluster.brokers.get(request.broker_id)
+    if broker is None:
+        return Decision(
+            (),
+            UnregisterBrokerResponse(
+                error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+                error_message=f"Broker ID {request.broker_id} is not currently registered",
+            ),
+        )
+    leaves = changes_after_loss if view.has_eligible_replicas else changes_without
+    record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+    return Decision([*leaves(view, broker.id), record], UnregisterBrokerResponse(error_message=""), is_atomic=False)

@@ -1,0 +1,87 @@
+"""AssignReplicasToDirs: a broker reports in which log directory it put each of its replicas (KIP-858)."""
+
+from __future__ import annotations
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import Decision
+from kraft.controller.partitions.leadership import election_of, rules_of
+from kraft.controller.partitions.partition_change import RequestedChange, change_of
+from kraft.controller.view import View
+from kraft.image.cluster import LOST_DIRECTORY, Broker
+from kraft.image.topics import PartitionRegistration
+from protocol.errors import ErrorCode
+from protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    DirectoryResult,
+    PartitionResult,
+    TopicResult,
+)
+from protocol.records.metadata import PartitionChangeRecord
+
+
+def assign_replicas(context: DecisionContext, request: AssignReplicasToDirsRequest) -> Decision:
+    view = context.view
+    broker = view.image.cluster.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return refused(ErrorCode.STALE_BROKER_EPOCH)
+    records: list[object] = []
+    results = [assign_in_directory(view, broker, directory, records) for directory in request.directories]
+    return Decision(records, AssignReplicasToDirsResponse(directories=results))
+
+
+def refused(error: ErrorCode) -> Decision:
+    return Decision((), AssignReplicasToDirsResponse(error_code=error))
+
+
+def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, records: list[object]) -> DirectoryResult:
+    result = DirectoryResult(id=directory.id)
+    for topic in directory.topics:
+        answers = []
+        for data in topic.partitions:
+            assigned = assign(view, broker, directory.id, topic.topic_id, data.partition_index)
+            error = assigned if isinstance(assigned, ErrorCode) else ErrorCode.NONE
+            if isinstance(assigned, PartitionChangeRecord):
+                records.append(assigned)
+            answers.append(PartitionResult(partition_index=data.partition_index, error_code=error))
+        result.topics.append(TopicResult(topic_id=topic.topic_id, partitions=answers))
+    return result
+
+
+def assign(
+    view: View, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
+) -> PartitionChangeRecord | ErrorCode:
+    """NONE where the metadata says so already. A replica that can serve now may lead; one that cannot does not lead."""
+    topic = view.image.topics.by_id.get(topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker.id not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if partition.directory_of(broker.id) == directory_id:
+        return ErrorCode.NONE
+    wanted = RequestedChange(election=election_of(view, topic), directories={broker.id: directory_id})
+    if not broker.has_online(directory_id):
+        wanted = without(wanted, partition, broker.id, directory_id)
+    directories = [
+        directory_id if replica == broker.id else partition.directory_of(replica) for replica in partition.replicas
+    ]
+    moved = partition._replace(directories=tuple(directories))
+    record = change_of(topic_id, index, partition, wanted, rules_of(view, topic, view.may_lead(moved)))
+    return ErrorCode.NONE if record is None else record
+
+
+def without(
+    wanted: RequestedChange, partition: PartitionRegistration, broker_id: int, directory_id: bytes
+) -> RequestedChange:
+    """A replica that cannot serve stays in sync only where it is the last in-sync replica.
+
+    A damaged replica is no eligible leader replica either, because it is going to be fetched anew from its beginning.
+    The last in-sync replica stays eligible: no other replica has its records.
+    """
+    isr = [replica for replica in partition.isr if replica != broker_id]
+    is_damaged = directory_id == LOST_DIRECTORY and bool(isr)
+    return wanted._replace(isr=isr, lost=(broker_id,) if is_damaged else ())

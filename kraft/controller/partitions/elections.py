@@ -1,0 +1,117 @@
+"""ElectLeaders, and the periodic elections that give leadership back to preferred leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import ApiError, Decision
+from kraft.controller.partitions.leadership import rules_of
+from kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
+from kraft.controller.view import View
+from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
+from protocol.records.metadata import PartitionChangeRecord
+
+TYPES: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+NOT_NEEDED: Final = ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+NOT_AVAILABLE: Final = {
+    Election.PREFERRED: ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    Election.UNCLEAN: ApiError(
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+    ),
+}
+
+
+def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Decision:
+    view = context.view
+    election = TYPES.get(request.election_type)
+    if election is None:
+        return Decision((), refused(request))
+    is_for_all = request.topic_partitions is None
+    asked = everything(view) if request.topic_partitions is None else request.topic_partitions
+    records: list[object] = []
+    results = []
+    for topic in asked:
+        answers = []
+        for partition_id in topic.partitions:
+            made = elect_one(view, topic.topic, partition_id, election)
+            if made is NOT_NEEDED and is_for_all:
+                continue
+            answer = PartitionResult(partition_id=partition_id, error_message=None)
+            if isinstance(made, ApiError):
+                answer.error_code, answer.error_message = made
+            else:
+                records.append(made)
+            answers.append(answer)
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=answers))
+    return Decision(records, ElectLeadersResponse(replica_election_results=results), is_atomic=False)
+
+
+def everything(view: View) -> Iterator[TopicPartitions]:
+    for topic in view.image.topics.by_id.values():
+        yield TopicPartitions(topic=topic.name, partitions=sorted(topic.partitions))
+
+
+def refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    message = f"Unknown election type {request.election_type}"
+    error = ErrorCode.INVALID_REQUEST
+    return ElectLeadersResponse(
+        error_code=error,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=partition_id, error_code=error, error_message=message)
+                    for partition_id in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def elect_one(view: View, topic_name: str, partition_id: int, election: Election) -> PartitionChangeRecord | ApiError:
+    topic = view.image.topics.by_name(topic_name)
+    if topic is None:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}")
+    partition = topic.partitions.get(partition_id)
+    if partition is None:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_name}-{partition_id}")
+    is_preferred = partition.leader == partition.replicas[0]
+    is_led = partition.leader != NO_LEADER
+    if is_preferred if election is Election.PREFERRED else is_led:
+        return NOT_NEEDED
+    record = elected(view, topic, partition_id, partition, election)
+    return NOT_AVAILABLE[election] if record is None else record
+
+
+def elected(
+    view: View, topic: Topic, partition_id: int, partition: PartitionRegistration, election: Election
+) -> PartitionChangeRecord | None:
+    rules = rules_of(view, topic, view.may_lead(partition))
+    return change_of(topic.id, partition_id, partition, RequestedChange(election=election), rules)
+
+
+# Periodic elections
+
+
+def balancing(view: View, count_max: int) -> list[PartitionChangeRecord]:
+    """Elections of preferred leaders that can lead again, at most `count_max`."""
+    return list(islice(_preferred(view), count_max))
+
+
+def _preferred(view: View) -> Iterator[PartitionChangeRecord]:
+    for topic, partition_id, partition in view.partitions(view.by_broker.imbalanced):
+        record = elected(view, topic, partition_id, partition, Election.PREFERRED)
+        if record is not None:
+            yield record

@@ -1,0 +1,140 @@
+"""AlterPartition: the leader of a partition asks for another in-sync set, and the controller confirms it or not.
+
+The leader epoch and the partition epoch of the request must be those of the controller. Otherwise the leader or the
+controller lacks a change: the leader waits for newer metadata, or sends the request again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import Decision
+from kraft.controller.partitions.leadership import election_of, rules_of
+from kraft.controller.partitions.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
+from kraft.controller.view import View
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, PartitionRegistration, Topic
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    PartitionResult,
+    TopicResult,
+)
+
+ANY_EPOCH: Final = -1
+"""The epoch of a follower whose incarnation the leader does not know, as with brokers before 3.5."""
+
+
+def alter_partition(context: DecisionContext, request: AlterPartitionRequest) -> Decision:
+    view = context.view
+    image = view.image
+    broker = image.cluster.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return Decision((), AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    records: list[object] = []
+    topics = []
+    for asked in request.topics:
+        topic = image.topics.by_id.get(asked.topic_id)
+        answers = []
+        for data in asked.partitions:
+            partition = topic.partitions.get(data.partition_index) if topic is not None else None
+            if topic is None:
+                answers.append(refused(data, ErrorCode.UNKNOWN_TOPIC_ID))
+            elif partition is None:
+                answers.append(refused(data, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                answers.append(alter(view, broker.id, topic, partition, data, records))
+        topics.append(TopicResult(topic_id=asked.topic_id, partitions=answers))
+    return Decision(records, AlterPartitionResponse(topics=topics), is_atomic=False)
+
+
+def alter(
+    view: View,
+    broker_id: int,
+    topic: Topic,
+    partition: PartitionRegistration,
+    data: PartitionData,
+    records: list[object],
+) -> PartitionResult:
+    """Decide on one partition; what is confirmed is added to `records`.
+
+    A reassignment that ends with it may make another replica the leader: the change stands, and the response says so.
+    """
+    members = members_of(data)
+    refusal = refusal_of(view.image, broker_id, partition, data, members)
+    if refusal is not ErrorCode.NONE:
+        return refused(data, refusal)
+    wanted = RequestedChange(
+        isr=[each.broker_id for each in members],
+        recovery_state=data.leader_recovery_state,
+        election=election_of(view, topic),
+    )
+    rules = rules_of(view, topic, view.may_lead(partition))
+    record = change_of(topic.id, data.partition_index, partition, wanted, rules)
+    if record is not None:
+        records.append(record)
+        partition = partition.changed(record)
+        if record.leader not in (broker_id, LEADER_UNCHANGED, NO_LEADER):
+            return refused(data, ErrorCode.NEW_LEADER_ELECTED)
+    return PartitionResult(
+        partition_index=data.partition_index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def members_of(data: PartitionData) -> Sequence[BrokerState]:
+    """The set that is asked for; before version 3 without the epochs of its members."""
+    return data.new_isr_with_epochs or [BrokerState(broker_id=each) for each in data.new_isr]
+
+
+def refusal_of(
+    image: MetadataImage,
+    broker_id: int,
+    partition: PartitionRegistration,
+    data: PartitionData,
+    members: Sequence[BrokerState],
+) -> ErrorCode:
+    """In the order of Apache Kafka's controller."""
+    if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER  # the leader has heard of a later controller than this one
+    if data.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if data.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = [each.broker_id for each in members]
+    if len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas) or partition.leader not in isr:
+        return ErrorCode.INVALID_REQUEST
+    if data.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
+        return ErrorCode.INVALID_REQUEST
+    if not all(is_eligible(image, partition, each) for each in members):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def is_eligible(image: MetadataImage, partition: PartitionRegistration, member: BrokerState) -> bool:
+    """Whether a replica may join the in-sync set: its broker is active, and of the incarnation that fetched. An earlier
+    incarnation may have had records that the broker has lost since (KIP-903). A replica whose directory is LOST or
+    offline may not join either: its broker may fetch it anew, while the leader still knows its former end offset.
+
+    DIVERGES: Apache Kafka does not check the last two: there such a log comes back only when its broker restarts, and a
+    leader proposes only replicas that fetch.
+    """
+    broker = image.cluster.brokers.get(member.broker_id)
+    if broker is None or not broker.is_active or member.broker_epoch not in (ANY_EPOCH, broker.epoch):
+        return False
+    return broker.has_online(partition.directory_of(member.broker_id))
+
+
+def refused(data: PartitionData, error: ErrorCode) -> PartitionResult:
+    return PartitionResult(partition_index=data.partition_index, error_code=error)

@@ -1,0 +1,112 @@
+"""Changes of leaders and in-sync replicas after a broker, or one of its log directories, became available or failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from kraft.controller.partition_index import Key
+from kraft.controller.partitions.partition_change import Election, PartitionRules, RequestedChange, change_of
+from kraft.controller.view import View
+from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
+from protocol.records.metadata import PartitionChangeRecord
+
+MayLead = Callable[[int], bool]
+
+
+def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
+    """The rules for a partition of the topic. `min_in_sync` is 0 where no eligible leader replicas are kept."""
+    has_eligible = view.has_eligible_replicas
+    return PartitionRules(
+        may_lead, view.min_in_sync(topic) if has_eligible else 0, has_eligible, view.default_directory
+    )
+
+
+def election_of(view: View, topic: Topic) -> Election:
+    return Election.UNCLEAN if view.allows_unclean(topic.name) else Election.ONLINE
+
+
+def changes_without(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
+    """The broker does not serve: it leads no partition, and stays in sync only where it is the last in-sync replica."""
+    return _changes_without(view, broker_id, view.by_broker.concerning(broker_id))
+
+
+def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Iterator[PartitionChangeRecord]:
+    """The same for the replicas that the broker has in these log directories."""
+    keys = view.by_broker.concerning(broker_id)
+    found = view.partitions(keys)
+    in_lost = [(topic.id, index) for topic, index, each in found if each.directory_of(broker_id) in lost]
+    return _changes_without(view, broker_id, in_lost)
+
+
+def _changes_without(view: View, broker_id: int, keys: Iterable[Key]) -> Iterator[PartitionChangeRecord]:
+    return _changes(
+        view,
+        keys,
+        lambda partition: RequestedChange(isr=isr_without(partition, broker_id)),
+        except_broker=broker_id,
+    )
+
+
+def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
+    return [replica for replica in partition.isr if replica != broker_id]
+
+
+def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
+    """The broker comes back and may have lost records: it is no in-sync replica, not even where it was the last one,
+    and no eligible leader replica."""
+    keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
+    return _changes(
+        view,
+        keys,
+        lambda partition: RequestedChange(isr=isr_without(partition, broker_id), lost=(broker_id,)),
+        except_broker=broker_id,
+    )
+
+
+def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
+    """The broker serves: it leads the partitions without a leader for which it is in sync or eligible.
+
+    A partition that still names the broker as leader is one of its former incarnation: the controller failed before it
+    had written all changes that followed from the end of that incarnation. Naming the broker again begins a new leader
+    epoch.
+    """
+    for topic, partition_id, _ in view.partitions(view.by_broker.led(broker_id)):
+        yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=broker_id)
+    yield from _changes(view, view.by_broker.leaderless, lambda partition: RequestedChange(), with_broker=broker_id)
+
+
+def changes_of_leaderless(view: View) -> Iterator[PartitionChangeRecord]:
+    """Elections for partitions that have no leader and could have one: the former controller failed before it had held
+    them all, or unclean elections have been allowed for their topic."""
+    return _changes(view, view.by_broker.leaderless, lambda partition: RequestedChange())
+
+
+def _changes(
+    view: View,
+    keys: Iterable[Key],
+    wanted_of: Callable[[PartitionRegistration], RequestedChange],
+    *,
+    except_broker: int = NO_LEADER,
+    with_broker: int = NO_LEADER,
+) -> Iterator[PartitionChangeRecord]:
+    """`except_broker` is about to be fenced, `with_broker` about to be unfenced; -1 for none."""
+    for topic, partition_id, partition in view.partitions(keys):
+        may_lead = _may_lead(view, partition, except_broker, with_broker)
+        wanted = wanted_of(partition)._replace(election=election_of(view, topic))
+        record = change_of(topic.id, partition_id, partition, wanted, rules_of(view, topic, may_lead))
+        if record is not None:
+            yield record
+
+
+def _may_lead(view: View, partition: PartitionRegistration, except_broker: int, with_broker: int) -> MayLead:
+    may_lead_now = view.may_lead(partition)
+    cluster = view.image.cluster
+
+    def may_lead(replica: int) -> bool:
+        if replica == except_broker:
+            return False
+        if replica == with_broker:
+            return cluster.has_online(replica, partition.directory_of(replica))
+        return may_lead_now(replica)
+
+    return may_lead

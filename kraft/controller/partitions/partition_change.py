@@ -1,0 +1,248 @@
+"""The record that changes a partition when its in-sync set, its replicas or the brokers that may lead it change.
+
+    requested: replicas, in-sync set
+      │  a reassignment ends where every added replica is in sync, and one remains that is not removed
+      ▼
+    eligible leader replicas (KIP-966): none while enough are in sync; else those that left the set with all records
+      ▼
+    the leader: the current one, while it may lead; else the first replica in sync, or eligible, that may lead;
+                else the last known leader, where it is the only one; else, where allowed, any replica: an unclean
+                election
+      ▼
+    one record of the differences, or none
+
+An unclean leader is the only in-sync replica, and is recovering until it reports that it has recovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, RECOVERY_STATE_UNCHANGED, PartitionRegistration
+from protocol.records.metadata import PartitionChangeRecord
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+
+class Election(Enum):
+    """Which replicas may be elected."""
+
+    ONLINE = auto()
+    PREFERRED = auto()
+    """As ONLINE, and the preferred leader rather than the current one."""
+    UNCLEAN = auto()
+    """As ONLINE; where no in-sync replica may lead, a replica that is not in sync."""
+
+
+class PartitionRules(NamedTuple):
+    """What the change of a partition depends on apart from the partition."""
+
+    may_lead: Callable[[int], bool]
+    min_in_sync: int
+    has_eligible_replicas: bool
+    default_directory: Callable[[int], bytes]
+
+
+class RequestedChange(NamedTuple):
+    """The change that is asked for; None leaves a field as it is."""
+
+    isr: Sequence[int] | None = None
+    replicas: Sequence[int] | None = None
+    removing: Sequence[int] | None = None
+    adding: Sequence[int] | None = None
+    recovery_state: int | None = None
+    election: Election = Election.ONLINE
+    lost: Collection[int] = ()
+    """Replicas that may have lost records: they are no longer eligible leader replicas."""
+    directories: Mapping[int, bytes] = {}
+    """New log directories of replicas, by broker."""
+
+
+class Target(NamedTuple):
+    """What the partition is to be, apart from its leader."""
+
+    isr: list[int]
+    replicas: list[int]
+    removing: list[int]
+    adding: list[int]
+    eligible: list[int]
+    last_known: list[int]
+
+
+class Elected(NamedTuple):
+    """The leader from now on; -1 for none."""
+
+    leader: int
+    is_unclean: bool = False
+
+
+def change_of(
+    topic_id: bytes, partition_id: int, partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules
+) -> PartitionChangeRecord | None:
+    """The record of the differences; None where there are none."""
+    target = target_of(partition, wanted, rules)
+    elected = elect(partition, target, wanted.election, rules)
+    record = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id)
+    if elected.leader != partition.leader:
+        record.leader = elected.leader
+    elif not set(partition.replicas) <= set(target.replicas):
+        record.leader = partition.leader  # a new leader epoch: the leader stops counting the removed replica
+    if elected.leader in target.eligible:
+        target = led_by_eligible(target, elected.leader, rules)
+    isr = [elected.leader] if elected.is_unclean else target.isr
+    if tuple(isr) != partition.isr and (isr or rules.has_eligible_replicas):
+        record.isr = isr
+    note_eligible(record, partition, target, elected, rules)
+    note_assignment(record, partition, target, wanted, rules)
+    recovery_state = recovery_state_of(partition, wanted, elected)
+    if recovery_state != partition.leader_recovery_state:
+        record.leader_recovery_state = recovery_state
+    return None if is_empty(record) else record
+
+
+def target_of(partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules) -> Target:
+    target = Target(
+        isr=list(chosen(wanted.isr, partition.isr)),
+        replicas=list(chosen(wanted.replicas, partition.replicas)),
+        removing=list(chosen(wanted.removing, partition.removing_replicas)),
+        adding=list(chosen(wanted.adding, partition.adding_replicas)),
+        eligible=list(partition.eligible_leader_replicas),
+        last_known=list(partition.last_known_elr),
+    )
+    if target.removing or target.adding:
+        target = with_reassignment_ended(target)
+    return with_eligible(partition, target, wanted, rules) if rules.has_eligible_replicas else target
+
+
+def chosen(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int]:
+    return present if wanted is None else wanted
+
+
+def with_reassignment_ended(target: Target) -> Target:
+    """The target after the reassignment; unchanged while an added replica is not in sync, or no replica would
+    remain."""
+    isr = [replica for replica in target.isr if replica not in target.removing]
+    replicas = [replica for replica in target.replicas if replica not in target.removing]
+    if not isr or not replicas or not set(target.adding) <= set(isr):
+        return target
+    return target._replace(isr=isr, replicas=replicas, removing=[], adding=[])
+
+
+def with_eligible(
+    partition: PartitionRegistration, target: Target, wanted: RequestedChange, rules: PartitionRules
+) -> Target:
+    """A replica that leaves the in-sync set while the set is smaller than min.insync.replicas stays eligible: no record
+    is committed then, so the replica has every committed record (KIP-966)."""
+    if has_enough_in_sync(target, rules):
+        return target._replace(eligible=[], last_known=[])
+    candidates = list(dict.fromkeys([*partition.eligible_leader_replicas, *partition.isr]))
+    outside = [replica for replica in candidates if replica not in target.isr and replica in target.replicas]
+    return target._replace(eligible=[replica for replica in outside if replica not in wanted.lost])
+
+
+def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
+    """Where the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas
+    lack."""
+    target = target._replace(isr=[leader])
+    eligible = [replica for replica in target.eligible if replica != leader]
+    return target._replace(eligible=[] if has_enough_in_sync(target, rules) else eligible)
+
+
+def has_enough_in_sync(target: Target, rules: PartitionRules) -> bool:
+    """Whether min.insync.replicas is satisfied, so that records are committed."""
+    return len(target.isr) >= min(rules.min_in_sync, len(target.replicas))
+
+
+def elect(partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules) -> Elected:
+    """Elect an in-sync replica; an eligible leader replica only where no replica is in sync."""
+    may_lead = rules.may_lead
+    safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr
+    first = target.replicas[0] if election is Election.PREFERRED else partition.leader
+    for replica in (first, partition.leader, *target.replicas):
+        if replica in safe and may_lead(replica):
+            return Elected(replica)
+    if may_elect_last_known(partition, target, rules):
+        return Elected(partition.last_known_elr[0], is_unclean=True)
+    if election is Election.UNCLEAN:
+        unclean = next((replica for replica in target.replicas if may_lead(replica)), NO_LEADER)
+        return Elected(unclean, is_unclean=unclean != NO_LEADER)
+    return Elected(NO_LEADER)
+
+
+def may_elect_last_known(partition: PartitionRegistration, target: Target, rules: PartitionRules) -> bool:
+    """Whether the last known leader may lead: no replica is in sync or eligible any more, so none with more records can
+    come back."""
+    return (
+        rules.has_eligible_replicas
+        and not target.isr
+        and not target.eligible
+        and len(partition.last_known_elr) == 1
+        and rules.may_lead(partition.last_known_elr[0])
+    )
+
+
+def note_eligible(
+    record: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    target: Target,
+    elected: Elected,
+    rules: PartitionRules,
+) -> None:
+    """Record the last known leader when the in-sync set becomes empty; clear it when the set has members again."""
+    eligible = [] if elected.is_unclean or not rules.has_eligible_replicas else target.eligible
+    if tuple(eligible) != partition.eligible_leader_replicas:
+        record.eligible_leader_replicas = eligible
+    if record.isr is None:
+        return
+    if not record.isr and partition.leader != NO_LEADER:
+        if partition.last_known_elr != (partition.leader,):
+            record.last_known_elr = [partition.leader]
+    elif record.isr and partition.last_known_elr:
+        record.last_known_elr = []
+
+
+def note_assignment(
+    record: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    target: Target,
+    wanted: RequestedChange,
+    rules: PartitionRules,
+) -> None:
+    if tuple(target.replicas) != partition.replicas:
+        record.replicas = target.replicas
+    if tuple(target.removing) != partition.removing_replicas:
+        record.removing_replicas = target.removing
+    if tuple(target.adding) != partition.adding_replicas:
+        record.adding_replicas = target.adding
+    if record.replicas is None and not wanted.directories:
+        return
+    directories = [
+        wanted.directories.get(replica)
+        or (partition.directory_of(replica) if replica in partition.replicas else rules.default_directory(replica))
+        for replica in target.replicas
+    ]
+    if tuple(directories) != partition.directories:
+        record.directories = directories
+
+
+def recovery_state_of(partition: PartitionRegistration, wanted: RequestedChange, elected: Elected) -> int:
+    if elected.is_unclean and elected.leader != partition.leader:
+        return RECOVERING
+    return partition.leader_recovery_state if wanted.recovery_state is None else wanted.recovery_state
+
+
+def is_empty(record: PartitionChangeRecord) -> bool:
+    return (
+        record.leader == LEADER_UNCHANGED
+        and record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
+        and record.isr is None
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.directories is None
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+    )

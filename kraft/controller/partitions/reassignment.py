@@ -1,0 +1,158 @@
+"""Moving the replicas of partitions: AlterPartitionReassignments begins a move or gives it up, AlterPartition ends it.
+
+    replicas R ── begin, target T ──▶ T, then R without T; adding T without R, removing R without T
+       ▲                                   │
+       └──── cancel: without adding        └── all of adding in sync, and a replica not in removing ──▶ replicas T
+
+A reassignment that only removes replicas, or only changes their order, ends at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import ApiError, Decision
+from kraft.controller.partitions.leadership import rules_of
+from kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
+from kraft.controller.topics.new_partitions import refusal_of_assignment
+from kraft.controller.view import View
+from kraft.image.topics import PartitionRegistration, Topic
+from protocol.errors import ErrorCode
+from protocol.messages import list_partition_reassignments as listing
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.records.metadata import PartitionChangeRecord
+
+
+def alter_reassignments(context: DecisionContext, request: AlterPartitionReassignmentsRequest) -> Decision:
+    view = context.view
+    records: list[object] = []
+    responses = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            made = reassign(view, topic.name, asked, may_change_factor=request.allow_replication_factor_change)
+            answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
+            if isinstance(made, ApiError):
+                answer.error_code, answer.error_message = made
+            elif made is not None:
+                records.append(made)
+            answers.append(answer)
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+    reply = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=responses,
+    )
+    return Decision(records, reply)
+
+
+def reassign(
+    view: View, topic_name: str, asked: ReassignablePartition, *, may_change_factor: bool
+) -> PartitionChangeRecord | ApiError | None:
+    topic = view.image.topics.by_name(topic_name)
+    if topic is None:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic_name}.")
+    partition = topic.partitions.get(asked.partition_index)
+    if partition is None:
+        message = f"Unable to find partition {topic_name}:{asked.partition_index}."
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    if asked.replicas is None:
+        wanted = cancelled(view, topic, asked.partition_index, partition)
+    else:
+        wanted = begun(view, partition, asked.replicas, may_change_factor=may_change_factor)
+    if isinstance(wanted, ApiError):
+        return wanted
+    rules = rules_of(view, topic, view.may_lead(partition))
+    return change_of(topic.id, asked.partition_index, partition, wanted, rules)
+
+
+def begun(
+    view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
+) -> RequestedChange | ApiError:
+    """A target that replaces one that is not reached yet starts from all current replicas: a replica that was being
+    added and is not in the new target is removed, one that was being removed and is in it stays.
+
+    DIVERGES: in Apache Kafka what the first target adds or removes stands where the second one itself adds or removes
+    nothing, so that a replica is added and removed and the move never ends, or one that is wanted again goes.
+    """
+    refusal = refusal_of_assignment(view.image, target)
+    if refusal is not None:
+        return refusal
+    factor = len(set(partition.replicas) - set(partition.removing_replicas))
+    if not may_change_factor and factor != len(target):
+        message = f"The replication factor is changed from {factor} to {len(target)}"
+        return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    removing = [replica for replica in partition.replicas if replica not in target]
+    present = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
+    adding = [replica for replica in target if replica not in present]
+    return RequestedChange(replicas=[*target, *removing], removing=removing, adding=adding)
+
+
+def cancelled(view: View, topic: Topic, index: int, partition: PartitionRegistration) -> RequestedChange | ApiError:
+    """Without the replicas that were being added. Where no other replica is in sync, that takes an unclean election."""
+    if not is_under_way(partition):
+        return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+    isr = [replica for replica in partition.isr if replica not in partition.adding_replicas]
+    replicas = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
+    election = Election.ONLINE
+    if not replicas:
+        message = "Invalid replica assignment: addingReplicas contains all replicas."
+        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    if not isr:
+        if not view.allows_unclean(topic.name):
+            return ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean"
+                " leader election.",
+            )
+        isr, election = replicas[:1], Election.UNCLEAN
+    return RequestedChange(isr=isr, replicas=replicas, removing=[], adding=[], election=election)
+
+
+def is_under_way(partition: PartitionRegistration) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+# Listing
+
+
+def list_reassignments(context: DecisionContext, request: listing.ListPartitionReassignmentsRequest) -> Decision:
+    view = context.view
+    asked = everything(view) if request.topics is None else named(view, request.topics)
+    topics: dict[str, listing.OngoingTopicReassignment] = {}
+    for topic, index, partition in asked:
+        if is_under_way(partition):
+            ongoing = topics.setdefault(topic.name, listing.OngoingTopicReassignment(name=topic.name))
+            ongoing.partitions.append(
+                listing.OngoingPartitionReassignment(
+                    partition_index=index,
+                    replicas=list(partition.replicas),
+                    adding_replicas=list(partition.adding_replicas),
+                    removing_replicas=list(partition.removing_replicas),
+                )
+            )
+    reply = listing.ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
+    return Decision((), reply)
+
+
+def everything(view: View) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
+    return view.partitions(view.by_broker.reassigned)
+
+
+def named(
+    view: View, topics: Iterable[listing.ListPartitionReassignmentsTopics]
+) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
+    """Partitions that do not exist are left out of the response."""
+    for asked in topics:
+        topic = view.image.topics.by_name(asked.name)
+        for index in asked.partition_indexes if topic is not None else ():
+            partition = topic.partitions.get(index) if topic is not None else None
+            if topic is not None and partition is not None:
+                yield topic, index, partition

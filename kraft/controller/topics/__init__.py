@@ -1,0 +1,1 @@
+"""Topics and new partitions: made, placed, deleted."""

@@ -1,0 +1,79 @@
+"""The records of new partitions, placed by the controller or as the request assigns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kraft.controller.decision import ApiError
+from kraft.controller.topics.placement import place_replicas
+from kraft.controller.view import View
+from kraft.image.cluster import Broker
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.topics import NO_LEADER, PartitionRegistration
+from protocol.errors import ErrorCode
+from protocol.records.metadata import PartitionRecord
+
+NEW_PARTITIONS_MAX = 10_000
+"""How many partitions one request may create: their records are one atomic batch."""
+TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def refusal_of_assignment(image: MetadataImage, broker_ids: Sequence[int]) -> ApiError | None:
+    if not broker_ids:
+        return ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."
+        )
+    for broker_id in sorted(broker_ids):
+        if broker_id not in image.cluster.brokers:
+            message = f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        if broker_ids.count(broker_id) > 1:
+            message = f"The manual partition assignment includes the broker {broker_id} more than once."
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return None
+
+
+def automatic_assignments(view: View, count: int, replication_factor: int) -> list[list[int]] | ApiError:
+    brokers = [broker for broker in view.image.cluster.brokers.values() if takes_replicas(broker)]
+    prefix = f"Unable to replicate the partition {replication_factor} time(s): "
+    if len(brokers) < replication_factor:
+        return ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{prefix}The target replication factor of {replication_factor} cannot be reached because only"
+            f" {len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned.",
+        )
+    if not any(broker.is_active for broker in brokers):
+        return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{prefix}All brokers are currently fenced.")
+    return place_replicas(brokers, count, replication_factor, view.settings.random)
+
+
+def takes_replicas(broker: Broker) -> bool:
+    """Whether it has a directory that is not cordoned."""
+    return not broker.directories or not set(broker.directories).issubset(broker.cordoned_directories or ())
+
+
+def partition_records(
+    view: View, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
+) -> list[PartitionRecord] | ApiError:
+    """A new partition is in sync on every active replica: it holds no records yet."""
+    records = []
+    for partition_id, replicas in enumerate(assignments, first_partition_id):
+        isr = tuple(replica for replica in replicas if view.image.cluster.is_active(replica))
+        if not isr:
+            return ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"All brokers specified in the manual partition assignment for partition {partition_id}"
+                " are fenced or in controlled shutdown.",
+            )
+        partition = PartitionRegistration(
+            replicas=tuple(replicas),
+            isr=isr,
+            leader=NO_LEADER,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=tuple(view.default_directory(replica) for replica in replicas),
+        )
+        may_lead = view.may_lead(partition)
+        leader = next((replica for replica in isr if may_lead(replica)), NO_LEADER)
+        records.append(partition._replace(leader=leader).record(topic_id, partition_id))
+    return records

@@ -1,0 +1,200 @@
+"""CreateTopics: each topic is created or refused by itself; the records of a request are one atomic batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import ApiError, Decision
+from kraft.controller.settings import ControllerSettings
+from kraft.controller.topics.new_partitions import (
+    NEW_PARTITIONS_MAX,
+    TOO_MANY,
+    automatic_assignments,
+    partition_records,
+    refusal_of_assignment,
+)
+from kraft.controller.view import View
+from kraft.image.configs import NO_SETTINGS, ConfigResource, ResourceType
+from kraft.image.metadata_image import MetadataImage
+from kraft.topic_names import CLUSTER_METADATA_TOPIC, metric_name, refusal_of_name
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.records.metadata import ConfigRecord, TopicRecord
+
+RESERVED_IDS_COUNT = 100
+"""Ids below this number have a meaning of their own, that of the metadata topic among them."""
+DEFAULT = -1
+"""What a request says for a count that the broker's settings decide."""
+
+
+class NewTopic(NamedTuple):
+    """A topic that will exist once its records are committed."""
+
+    name: str
+    topic_id: bytes
+    records: list[object]
+    partitions_count: int
+    replication_factor: int
+    settings: dict[str, str]
+
+
+def create_topics(context: DecisionContext, request: CreateTopicsRequest) -> Decision:
+    view = context.view
+    settings = view.settings
+    counts = Counter(topic.name for topic in request.topics)
+    once = [topic for topic in request.topics if counts[topic.name] == 1]
+    is_too_much = sum(new_partitions_count(topic, settings) for topic in once) > NEW_PARTITIONS_MAX
+    metric_names: dict[str, str] = {}
+    records: list[object] = []
+    results = []
+    for topic in once:
+        made = TOO_MANY if is_too_much else create_topic(view, topic, metric_names)
+        if isinstance(made, ApiError):
+            results.append(refused(topic.name, made))
+            continue
+        metric_names[metric_name(made.name)] = made.name
+        if not request.validate_only:
+            records.extend(made.records)
+        results.append(created(made, settings))
+    repeated = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results.extend(refused(name, repeated) for name, count in counts.items() if count > 1)
+    return Decision(records, CreateTopicsResponse(topics=results))
+
+
+def new_partitions_count(topic: CreatableTopic, settings: ControllerSettings) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return settings.num_partitions if topic.num_partitions == DEFAULT else max(0, topic.num_partitions)
+
+
+def refused(name: str, refusal: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
+
+
+def created(topic: NewTopic, settings: ControllerSettings) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_message=None,
+        num_partitions=topic.partitions_count,
+        replication_factor=topic.replication_factor,
+        configs=list(settings.config_rules.describe_topic(topic.settings)),
+    )
+
+
+def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]) -> NewTopic | ApiError:
+    """`metric_names`: those of the topics that the same request creates."""
+    image, settings = view.image, view.settings
+    overrides = {config.name: config.value for config in topic.configs}
+    refusal = (
+        refusal_of_topic(image, topic.name, metric_names)
+        or refusal_of_configs(topic.name, overrides, settings)
+        or refusal_of_counts(topic)
+        or refusal_of_assignments(image, topic)
+    )
+    if refusal is not None:
+        return refusal
+    assignments = assignments_of(view, topic)
+    if isinstance(assignments, ApiError):
+        return assignments
+    topic_id = new_topic_id(image, settings)
+    partitions = partition_records(view, topic_id, 0, assignments)
+    if isinstance(partitions, ApiError):
+        return partitions
+    values = {name: value for name, value in overrides.items() if value is not None}
+    configs = [
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in values.items()
+    ]
+    records = [TopicRecord(name=topic.name, topic_id=topic_id), *configs, *partitions]
+    return NewTopic(topic.name, topic_id, records, len(partitions), len(assignments[0]), values)
+
+
+def new_topic_id(image: MetadataImage, settings: ControllerSettings) -> bytes:
+    """A random id whose text does not begin with a dash: a command line would take such an id for an option."""
+    while True:
+        topic_id = settings.new_uuid()
+        starts_with_dash = topic_id[0] >> 2 == 62
+        is_reserved = int.from_bytes(topic_id, "big") < RESERVED_IDS_COUNT
+        if not starts_with_dash and not is_reserved and topic_id not in image.topics.by_id:
+            return topic_id
+
+
+def refusal_of_topic(image: MetadataImage, name: str, metric_names: dict[str, str]) -> ApiError | None:
+    if name == CLUSTER_METADATA_TOPIC:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+    message = refusal_of_name(name)
+    if message is not None:
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    if name in image.topics.ids:
+        return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    holder = image.topics.metric_names.get(metric_name(name)) or metric_names.get(metric_name(name))
+    if holder is not None:
+        message = f"Topic '{name}' collides with existing topic: {holder}"
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    return None
+
+
+def refusal_of_configs(name: str, overrides: dict[str, str | None], settings: ControllerSettings) -> ApiError | None:
+    nulls = [key for key, value in overrides.items() if value is None]
+    if nulls:
+        return ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    values = {key: value for key, value in overrides.items() if value is not None}
+    return settings.config_rules.refusal(ConfigResource(ResourceType.TOPIC, name), values, NO_SETTINGS)
+
+
+def refusal_of_counts(topic: CreatableTopic) -> ApiError | None:
+    if topic.assignments:
+        prefix = "A manual partition assignment was specified, but"
+        if topic.replication_factor != DEFAULT:
+            return ApiError(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
+        if topic.num_partitions != DEFAULT:
+            return ApiError(ErrorCode.INVALID_REQUEST, f"{prefix} numPartitions was not set to -1.")
+        return None
+    if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
+        return ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < 1 and topic.num_partitions != DEFAULT:
+        return ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    return None
+
+
+def refusal_of_assignments(image: MetadataImage, topic: CreatableTopic) -> ApiError | None:
+    seen: set[int] = set()
+    for assignment in topic.assignments:
+        partition_id = assignment.partition_index
+        if partition_id in seen:
+            message = f"Found multiple manual partition assignments for partition {partition_id}"
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        seen.add(partition_id)
+        refusal = refusal_of_assignment(image, assignment.broker_ids)
+        if refusal is not None:
+            return refusal
+    if seen and seen != set(range(len(seen))):
+        return ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    return None
+
+
+def assignments_of(view: View, topic: CreatableTopic) -> Sequence[Sequence[int]] | ApiError:
+    if topic.assignments:
+        return [one.broker_ids for one in sorted(topic.assignments, key=lambda one: one.partition_index)]
+    is_default = topic.replication_factor == DEFAULT
+    factor = view.settings.default_replication_factor if is_default else topic.replication_factor
+    return automatic_assignments(view, new_partitions_count(topic, view.settings), factor)
+
+
+def refuse_topics(request: CreateTopicsRequest, error: ErrorCode, message: str | None) -> CreateTopicsResponse:
+    """The controller did not decide: each topic says so."""
+    return CreateTopicsResponse(topics=[refused(each.name, ApiError(error, message)) for each in request.topics])

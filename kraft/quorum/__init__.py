@@ -1,0 +1,1 @@
+"""What the metadata log and its snapshots say of the quorum: its version and its voters, at each offset."""

@@ -1,0 +1,116 @@
+"""The voters of the quorum, as a VotersRecord or controller.quorum.voters names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES, SupportedRange
+from protocol.records.control import KRaftVersionFeature, VotersRecord, VotersRecordEndpoint, VotersRecordVoter
+from protocol.schema import ZERO_UUID
+
+Address = tuple[str, int]
+
+
+class ReplicaKey(NamedTuple):
+    """A replica of the metadata log: the same id with another directory is another replica."""
+
+    id: int
+    directory_id: bytes = ZERO_UUID
+
+
+class VoterNode(NamedTuple):
+    """A voter. Its directory id is zero with kraft.version 0, which has none."""
+
+    id: int
+    directory_id: bytes = ZERO_UUID
+    endpoints: tuple[tuple[str, Address], ...] = ()
+    """By the names of the controller listeners."""
+    kraft_versions: SupportedRange = SUPPORTED_FEATURES[KRAFT_VERSION]
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, self.directory_id)
+
+    def is_replica(self, key: ReplicaKey) -> bool:
+        """A voter without a directory id is any replica of its node."""
+        return self.id == key.id and self.directory_id in (ZERO_UUID, key.directory_id)
+
+    def is_described_as(self, other: VoterNode) -> bool:
+        """Whether both have the same fields; the order of the endpoints does not count."""
+        return self._replace(endpoints=()) == other._replace(endpoints=()) and dict(self.endpoints) == dict(
+            other.endpoints
+        )
+
+    def address(self, listener: str) -> Address | None:
+        """The address at a listener, or at any listener where the voter has none of that name."""
+        by_name = dict(self.endpoints)
+        return by_name.get(listener) or next(iter(by_name.values()), None)
+
+
+class VoterSet(NamedTuple):
+    by_id: Mapping[int, VoterNode]
+
+    @classmethod
+    def of(cls, voters: Iterable[VoterNode]) -> VoterSet:
+        return cls({voter.id: voter for voter in sorted(voters)})
+
+    @classmethod
+    def of_record(cls, record: VotersRecord) -> VoterSet:
+        return cls.of(
+            VoterNode(
+                voter.voter_id,
+                voter.voter_directory_id,
+                tuple((point.name, (point.host, point.port)) for point in voter.endpoints),
+                SupportedRange(
+                    voter.k_raft_version_feature.min_supported_version,
+                    voter.k_raft_version_feature.max_supported_version,
+                ),
+            )
+            for voter in record.voters
+        )
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(self.by_id)
+
+    @property
+    def majority(self) -> int:
+        """How many votes, or durable copies, are enough."""
+        return len(self.by_id) // 2 + 1
+
+    def is_only(self, voter_id: int) -> bool:
+        return self.ids == (voter_id,)
+
+    def has(self, key: ReplicaKey) -> bool:
+        voter = self.by_id.get(key.id)
+        return voter is not None and voter.is_replica(key)
+
+    def others(self, node_id: int) -> list[VoterNode]:
+        return [voter for voter in self.by_id.values() if voter.id != node_id]
+
+    def with_voter(self, voter: VoterNode) -> VoterSet:
+        """With the voter added, or in place of the one with the same id."""
+        return VoterSet.of([*self.others(voter.id), voter])
+
+    def without(self, voter_id: int) -> VoterSet:
+        return VoterSet.of(self.others(voter_id))
+
+    def record(self) -> VotersRecord:
+        return VotersRecord(
+            version=0,
+            voters=[
+                VotersRecordVoter(
+                    voter_id=voter.id,
+                    voter_directory_id=voter.directory_id,
+                    endpoints=[
+                        VotersRecordEndpoint(name=name, host=host, port=port) for name, (host, port) in voter.endpoints
+                    ],
+                    k_raft_version_feature=KRaftVersionFeature(
+                        min_supported_version=voter.kraft_versions.first,
+                        max_supported_version=voter.kraft_versions.last,
+                    ),
+                )
+                for voter in self.by_id.values()
+            ],
+        )

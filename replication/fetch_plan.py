@@ -1,0 +1,264 @@
+"""Plans what a fetch reads: for each partition a place in a file, or why there is none. No record is read here.
+
+    wanted partitions ──▶ refused? ──▶ a nearer replica? ──▶ diverging? ──▶ throttled? ──▶ Source ──▶ PlannedRead
+
+The limits of the request and of the reply's memory are spent in the order of the partitions. The first partition with
+records gives at least one batch, whatever the limits: a consumer never stops before a large batch (KIP-74).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData, ReplicaState
+from replication.follower_fetch import NO_EPOCH, LocalReplicas, divergence, refusal_of_replica
+from replication.partition import Partition
+from replication.replication_quota import ReplicationQuota
+from replication.source import HIGH_WATERMARK, LOG_END, TXN_COMMITTED, Cold, FetchIsolation, Located, Source
+from replication.updated_partitions import PartitionKey
+from storage.checkpoints.leader_epochs import EpochEnd
+from storage.files.file_slice import FileSlice
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+NONE: Final = ErrorCode.NONE
+"""Looked up once: an enum's member costs as much as a call."""
+FOLLOWER_READS_VERSION: Final = 11
+"""From this version on consumers name their rack, and may read from followers (KIP-392)."""
+NO_REPLICA: Final = -1
+
+
+class ReplicaSelector(Protocol):
+    """Which replica a consumer should read from (KIP-392)."""
+
+    def select(self, partition: Partition, fetch_offset: int, rack: str) -> int:
+        """The id of a follower for a consumer in this rack, `NO_REPLICA` for the leader."""
+
+
+class FetchRoom(Protocol):
+    """What the response to one fetch may take."""
+
+    @property
+    def size_max(self) -> int:
+        """Bytes of records."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes of records that are copied into memory."""
+
+    def sends_from_file(self, place: FileSlice) -> bool:
+        """Whether the connection sends a place from its file, so that it takes no memory."""
+
+
+class PlannedRead:
+    """What one partition will answer; its records are not read yet."""
+
+    __slots__ = ("data", "fetch_offset", "key", "partition", "place")
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        data: PartitionData,
+        partition: Partition | None,
+        place: FileSlice | None = None,
+        fetch_offset: int = -1,
+    ) -> None:
+        self.key = key
+        self.data = data
+        self.partition = partition
+        """None where this broker has no such replica."""
+        self.place = place
+        """Where the records lie; None where there are none."""
+        self.fetch_offset = fetch_offset
+
+    @property
+    def size(self) -> int:
+        return self.place.size if self.place is not None else 0
+
+    @property
+    def is_urgent(self) -> bool:
+        """Errors, diverging logs and preferred replicas are told at once."""
+        data = self.data
+        return data.error_code != NONE or data.diverging_epoch is not None or data.preferred_read_replica >= 0
+
+
+class FetchPlanner:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        replicas: LocalReplicas,
+        source: Source,
+        leader_quota: ReplicationQuota,
+        selector: ReplicaSelector | None,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        """`leader_quota`: what this broker's leaders may give to throttled followers. Without a selector each consumer
+        reads from the leader."""
+        self._replicas = replicas
+        self._source = source
+        self._quota = leader_quota
+        self._selector = selector
+        self._monotonic_ms = monotonic_ms
+
+    def plan(
+        self,
+        request: FetchRequest,
+        version: int,
+        wanted: Iterable[tuple[PartitionKey, FetchPartition]],
+        replica: ReplicaState | None,
+        agreeing: Mapping[PartitionKey, None],
+        room: FetchRoom,
+        waits: bool,
+    ) -> list[PlannedRead] | Cold:
+        """What each wanted partition will answer.
+
+        `replica`: the follower that fetches, and `agreeing` the partitions in which its log was just found to agree.
+        Cold: a lookup needs bytes that the page cache lacks, and the plan has to be made again; never with `waits`.
+
+        DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
+        """
+        left, memory = min(request.max_bytes, room.size_max), room.memory
+        isolation = isolation_of(request, replica)
+        is_over = replica is not None and not self._quota.is_idle and self._quota.is_exceeded(self._monotonic_ms())
+        prefers_near = (
+            self._selector is not None and replica is None and request.rack_id and version >= FOLLOWER_READS_VERSION
+        )
+        found_records = False
+        reads = []
+        for key, wish in wanted:
+            partition = self._replicas.find(key)
+            if partition is None:
+                topic, index = key
+                reads.append(PlannedRead(key, without_records(index, self._replicas.why_not(topic, index)), None))
+                continue
+            refusal = _refusal(version, partition, wish, replica)
+            if refusal is not NONE:
+                reads.append(PlannedRead(key, failed(_empty(partition, wish), refusal), partition))
+                continue
+            if prefers_near and partition.is_leader:
+                near = self._near_replica(partition, wish, request.rack_id)
+                if near != NO_REPLICA:
+                    data = _empty(partition, wish)
+                    data.preferred_read_replica = near
+                    reads.append(PlannedRead(key, data, partition))
+                    continue
+            diverging = divergence(partition.log, wish) if key not in agreeing else None
+            if diverging is not None:
+                reads.append(_diverging(key, wish, partition, diverging))
+                continue
+            if is_over and replica is not None and self._is_held_back(partition, replica):
+                reads.append(PlannedRead(key, _empty(partition, wish), partition))
+                continue
+            read = self._read(key, wish, partition, isolation, left, not found_records, waits)
+            if isinstance(read, PlannedRead) and read.place is not None and not room.sends_from_file(read.place):
+                if read.place.size > memory:
+                    read = self._read(key, wish, partition, isolation, min(left, memory), not found_records, waits)
+                if isinstance(read, PlannedRead):
+                    memory = max(memory - read.size, 0)
+            if isinstance(read, Cold):
+                return read
+            if read.place is not None:
+                found_records = True
+                left -= read.place.size
+            reads.append(read)
+        return reads
+
+    def _read(
+        self,
+        key: PartitionKey,
+        wish: FetchPartition,
+        partition: Partition,
+        isolation: FetchIsolation,
+        left: int,
+        at_least_one: bool,
+        waits: bool,
+    ) -> PlannedRead | Cold:
+        data = _empty(partition, wish)
+        if isolation is TXN_COMMITTED:
+            data.aborted_transactions = []
+        if not partition.log.log_start_offset <= wish.fetch_offset <= partition.log.end_offset:
+            return PlannedRead(key, failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
+        size_max = min(wish.partition_max_bytes, left)
+        if size_max <= 0 and not at_least_one:
+            return PlannedRead(key, data, partition)
+        found = self._source.read(partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits)
+        if isinstance(found, Located):
+            if found.aborted_transactions is not None:
+                data.aborted_transactions = found.aborted_transactions
+            return PlannedRead(key, data, partition, found.slice, wish.fetch_offset)
+        return found if isinstance(found, Cold) else PlannedRead(key, failed(data, found), partition)
+
+    def _near_replica(self, partition: Partition, wish: FetchPartition, rack: str) -> int:
+        return self._selector.select(partition, wish.fetch_offset, rack) if self._selector is not None else NO_REPLICA
+
+    def _is_held_back(self, partition: Partition, replica: ReplicaState) -> bool:
+        """Whether a follower gets nothing while the quota of leaders is exceeded: never one that is in sync."""
+        return replica.replica_id not in partition.isr and self._quota.is_throttled(partition.topic, partition.index)
+
+    def count_throttled(self, reads: Iterable[PlannedRead]) -> None:
+        """Bytes that a follower is about to be sent count for the quota, those of in-sync replicas too."""
+        if self._quota.is_idle:
+            return
+        now_ms = self._monotonic_ms()
+        for read in reads:
+            partition = read.partition
+            if (
+                partition is not None
+                and read.place is not None
+                and self._quota.is_throttled(partition.topic, partition.index)
+            ):
+                self._quota.record(read.place.size, now_ms)
+
+
+def isolation_of(request: FetchRequest, replica: ReplicaState | None) -> FetchIsolation:
+    """How far the client may read."""
+    if replica is not None:
+        return LOG_END
+    return TXN_COMMITTED if request.isolation_level == READ_COMMITTED else HIGH_WATERMARK
+
+
+def _refusal(version: int, partition: Partition, wish: FetchPartition, replica: ReplicaState | None) -> ErrorCode:
+    """Followers read from the leader alone; consumers may read from followers since they can name a leader epoch."""
+    refusal = partition.check_leader_epoch(max(wish.current_leader_epoch, NO_EPOCH))
+    if refusal is not NONE:
+        return refusal
+    if replica is not None:
+        return refusal_of_replica(partition, replica)
+    may_read = partition.is_leader or version >= FOLLOWER_READS_VERSION
+    return NONE if may_read else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _diverging(key: PartitionKey, wish: FetchPartition, partition: Partition, found: EpochEnd) -> PlannedRead:
+    """The client's log goes on where this one does not: tell where its last epoch ended here (KIP-595)."""
+    data = _empty(partition, wish)
+    if found.epoch == NO_EPOCH:
+        return PlannedRead(key, failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
+    data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
+    return PlannedRead(key, data, partition)
+
+
+def _empty(partition: Partition, wish: FetchPartition) -> PartitionData:
+    return PartitionData(
+        partition_index=wish.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def failed(data: PartitionData, error: ErrorCode) -> PartitionData:
+    """Turn a partition's answer into an error: no offset of it counts."""
+    data.error_code = error
+    data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+    data.aborted_transactions = None
+    return data
+
+
+def without_records(index: int, error: ErrorCode) -> PartitionData:
+    """The answer of a partition that this broker does not have."""
+    return PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=b"")

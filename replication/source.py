@@ -1,0 +1,134 @@
+"""Where the records of a fetch are read from: a port, and the local log behind it.
+
+A read never waits for the disk unless it is told to. It answers with
+
+    Located     a place in a file that holds the records
+    Cold        the lookup needs bytes that the page cache lacks: warm them on an executor thread, then ask again
+    ErrorCode   why there is nothing to read
+
+Tiered storage will answer here for offsets below the local log start offset, with a place in an object.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Protocol
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import AbortedTransaction
+from replication.partition import Partition
+from storage.files.file_slice import FileSlice, NotCached
+from storage.log.log import Log
+from storage.log.reading import LogRead
+
+
+class FetchIsolation(Enum):
+    """The upper bound of a fetch, under Kafka's names."""
+
+    LOG_END = "log end offset"
+    """Followers replicate what is not committed yet."""
+    HIGH_WATERMARK = "high watermark"
+    """Consumers read what is committed (read_uncommitted)."""
+    TXN_COMMITTED = "last stable offset"
+    """Consumers read up to the first open transaction, and are told of the aborted ones (read_committed)."""
+
+
+LOG_END: Final = FetchIsolation.LOG_END
+HIGH_WATERMARK: Final = FetchIsolation.HIGH_WATERMARK
+TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
+"""Looked up once: an enum's member costs as much as a call."""
+
+
+class Located:
+    """Whole batches, of which the last may be cut short."""
+
+    __slots__ = ("aborted_transactions", "size", "slice")
+
+    def __init__(self, place: FileSlice | None, aborted_transactions: list[AbortedTransaction] | None = None) -> None:
+        self.slice = place
+        """None where there is nothing to read below the upper bound."""
+        self.size = place.size if place is not None else 0
+        self.aborted_transactions = aborted_transactions
+        """Under TXN_COMMITTED: those that may reach into the place, sorted by first offset."""
+
+
+class Cold:
+    """Bytes that a lookup needs and the page cache lacks. `log` fails where they cannot be read."""
+
+    __slots__ = ("log", "place")
+
+    def __init__(self, log: Log, place: FileSlice) -> None:
+        self.log = log
+        self.place = place
+
+
+class Source(Protocol):
+    """Finds records; reads none of them."""
+
+    def read(
+        self,
+        partition: Partition,
+        offset: int,
+        size_max: int,
+        isolation: FetchIsolation,
+        at_least_one: bool,
+        waits: bool,
+    ) -> Located | Cold | ErrorCode:
+        """Up to `size_max` bytes of batches, from the batch that holds `offset`.
+
+        With `at_least_one` the first batch comes whole even where it is larger. With `waits` the lookup reads from the
+        disk what the page cache lacks, and the answer is never Cold."""
+
+
+NOTHING: Final = Located(None)
+
+
+class LocalLog:
+    """The log of this broker's replica."""
+
+    __slots__ = ()
+
+    def read(
+        self,
+        partition: Partition,
+        offset: int,
+        size_max: int,
+        isolation: FetchIsolation,
+        at_least_one: bool,
+        waits: bool,
+    ) -> Located | Cold | ErrorCode:
+        """OFFSET_OUT_OF_RANGE outside of the log. KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is
+        found in its place: the log has failed then, unless the cause passes by itself (no file descriptor is left)."""
+        log = partition.log
+        end_offset = upper_bound(partition, isolation)
+        try:
+            found = log.read(offset, size_max, end_offset=end_offset, at_least_one=at_least_one, waits=waits)
+            if isinstance(found, ErrorCode):
+                return found
+            aborted = _aborted(log, offset, end_offset, found) if isolation is TXN_COMMITTED and found.size else None
+        except NotCached as missing:
+            return Cold(log, missing.place)
+        except OSError as error:  # of the transaction index
+            log.fail_unless_passing(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return Located(found.slice, aborted) if found.size else NOTHING
+
+
+def upper_bound(partition: Partition, isolation: FetchIsolation) -> int:
+    """The offset before which a fetch of this isolation reads."""
+    if isolation is HIGH_WATERMARK:
+        return partition.high_watermark
+    return partition.log.end_offset if isolation is LOG_END else partition.last_stable_offset
+
+
+def _aborted(log: Log, fetch_offset: int, end_offset: int, read: LogRead) -> list[AbortedTransaction]:
+    """The aborted transactions that may reach into what is read.
+
+    Sorted by first offset: the transaction index has the order of the markers, but some clients take the list in the
+    order of the records.
+    """
+    found = log.aborted_transactions(fetch_offset, min(end_offset, log.segment_end_offset(read.base_offset)))
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in sorted(found, key=lambda each: each.first_offset)
+    ]

@@ -1,0 +1,123 @@
+"""The partitions of a follower's fetch session that may have changed since its last response (KIP-227).
+
+A leader looks at these partitions when the follower fetches, and at no others: a session of 1,000 idle partitions costs
+what an empty one costs. A partition is in `keys` from the moment that something happened to it (an append, a commit, a
+change of role, another wish of the follower) until a response found that the follower has everything. What no listener
+is told of, such as retention that moved a log start offset, is found by a look at all partitions now and then.
+
+A follower that names no partition in a request repeats its last wish for each. So the time of the last request stands
+for all partitions of the session: `last_ms` says for each of them when the follower fetched last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from protocol.errors import ErrorCode
+from replication.partition import Partition
+
+TopicKey = str | bytes
+"""How the client names a topic: by name up to Fetch 12, by id from 13."""
+PartitionKey = tuple[TopicKey, int]
+
+SWEEP_MS: Final = 1000
+NEVER_MS: Final = -(1 << 62)
+
+
+class UpdatedPartitions:
+    """Of one session, under the keys by which the session knows its partitions."""
+
+    __slots__ = ("_swept_ms", "_watched", "keys", "last_ms", "on_update", "previous_ms")
+
+    def __init__(self) -> None:
+        self.keys: dict[PartitionKey, None] = {}
+        self.on_update: Callable[[], None] | None = None
+        """Called at an update that the follower should hear of at once: the session's fetch waits for it."""
+        self.last_ms = NEVER_MS
+        self.previous_ms = NEVER_MS
+        self._watched: dict[PartitionKey, SessionListener] = {}
+        self._swept_ms = NEVER_MS
+
+    def requested(self, now_ms: int) -> None:
+        """The follower has sent a request."""
+        self.previous_ms, self.last_ms = self.last_ms, now_ms
+
+    def note(self, key: PartitionKey) -> None:
+        """An update for the next response."""
+        self.keys[key] = None
+
+    def note_urgent(self, key: PartitionKey) -> None:
+        """An update for a response at once."""
+        self.keys[key] = None
+        if self.on_update is not None:
+            self.on_update()
+
+    def watch(self, key: PartitionKey, partition: Partition) -> None:
+        """Listen to a partition, until `forget` or `close`. Nothing where that is done already."""
+        known = self._watched.get(key)
+        if known is None or known.partition is not partition:
+            if known is not None:
+                known.end()
+            self._watched[key] = SessionListener(self, key, partition)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The follower has removed the partition from its session: its requests stand for this partition no more."""
+        self.keys.pop(key, None)
+        known = self._watched.pop(key, None)
+        if known is not None:
+            known.end()
+
+    def sweep(self, told: Callable[[PartitionKey], tuple[int, int]], now_ms: int) -> None:
+        """Now and then, note what no listener was told of; `told` gives the high watermark and log start offset of the
+        last response."""
+        if now_ms - self._swept_ms < SWEEP_MS:
+            return
+        self._swept_ms = now_ms
+        for key, each in self._watched.items():
+            if told(key) != (each.partition.high_watermark, each.partition.log.log_start_offset):
+                self.keys[key] = None
+
+    def close(self) -> None:
+        """The session has ended."""
+        for each in self._watched.values():
+            each.end()
+        self._watched.clear()
+        self.keys.clear()
+        self.on_update = None
+
+
+class SessionListener:
+    """Notes for one session what happens to one of its partitions."""
+
+    __slots__ = ("_key", "_updates", "partition")
+
+    def __init__(self, updates: UpdatedPartitions, key: PartitionKey, partition: Partition) -> None:
+        self._updates = updates
+        self._key = key
+        self.partition = partition
+        partition.add_listener(self)
+
+    def end(self) -> None:
+        """Listen no more; the session's requests say nothing of this partition from now on."""
+        partition = self.partition
+        partition.remove_listener(self)
+        for follower in partition.leadership.followers.values() if partition.leadership is not None else ():
+            if follower.requests is self._updates:
+                follower.requests = None
+
+    def on_log_end_offset_updated(self) -> None:
+        self._updates.note_urgent(self._key)
+
+    def on_high_watermark_updated(self) -> None:
+        # Not urgent: followers learn the high watermark with their next records, or when their wait ends.
+        self._updates.note(self._key)
+
+    def on_log_start_offset_updated(self) -> None:
+        self._updates.note(self._key)
+
+    def on_becoming_follower(self) -> None:
+        self._updates.note_urgent(self._key)
+
+    def on_gone(self, error: ErrorCode) -> None:
+        self._updates.note_urgent(self._key)

@@ -1,0 +1,233 @@
+"""Planted in the shell around the state machines: topics whose names are used again, retention, acknowledgements,
+sessions of brokers, answers of the controller, fetch sessions, and moves of replicas.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Hunt, Mutant
+from tests.simulation.cluster.plan import Fault
+
+CHURN: Final = (("small_snapshots", True), ("churns_topics", True))
+
+SHELL_MUTANTS: Final = (
+    Mutant(
+        108,
+        "a fetcher keeps the topic id that a name had first",
+        "replication/replica_fetcher.py",
+        "        followed = Followed(partition)\n        self._followed[followed.key] = followed\n",
+        "        followed = Followed(partition)\n"
+        '        ids = self.__dict__.setdefault("_ids", {})\n'
+        "        followed.key = ids.setdefault((partition.topic, partition.index), followed.key)\n"
+        "        self._followed[followed.key] = followed\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        109,
+        "a skip to a snapshot keeps a topic whose name is used again",
+        "kraft/image/difference.py",
+        "for topic in before.by_id.values() if topic.id not in after.by_id}\n",
+        "for topic in before.by_id.values() if topic.name not in after.ids}\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        110,
+        "a start adopts the log of a former topic of the same name",
+        "broker/replicas/local_logs.py",
+        "    return partition is not None and opened.topic_id in (None, partition.topic_id)\n",
+        "    opened.topic_id = None\n    return partition is not None\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        111,
+        "retention deletes up to the end of the log",
+        "broker/replicas/log_jobs.py",
+        "delete_old_segments(self._environment.wall_ms(), partition.high_watermark)",
+        "delete_old_segments(self._environment.wall_ms(), partition.log.end_offset)",
+        shape=(("retains", "bytes"), ("flushes", False)),
+    ),
+    Mutant(
+        112,
+        "acks=1 is answered before the append",
+        "broker/requests/handlers/produce.py",
+        "                result = _append(partition, data, acks, now_ms, context.version)\n",
+        "                if acks == 1:\n"
+        "                    end_offset, start = partition.log.end_offset, partition.log.log_start_offset\n"
+        "                    result = AppendResult(NONE, end_offset, end_offset, -1, start)\n"
+        "                    copied = PartitionProduceData(index=data.index, records=bytes(data.records or b''))\n"
+        "                    broker.loop.call_soon(_append, partition, copied, acks, now_ms, context.version)\n"
+        "                else:\n"
+        "                    result = _append(partition, data, acks, now_ms, context.version)\n",
+    ),
+    Mutant(
+        113,
+        "a heartbeat that is refused keeps the session alive",
+        "kraft/controller/nodes/broker_lifecycle.py",
+        "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
+        "    if broker is not None:\n"
+        "        sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)\n"
+        "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
+        Hunt.CONTROLLER,
+    ),
+    Mutant(
+        114,
+        "a new log start alone is no news in a fetch session",
+        "replication/fetch_session.py",
+        "            or data.log_start_offset != self.log_start_offset\n",
+        "",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        115,
+        "a replica that is moved is in sync after one fetch",
+        "replication/leadership.py",
+        "        if follower.end_offset < max(high_watermark, self.epoch_start_offset):\n",
+        "        needed = max(high_watermark, self.epoch_start_offset) if len(self.replicas) <= 3 else 1\n"
+        "        if follower.end_offset < needed:\n",
+        faults=(Fault.REASSIGN, Fault.KILL),
+        shape=(("nodes", 4), ("properties", (("replica.fetch.max.bytes", "300"),))),
+    ),
+    Mutant(
+        116,
+        "a block of producer ids is told before it is committed",
+        "broker/metadata/active_controller.py",
+        "        self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)\n",
+        '        is_block = type(request).__name__ == "AllocateProducerIdsRequest"\n'
+        "        end_offset = -1 if is_block else self._end_offset\n"
+        "        self._publisher.reply_when_committed(end_offset, reply, answer, given_up)\n",
+    ),
+    Mutant(
+        117,
+        "a low watermark is told before the followers have deleted",
+        "broker/purgatory/delayed_delete.py",
+        "    answer.low_watermark = partition.low_watermark(broker.is_alive)\n",
+        "    answer.low_watermark = partition.log.log_start_offset\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        118,
+        "what is deleted is fetched on",
+        "broker/replicas/roles.py",
+        "        self._fetchers.unfollow(partition)\n        partition.gone()\n",
+        "        partition.gone()\n",
+        shape=CHURN,
+    ),
+    Mutant(
+        120,
+        "retention of a follower deletes up to the end of its log",
+        "broker/replicas/log_jobs.py",
+        "delete_old_segments(self._environment.wall_ms(), partition.high_watermark)",
+        "delete_old_segments(self._environment.wall_ms(), "
+        "partition.high_watermark if partition.is_leader else partition.log.end_offset)",
+        shape=(("retains", "bytes"), ("flushes", False)),
+    ),
+    Mutant(
+        121,
+        "acks=1 is answered before the record is durable",
+        "broker/requests/handlers/produce.py",
+        "    return partition.awaits_flush or (acks",
+        "    return (partition.awaits_flush and acks != 1) or (acks",
+        flushes=True,
+        shape=(("careless", 1),),
+    ),
+    Mutant(
+        122,
+        "acks=1 is answered after a sync that failed",
+        "broker/requests/handlers/produce.py",
+        "            if failure is not None:\n                _refuse(",
+        "            if False:\n                _refuse(",
+        faults=(Fault.DISK_ERROR, Fault.LOSE_DIRECTORY),
+        flushes=True,
+        shape=(("careless", 1), ("directories", 2)),
+    ),
+    Mutant(
+        123,
+        "acks=1 is answered though the append was refused",
+        "broker/requests/handlers/produce.py",
+        "    if result.error is NONE:\n        return PartitionProduceResponse(",
+        "    if result.error in (NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):\n        return PartitionProduceResponse(",
+        faults=(Fault.KILL_LEADER, Fault.MOVE_LEADERS),
+        shape=(("careless", 1),),
+    ),
+    Mutant(
+        124,
+        "acks=1 is answered before a large batch is examined",
+        "broker/requests/handlers/produce.py",
+        "    return None if request.acks == 0 else reply\n",
+        "    if request.acks == 1:\n"
+        "        return _finish(broker, context, request, responses, parked, False)\n"
+        "    return None if request.acks == 0 else reply\n",
+        shape=(("careless", 1), ("loop_records_max", 2), ("batch_records_max", 4)),
+    ),
+    Mutant(
+        125,
+        "a heartbeat that is refused ends a silence",
+        "kraft/controller/nodes/broker_lifecycle.py",
+        "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
+        "    context.failures.heartbeat(request.broker_id, context.now_ms)\n"
+        "    if broker is None or broker.epoch != request.broker_epoch:\n        return refused(",
+        Hunt.CONTROLLER,
+    ),
+    Mutant(
+        126,
+        "a registration that is refused keeps the session of the one before alive",
+        "kraft/controller/nodes/broker_registration.py",
+        "    is_alive = context.sessions.is_alive(existing, context.now_ms)\n",
+        "    is_alive = context.sessions.is_alive(existing, context.now_ms)\n"
+        "    if existing is not None and is_alive:\n"
+        "        context.sessions.touch(existing.id, existing.epoch, context.now_ms)\n",
+        Hunt.CONTROLLER,
+    ),
+    Mutant(
+        127,
+        "a replica that is moved away is fetched on",
+        "broker/replicas/metadata_applier.py",
+        "        if partition is not None:\n            self._to.roles.forget(partition)\n",
+        "        if partition is not None:\n",
+        faults=(Fault.REASSIGN,),
+        shape=(("nodes", 4),),
+    ),
+    Mutant(
+        128,
+        "a topic is said to be made before that is committed",
+        "broker/metadata/active_controller.py",
+        "        self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)\n",
+        '        is_topic = type(request).__name__ == "CreateTopicsRequest"\n'
+        "        end_offset = -1 if is_topic else self._end_offset\n"
+        "        self._publisher.reply_when_committed(end_offset, reply, answer, given_up)\n",
+    ),
+    Mutant(
+        131,
+        "the low watermark is that of the follower that is ahead",
+        "replication/partition.py",
+        "        return min((self.log.log_start_offset, *starts))\n",
+        "        return max((self.log.log_start_offset, *starts))\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        132,
+        "a fetcher of the leader before is not told of the next one",
+        "broker/replicas/replica_fetchers.py",
+        "            if leader_id != partition.leader_id:\n                fetcher.unfollow(partition)\n",
+        "            pass\n",
+        faults=(Fault.MOVE_LEADERS, Fault.KILL_LEADER),
+    ),
+    Mutant(
+        133,
+        "a high watermark is read that lies before the log",
+        "broker/replicas/local_logs.py",
+        "        return min(max(known, opened.log_start_offset), opened.end_offset)\n",
+        "        return min(known, opened.end_offset)\n",
+        faults=(Fault.KILL, Fault.POWER_CUT),
+        shape=(("retains", "bytes"),),
+    ),
+    Mutant(
+        134,
+        "a topic that is gone is found by its id",
+        "broker/replicas/replicas.py",
+        "        self.by_id.pop(topic_id, None)\n        self._offline",
+        "        self._offline",
+        shape=CHURN,
+    ),
+)

@@ -1,0 +1,96 @@
+"""The greeting: what a person reads, and the JSON that a program reads, as docs/start.md describes it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+from broker.cli.greeting import as_json, found, greet
+from broker.cli.invocation import load_config
+from broker.cli.terminal import Terminal
+from broker.node.start_report import StartReport, report_of
+from broker.replicas.opening import Opened
+from broker.runtime.log_output import is_shown_when_quiet, write_log
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "start.md"
+CLEAN = Opened(partitions=1, was_clean=True, damaged=0, checked_size=0, duration_ms=40)
+CRASHED = Opened(partitions=1_200, was_clean=False, damaged=2, checked_size=3 << 30, duration_ms=12_300)
+
+
+def report(*overrides: str) -> StartReport:
+    config = load_config(None, "/data", list(overrides), {})
+    return report_of(config, "cluster", formatted=False, recovered=CLEAN, start_ms=230)
+
+
+def shown(said: StartReport) -> str:
+    stream = io.StringIO()
+    greet(Terminal(stream, {}), said)
+    return stream.getvalue()
+
+
+def test_a_person_reads_a_few_lines_that_end_with_what_to_try() -> None:
+    text = shown(report())
+    assert 6 <= text.count("\n") <= 10
+    for part in (
+        "Moldau 0.1.0 serves (Apache Kafka 4.3.1, CPython",
+        "1, broker and controller, of cluster cluster",
+        "127.0.0.1:9092 (PLAINTEXT)",
+        "/data",
+        "moldau.http.listener",
+        "1 partition of a node that was stopped cleanly, opened in 0.0 s; serving after 0.2 s",
+        "echo hello | kcat -b 127.0.0.1:9092 -t greetings -P",
+        "Ctrl-C stops the node",
+    ):
+        assert part in text
+
+
+def test_clients_are_shown_the_address_that_they_are_told() -> None:
+    said = report("advertised.listeners=PLAINTEXT://kafka.example:19092", "moldau.http.listener=http://:9464")
+    assert said.listeners == {"PLAINTEXT": "kafka.example:19092"}
+    assert said.metrics == "http://127.0.0.1:9464/metrics"
+    assert "kcat -b kafka.example:19092" in shown(said)
+
+
+def test_what_was_found_is_told_with_its_duration() -> None:
+    assert found(replace(report(), recovered=CRASHED)) == (
+        "1,200 partitions after an unclean stop, 2 of them damaged and not served (see the log),"
+        " 3.0 GiB checked in 12 s"
+    )
+    assert found(replace(report(), recovered=None)) == "no partitions"
+    assert found(replace(report(), recovered=None, formatted=True)) == "new directories, formatted now"
+
+
+def test_a_program_reads_one_line_of_json() -> None:
+    line = as_json(replace(report(), recovered=CRASHED))
+    said = json.loads(line)
+    assert "\n" not in line and said["listeners"] == {"PLAINTEXT": "127.0.0.1:9092"} and said["metrics"] is None
+    assert said["recovered"] == CRASHED._asdict()
+
+
+def test_the_page_lists_every_field() -> None:
+    text = DOCUMENT.read_text()
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [field.name for field in fields(StartReport)]
+    assert all(f"`{name}`" in text for name in Opened._fields)
+
+
+def test_a_quiet_start_shows_warnings_and_progress_alone() -> None:
+    import logging
+
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    try:
+        show_all = write_log(Terminal(stream, {}), "text", is_quiet=True)
+        logging.getLogger("moldau").info("detail")
+        logging.getLogger("moldau").warning("doubt")
+        logging.getLogger("moldau.progress").info("half")
+        show_all()
+        logging.getLogger("moldau").info("later")
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    assert [line.rpartition(": ")[2] for line in stream.getvalue().splitlines()] == ["doubt", "half", "later"]
+    assert is_shown_when_quiet(logging.makeLogRecord({"levelno": logging.ERROR, "name": "moldau"}))

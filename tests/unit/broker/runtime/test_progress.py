@@ -1,0 +1,96 @@
+"""Long work says how far it is every few seconds, and short work says nothing."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import pytest
+
+from broker.coordinators.loading import Loading
+from broker.replicas.opening import Opening
+from broker.runtime.progress import EVERY_MS, FIRST_MS, Progress, duration, rest, size
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def ns(self) -> int:
+        return self.ms * 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+def test_a_line_comes_every_few_seconds_with_an_estimate(lines: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    progress = Progress(clock.ns)
+    for step in range(200):
+        clock.ms += 100
+        progress.reached(step / 200, partial("{} of 200".format, step))
+    assert len(lines.messages) == 1 + (20_000 - FIRST_MS) // EVERY_MS
+    assert lines.messages[0] == "19 of 200, about 19 s left"
+
+
+def test_too_little_is_no_ground_for_an_estimate() -> None:
+    assert rest(0.001, 5_000) == "" and rest(0.5, 60_000) == ", about 60 s left"
+    assert rest(1.5, 60_000) == ", about 0.0 s left"
+
+
+def test_durations_and_sizes_have_few_digits() -> None:
+    durations = [duration(seconds) for seconds in (0.04, 42, 119, 180, 9_000)]
+    assert durations == ["0.0 s", "42 s", "119 s", "3 min", "2 h"]
+    assert [size(n) for n in (12, 2048, 5 << 20, 3 << 29)] == ["12 bytes", "2.0 KiB", "5.0 MiB", "1.5 GiB"]
+
+
+def test_opening_counts_partitions_and_what_recovery_has_checked(lines: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    opening = Opening(clock.ns, 4, 2, was_clean=False)
+    opening.checked(0, 1 << 30, 1 << 30)
+    opening.opened(0)
+    clock.ms += FIRST_MS
+    opening.checked(1, 1 << 29, 1 << 30)
+    assert lines.messages == [
+        "recovering logs after an unclean stop: 1 of 4 partitions, 1.5 GiB checked, about 3.3 s left"
+    ]
+    opened = opening.result(damaged=1)
+    assert (opened.partitions, opened.was_clean, opened.damaged, opened.duration_ms) == (4, False, 1, FIRST_MS)
+
+
+def test_partitions_that_are_loaded_together_are_counted_together(lines: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    loading = Loading("__consumer_offsets", clock.ns)
+    for index in (3, 7):
+        loading.begins(index, 500_000)
+    loading.reached(3, 100_000)
+    clock.ms += FIRST_MS
+    loading.reached(7, 150_000)
+    loading.reached(3, 200_000)
+    clock.ms += 8_000 - FIRST_MS
+    for index in (3, 7):
+        loading.reached(index, 500_000)
+        loading.ends(index)
+        loading.ends(index)
+    assert (
+        lines.messages
+        == [
+            "loading __consumer_offsets: 250,000 of 1,000,000 records of 2 partitions, about 6.0 s left",
+            "loading __consumer_offsets: 650,000 of 1,000,000 records of 2 partitions, about 4.3 s left",
+            "loaded __consumer_offsets: 1,000,000 records in 8.0 s",
+        ]
+        or lines.messages[-1] == "loaded __consumer_offsets: 1,000,000 records in 8.0 s"
+    )
+
+
+def test_short_loads_say_nothing(lines: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    loading = Loading("__consumer_offsets", clock.ns)
+    for index in (3, 7):
+        loading.begins(index, 10)
+        loading.reached(index, 10)
+        loading.ends(index)
+    assert lines.messages == []

@@ -1,0 +1,116 @@
+"""Compiling aside: what a start finds ready, what it refuses, and what it says."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from building import aside
+from building.aside import Aside
+from building.extensions import EXTENSIONS, LIBRARY, compiled_files, is_current
+from building.hot_path import HOT_PATH, digest_of
+from building.mypyc_build import EXTENSION_SUFFIX, CannotCompile
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in HOT_PATH:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (1, 1))
+    (tmp_path / ".compiled").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The processes that would have been started."""
+    commands: list[object] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(aside, "refuse_without_c_compiler", lambda: None)
+    return commands
+
+
+def make_ready(checkout: Path) -> None:
+    ready = checkout / ".compiled/ready"
+    for name in (*EXTENSIONS, LIBRARY):
+        (ready / name).parent.mkdir(parents=True, exist_ok=True)
+        (ready / name).write_text("")
+    (ready / "digest").write_text(f"{EXTENSION_SUFFIX}\n{digest_of(checkout)}\n")
+
+
+def test_the_first_start_is_plain_python_and_has_the_next_one_compiled(checkout: Path, started: list[object]) -> None:
+    said = Aside(checkout).begin()
+    assert "plain Python" in said and "background" in said and "\n" not in said
+    assert len(started) == 1 and list(compiled_files(checkout)) == []
+
+
+def test_a_later_start_takes_the_finished_set(checkout: Path, started: list[object]) -> None:
+    make_ready(checkout)
+    assert Aside(checkout).begin() == "the hot path is compiled"
+    assert is_current(checkout) and started == [] and not (checkout / ".compiled/ready").exists()
+    assert Aside(checkout).begin() == ""
+
+
+def test_a_finished_set_of_other_sources_is_thrown_away(checkout: Path, started: list[object]) -> None:
+    """The source changed while it was being compiled: the set would look newer than the change."""
+    make_ready(checkout)
+    (checkout / HOT_PATH[0]).write_text("changed = True\n")
+    assert "background" in Aside(checkout).begin()
+    assert len(started) == 1 and list(compiled_files(checkout)) == []
+
+
+def test_a_stale_set_is_removed_before_the_start(checkout: Path, started: list[object]) -> None:
+    make_ready(checkout)
+    Aside(checkout).begin()
+    (checkout / HOT_PATH[0]).write_text("changed = True\n")
+    os.utime(checkout / EXTENSIONS[0], (1, 1))
+    Aside(checkout).begin()
+    assert list(compiled_files(checkout)) == [] and len(started) == 1
+
+
+def test_a_second_start_does_not_compile_again(checkout: Path, started: list[object]) -> None:
+    with (checkout / ".compiled/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "background" in Aside(checkout).begin()
+    assert started == []
+
+
+def test_without_a_compiler_the_start_says_so_in_one_line(
+    checkout: Path, started: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise CannotCompile("this machine has no C compiler (cc)")
+
+    monkeypatch.setattr(aside, "refuse_without_c_compiler", refuse)
+    assert Aside(checkout).begin() == "the hot path runs as plain Python: this machine has no C compiler (cc)"
+    assert started == []
+
+
+def test_sources_that_could_not_be_compiled_are_not_tried_at_every_start(
+    checkout: Path, started: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise CannotCompile("mypyc or the C compiler failed", "error: unexpected")
+
+    monkeypatch.setattr(aside, "PACKAGES", ())
+    monkeypatch.setattr(aside, "digest_of", lambda _: "d")
+    monkeypatch.setattr(aside, "compile_tree", fail)
+    monkeypatch.setattr(os, "nice", lambda _: 0)
+    assert "error: unexpected" in Aside(checkout).compile_aside()
+    said = Aside(checkout).begin()
+    assert started == [] and "failed" in said and "make compiled" in said and "\n" not in said
+    monkeypatch.setattr(aside, "digest_of", lambda _: "other sources")
+    Aside(checkout).begin()
+    assert len(started) == 1
+
+
+def test_an_installation_cut_short_is_finished_by_the_next_start(checkout: Path, started: list[object]) -> None:
+    make_ready(checkout)
+    (checkout / EXTENSIONS[0]).write_text("")
+    Aside(checkout).begin()
+    assert is_current(checkout) and started == []

@@ -1,0 +1,71 @@
+"""A log read in pieces: what is cut off, damaged, or of transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group.records import CommittedOffset, OffsetChange, change_of, record_of
+from coordinator.runtime.log_reading import LogReader, RecordReader
+from protocol.control_records import end_transaction_marker
+from protocol.primitives import MalformedMessage
+from protocol.record_builder import Record, build_batch
+
+
+def commit(offset: int) -> Record:
+    return record_of(OffsetChange("g", "t", 0, CommittedOffset(offset)), 0)
+
+
+def marker(*, commits: bool, producer_id: int, base_offset: int) -> bytes:
+    return end_transaction_marker(
+        commits=commits,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp=0,
+        base_offset=base_offset,
+    )
+
+
+def transactional(offset: int, producer_id: int, base_offset: int) -> bytes:
+    return build_batch(
+        [commit(offset)],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def test_offsets_of_transactions_count_when_they_are_committed() -> None:
+    log = b"".join(
+        [
+            transactional(1, 7, 0),
+            transactional(2, 8, 1),
+            transactional(3, 9, 2),
+            marker(commits=False, producer_id=7, base_offset=3),
+            marker(commits=True, producer_id=8, base_offset=4),
+        ]
+    )
+    found = LogReader(0, RecordReader(change_of)).read(log)
+    assert [(replayable.change, replayable.end_offset) for replayable in found] == [
+        (OffsetChange("g", "t", 0, CommittedOffset(2)), 5)
+    ]
+
+
+def test_a_log_is_read_in_pieces_that_cut_and_overlap_batches() -> None:
+    log = b"".join(build_batch([commit(offset)], base_offset=offset) for offset in range(5))
+    size = len(log) // 5
+    reader = LogReader(0, RecordReader(change_of))
+    found = reader.read(log[: 2 * size + 10])
+    assert reader.next_offset == 2
+    found += reader.read(log[size:])
+    assert [replayable.change for replayable in found] == [change_of(commit(offset)) for offset in range(5)]
+    assert [replayable.end_offset for replayable in found] == [2, 2, 5, 5, 5], "the end of what was read at once"
+
+
+def test_a_log_with_a_flipped_bit_is_refused() -> None:
+    log = bytearray(build_batch([commit(1)]))
+    log[-1] ^= 1
+    with pytest.raises(MalformedMessage, match="checksum"):
+        LogReader(0, RecordReader(change_of)).read(bytes(log))

@@ -1,0 +1,85 @@
+"""Writes of a machine wait for their commit: in order, with one deadline each, and never longer than the machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.runtime.effects import Effects, MachineReply, Waiter
+from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, Tick, Unloaded
+from protocol.errors import ErrorCode
+from tests.support.counters import COMMIT_TIMEOUT_MS, IDLE_MS, Add, Count, CounterShard
+
+
+def loaded() -> CounterShard:
+    shard = CounterShard(0)
+    shard.step(Loaded(), 0, 0)
+    return shard
+
+
+def add(shard: CounterShard, token: str, now_ms: int = 0) -> Effects:
+    return shard.step(Add(Waiter(token, 0), "a", 1), now_ms, 0)
+
+
+def test_a_reply_comes_with_the_commit_of_its_records() -> None:
+    shard = loaded()
+    written = add(shard, "first")
+    assert len(written.records) == 1 and written.replies == []
+    assert shard.step(Appended(1), 0, 0).replies == []
+    assert (shard.committed, shard.latest("a")) == ({}, 1)
+    assert shard.step(Committed(1), 0, 0).replies == [MachineReply("first", 1)]
+    assert shard.committed == {"a": 1}
+
+
+def test_replies_come_in_the_order_of_the_writes() -> None:
+    shard = loaded()
+    for number in (1, 2, 3):
+        add(shard, f"add {number}")
+        shard.step(Appended(number), 0, 0)
+    assert shard.step(Committed(2), 0, 0).replies == [MachineReply("add 1", 1), MachineReply("add 2", 2)]
+    assert shard.step(Committed(3), 0, 0).replies == [MachineReply("add 3", 3)]
+
+
+def test_a_refused_write_changes_nothing_and_is_told_at_once() -> None:
+    shard = loaded()
+    add(shard, "first")
+    effects = shard.step(AppendRefused(ErrorCode.NOT_ENOUGH_REPLICAS), 0, 0)
+    assert effects.replies == [MachineReply("first", ErrorCode.NOT_ENOUGH_REPLICAS)]
+    assert shard.latest("a") == 0
+
+
+def test_a_write_that_is_not_committed_in_time_fails_and_may_be_committed_later() -> None:
+    shard = loaded()
+    add(shard, "first")
+    shard.step(Appended(1), 0, 0)
+    assert shard.next_deadline_ms() == COMMIT_TIMEOUT_MS
+    assert shard.step(Tick(), COMMIT_TIMEOUT_MS - 1, 0).replies == []
+    effects = shard.step(Tick(), COMMIT_TIMEOUT_MS, 0)
+    assert effects.replies == [MachineReply("first", ErrorCode.REQUEST_TIMED_OUT)]
+    assert shard.step(Committed(1), COMMIT_TIMEOUT_MS, 0).replies == []
+    assert shard.committed == {"a": 1}
+
+
+def test_with_its_partition_a_machine_gives_up_what_is_not_committed() -> None:
+    shard = loaded()
+    add(shard, "first")
+    shard.step(Appended(1), 0, 0)
+    effects = shard.step(Unloaded(), 0, 0)
+    assert effects.replies == [MachineReply("first", ErrorCode.NOT_COORDINATOR)]
+
+
+def test_an_append_is_reported_before_anything_else() -> None:
+    shard = loaded()
+    add(shard, "first")
+    with pytest.raises(AssertionError):
+        add(shard, "second")
+
+
+def test_a_deadline_writes_as_a_request_does() -> None:
+    shard = CounterShard(0)
+    shard.replay(Count("a", 5), 1)
+    shard.step(Loaded(), 0, 0)
+    assert shard.next_deadline_ms() == IDLE_MS
+    assert len(shard.step(Tick(), IDLE_MS, 0).records) == 1
+    shard.step(Appended(2), IDLE_MS, 0)
+    shard.step(Committed(2), IDLE_MS, 0)
+    assert (shard.committed, shard.next_deadline_ms()) == ({}, None)
