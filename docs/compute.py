@@ -69,7 +69,7 @@ def protocol_page() -> str:
         [
             "# What we speak",
             "",
-            "Computed from `broker/requests/apis.py` by `python docs/compute.py`.",
+            "Computed from `broker/requests/table.py` by `python docs/compute.py`.",
             "What is not in this table is not advertised,",
             "and a request for it closes the connection, as in Apache Kafka. What is served and not advertised is so",
             "there as well, as long as nothing receives the metrics of clients.",
@@ -123,12 +123,6 @@ _METRICS_INTRODUCTION = (
 )
 
 
-def module_map_page() -> str:
-    from docs.module_map import map_page
-
-    return map_page()
-
-
 README_ROWS = (
     ("librdkafka produce 1 KiB, acks=all: rate", "librdkafka"),
     ("fetch 1 MiB from page cache, 4 connections: rate", "loads"),
@@ -165,6 +159,12 @@ def readme() -> str:
         FIGURES[1],
     ]
     return before + "\n".join(lines) + after
+
+
+def module_map_page() -> str:
+    from docs.module_map import map_page
+
+    return map_page()
 
 
 PAGES = {
