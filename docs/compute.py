@@ -69,7 +69,7 @@ def protocol_page() -> str:
         [
             "# What we speak",
             "",
-            "Computed from `broker/requests/apis.py` by `python docs/compute.py`.",
+            "Computed from `broker/requests/table.py` by `python docs/compute.py`.",
             "What is not in this table is not advertised,",
             "and a request for it closes the connection, as in Apache Kafka. What is served and not advertised is so",
             "there as well, as long as nothing receives the metrics of clients.",

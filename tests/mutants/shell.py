@@ -16,8 +16,8 @@ SHELL_MUTANTS: Final = (
         108,
         "a fetcher keeps the topic id that a name had first",
         "replication/replica_fetcher.py",
-        "        followed = Followed(partition)\n        self._followed[followed.key] = followed\n",
-        "        followed = Followed(partition)\n"
+        "        followed = FollowedPartition(partition)\n        self._followed[followed.key] = followed\n",
+        "        followed = FollowedPartition(partition)\n"
         '        ids = self.__dict__.setdefault("_ids", {})\n'
         "        followed.key = ids.setdefault((partition.topic, partition.index), followed.key)\n"
         "        self._followed[followed.key] = followed\n",
@@ -56,7 +56,8 @@ SHELL_MUTANTS: Final = (
         "                    end_offset, start = partition.log.end_offset, partition.log.log_start_offset\n"
         "                    result = AppendResult(NONE, end_offset, end_offset, -1, start)\n"
         "                    copied = PartitionProduceData(index=data.index, records=bytes(data.records or b''))\n"
-        "                    broker.loop.call_soon(_append, partition, copied, acks, now_ms, context.version)\n"
+        "                    loop = services.purgatory._loop\n"
+        "                    loop.call_soon(_append, partition, copied, acks, now_ms, context.version)\n"
         "                else:\n"
         "                    result = _append(partition, data, acks, now_ms, context.version)\n",
     ),
@@ -100,8 +101,8 @@ SHELL_MUTANTS: Final = (
     Mutant(
         117,
         "a low watermark is told before the followers have deleted",
-        "broker/purgatory/delayed_delete.py",
-        "    answer.low_watermark = partition.low_watermark(broker.is_alive)\n",
+        "broker/requests/handlers/delete_records.py",
+        "    answer.low_watermark = partition.low_watermark(services.cluster.is_alive)\n",
         "    answer.low_watermark = partition.log.log_start_offset\n",
         Hunt.STORIES,
     ),

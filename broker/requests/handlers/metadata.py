@@ -48,7 +48,7 @@ ASKED_BY_ID_VERSION: Final = 12
 
 
 class Question(NamedTuple):
-    """What is asked, and all that the answer rests on: so it can be put together beside the loop, too."""
+    """The question, and everything that the answer depends on, so that an executor thread can make the answer."""
 
     image: MetadataImage
     listener: str
