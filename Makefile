@@ -13,11 +13,12 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml $(LOCK) | $(BIN)/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e .
-	$(BIN)/python -m compileall -q moldau broker protocol storage replication kraft coordinator
+	@echo "installing into $(VENV)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e .
+	@$(BIN)/python -m compileall -q moldau broker protocol storage replication kraft coordinator
 	@touch $@
 
 $(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed

@@ -69,7 +69,7 @@ def protocol_page() -> str:
         [
             "# What we speak",
             "",
-            "Computed from `broker/requests/apis.py` by `python docs/compute.py`.",
+            "Computed from `broker/requests/table.py` by `python docs/compute.py`.",
             "What is not in this table is not advertised,",
             "and a request for it closes the connection, as in Apache Kafka. What is served and not advertised is so",
             "there as well, as long as nothing receives the metrics of clients.",
@@ -161,9 +161,16 @@ def readme() -> str:
     return before + "\n".join(lines) + after
 
 
+def module_map_page() -> str:
+    from docs.module_map import map_page
+
+    return map_page()
+
+
 PAGES = {
     "../README.md": readme,
     "divergence.md": divergence_page,
+    "map.md": module_map_page,
     "metrics.md": metrics_page,
     "protocol-support.md": protocol_page,
 }
@@ -172,7 +179,7 @@ PAGES = {
 def main() -> None:
     """Write every page."""
     for name, page in PAGES.items():
-        (ROOT / "docs" / name).write_text(page())
+        (ROOT / "docs" / name).write_text(page(), "utf-8")
 
 
 if __name__ == "__main__":

@@ -32,10 +32,14 @@ NODES_MAX: Final = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the subcommand takes."""
     parser.add_argument(
-        "--nodes", type=int, metavar="COUNT", help="how many nodes (default: 3, or as many as there are)"
+        "--nodes", type=int, metavar="COUNT", help="how many nodes (default: 3, or as many as the directory holds)"
     )
-    parser.add_argument("--data", default="./data-cluster", metavar="DIR", help="where the data of all nodes lies")
-    parser.add_argument("--port", type=int, default=9092, help="of node 1; those of the others follow (default: 9092)")
+    parser.add_argument(
+        "--data", default="./data-cluster", metavar="DIR", help="the directory for the data of all nodes"
+    )
+    parser.add_argument(
+        "--port", type=int, default=9092, help="the port of node 1; the other nodes have the next ones (default: 9092)"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients")
     parser.add_argument("--rack", metavar="NAMES", help="broker.rack: one name, or several given to the nodes in turn")
     parser.add_argument(
@@ -92,7 +96,9 @@ def _layout(arguments: argparse.Namespace) -> Layout:
     racks = tuple(filter(None, (arguments.rack or "").split(",")))
     layout = Layout(directory, count, arguments.host, arguments.port, racks, overrides)
     if layout.ports[0] < 1 or layout.ports[-1] > 65535:
-        raise CommandError(f"--port {arguments.port}: {count} nodes need {len(layout.ports)} ports from there on")
+        raise CommandError(
+            f"--port {arguments.port} is too high: {count} nodes need {len(layout.ports)} ports from there on"
+        )
     return layout
 
 

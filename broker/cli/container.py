@@ -98,7 +98,7 @@ def _format(config: Config, invocation: Invocation) -> None:
             now_ms=time_ns() // 1_000_000,
         )
     except PermissionError as refusal:
-        hint = f"give it to user 1000, or use a named volume at {DATA}"
+        hint = f"make user 1000 its owner, or mount a named volume at {DATA}"
         raise CommandError(f"{refusal.filename or config.log_dirs[0]} cannot be written: {hint}") from None
     except (FormatError, OSError) as refusal:
         raise CommandError(str(refusal)) from None

@@ -96,7 +96,7 @@ def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Js
         return side_files.dump_properties(path)
     if name in _JSON_FILES:
         return side_files.dump_json(path)
-    raise CommandError(f"{path} is not a file of a log: nothing is known of its name")
+    raise CommandError(f"{path}: no file of a log directory has such a name")
 
 
 def _files(names: list[str]) -> Iterator[Path]:

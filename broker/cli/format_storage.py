@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Prepare the directories of a new node: the id of its cluster, its own ids, and the first records of its metadata log.
 
-A controller is told who the first controllers are: by controller.quorum.voters in its file, or else by one of
---standalone (it alone), --initial-controllers (these) and --no-initial-controllers (others; it joins them later).
-Brokers need none of these. All nodes of a cluster are given the same --cluster-id.
+A controller learns the first controllers of its quorum from controller.quorum.voters in its file, or else from one of
+--standalone (it is the only one), --initial-controllers (the list) and --no-initial-controllers (it joins a quorum that
+exists). Brokers need none of these. All nodes of a cluster are given the same --cluster-id.
 
-A directory that has been prepared before is refused, or passed over with --ignore-formatted."""
+A directory that is formatted already is refused; with --ignore-formatted it is left as it is."""
 EPILOG: Final = """\
 examples:
   moldau format -c server.properties --standalone
@@ -37,20 +37,40 @@ Without --cluster-id: the variable CLUSTER_ID, else the id in a directory that i
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the subcommand takes: the flags of kafka-storage format."""
     parser.add_argument("-c", "--config", metavar="FILE", help="the node's server.properties (without: a node of one)")
-    parser.add_argument("-t", "--cluster-id", metavar="ID", help="22 characters of base64: the id of the cluster")
-    parser.add_argument("-g", "--ignore-formatted", action="store_true", help="pass over directories already prepared")
+    parser.add_argument(
+        "-t",
+        "--cluster-id",
+        metavar="ID",
+        help="the id of the cluster: 22 characters of base64, as 'moldau random-uuid' makes them",
+    )
+    parser.add_argument(
+        "-g", "--ignore-formatted", action="store_true", help="leave directories that are formatted as they are"
+    )
     parser.add_argument(
         "-f", "--feature", action="append", default=[], metavar="NAME=LEVEL", help="level of a feature; may be repeated"
     )
-    parser.add_argument("-r", "--release-version", metavar="VERSION", help="that of its metadata.version: 4.0 to 4.3")
-    parser.add_argument("-S", "--add-scram", action="append", default=[], help=argparse.SUPPRESS)
-    parser.add_argument("--data", metavar="DIR", help="log.dirs")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="NAME=VALUE", help="a setting that wins; may be repeated"
+        "-r",
+        "--release-version",
+        metavar="VERSION",
+        help="format with the metadata.version of this release: 4.0 to 4.3",
+    )
+    parser.add_argument("-S", "--add-scram", action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--data", metavar="DIR", help="the directory to format; log.dirs")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting that takes precedence; may be repeated",
     )
     quorum = parser.add_mutually_exclusive_group()
-    quorum.add_argument("-s", "--standalone", action="store_true", help="this controller is a quorum of one")
-    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="this controller joins others")
+    quorum.add_argument(
+        "-s", "--standalone", action="store_true", help="this controller is the only voter of the quorum"
+    )
+    quorum.add_argument(
+        "-N", "--no-initial-controllers", action="store_true", help="this controller joins a quorum that exists"
+    )
     quorum.add_argument(
         "-I", "--initial-controllers", metavar="LIST", help="the first controllers: id@host:port:directory-id, ..."
     )
@@ -59,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format, and say what was done."""
     if arguments.add_scram:
-        raise CommandError("--add-scram: SASL is not part of this version")
+        raise CommandError("--add-scram: this version has no SASL; leave the option out")
     features = _features(arguments.feature) | _release_level(arguments)
     config = load_config(arguments.config, arguments.data, arguments.override, invocation.variables)
     is_several = arguments.initial_controllers is not None or arguments.no_initial_controllers
@@ -108,7 +128,7 @@ def _release_level(arguments: argparse.Namespace) -> dict[str, int]:
     if release is None:
         return {}
     if any(each.partition("=")[0].strip() == METADATA_VERSION for each in arguments.feature):
-        raise CommandError(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")
+        raise CommandError(f"--release-version and --feature {METADATA_VERSION} set the same level: give one of them")
     levels = [level for level, name in METADATA_VERSION_NAMES.items() if release in (name, name.partition("-")[0])]
     if not levels:
         known = ", ".join(METADATA_VERSION_NAMES.values())
@@ -132,7 +152,9 @@ def _check_quorum(config: Config, arguments: argparse.Namespace, *, is_standalon
     is_told = is_standalone or arguments.initial_controllers is not None
     if is_told and config.controller_quorum_voters:
         flag = "--standalone" if is_standalone else "--initial-controllers"
-        raise CommandError(f"with {flag}, controller.quorum.voters must not be set: the log names the voters then")
+        raise CommandError(
+            f"with {flag}, controller.quorum.voters must not be set: the metadata log names the voters in that case"
+        )
     if not config.is_controller and is_standalone:
         raise CommandError("--standalone is for a node with the controller role")
     if config.controller_quorum_voters or not config.is_controller:

@@ -8,7 +8,7 @@ from typing import Final
 from broker.cli.invocation import CommandError, Invocation
 
 DESCRIPTION: Final = """\
-Ask a node whether it serves clients: exit status 0 where it does, 1 where it does not or nobody answers.
+Ask a node whether it serves clients: exit status 0 where it does, 1 where it does not, or where no node answers.
 
 The node must have moldau.http.listener set, as the image has."""
 EPILOG: Final = """\
@@ -22,7 +22,9 @@ VARIABLE: Final = "KAFKA_MOLDAU_HTTP_LISTENER"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the subcommand takes."""
-    parser.add_argument("address", nargs="?", metavar="URL", help=f"moldau.http.listener (default: {DEFAULT})")
+    parser.add_argument(
+        "address", nargs="?", metavar="URL", help=f"the node's moldau.http.listener (default: {DEFAULT})"
+    )
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
@@ -34,7 +36,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     text = arguments.address or invocation.variables.get(VARIABLE) or DEFAULT
     address = read_address(text)
     if address is None:
-        raise CommandError(f"{text} is no http://host:port")
+        raise CommandError(f"{text} is not of the form http://host:port")
     host = "127.0.0.1" if address.host in ("", "0.0.0.0", "::") else address.host
     connection = HTTPConnection(host, address.port, timeout=PATIENCE_S)
     try:
@@ -42,7 +44,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         response = connection.getresponse()
         said = response.read().decode("utf-8", "replace").strip()
     except (OSError, HTTPException) as problem:
-        raise CommandError(f"nobody answers on {text}: {problem}") from None
+        raise CommandError(f"no node answers on {text}: {problem}") from None
     finally:
         connection.close()
     invocation.out.say(said)

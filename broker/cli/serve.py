@@ -34,9 +34,13 @@ name and what this broker does with it."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the subcommand takes."""
     parser.add_argument("file", nargs="?", metavar="server.properties", help="settings, in Apache Kafka's own names")
-    parser.add_argument("--data", metavar="DIR", help="where the data lies; log.dirs (without a file: ./data)")
+    parser.add_argument("--data", metavar="DIR", help="the directory for the data; log.dirs (without a file: ./data)")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="NAME=VALUE", help="a setting that wins; may be repeated"
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting that takes precedence; may be repeated",
     )
     parser.add_argument("--until-eof", action="store_true", help="stop also when the standard input ends")
     parser.add_argument(
@@ -45,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to say when the node serves: text (the default where the log goes to a terminal), one JSON object on"
         " the standard output (its fields: docs/start.md), or none",
     )
-    parser.add_argument("--log-format", choices=("text", "json"), help="how to write the log; moldau.log.format")
+    parser.add_argument("--log-format", choices=("text", "json"), help="the form of the log; moldau.log.format")
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:

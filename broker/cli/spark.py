@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     latest.add_argument("--overwrite", action="store_true", help="replace what is at the output")
     latest.add_argument("--master", default="local[*]", help="Spark's master (default: the cores of this machine)")
     latest.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, default=True, help="say now and then how far it is"
+        "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 REASONS: Final = {
-    "authorizer": "There are no access controls in this version; anyone who reaches a listener may do anything.",
+    "authorizer": "There are no access controls in this version; a client that reaches a listener may do anything.",
     "backlog": "Listeners let the kernel hold 512 connections.",
     "checkpoints": "Checkpoints of a directory are written together, by replica.high.watermark.checkpoint.interval.ms.",
     "compaction": "Compacted topics are stored and described but not cleaned in this version.",

@@ -134,8 +134,8 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         if self.state is RunnerState.LOADING:
             self.state = RunnerState.ACTIVE
             self._log.watch(self._high_watermark_moved)
-            self.submit(Loaded())
             self._high_watermark_moved()
+            self.submit(Loaded())
 
     async def _until_committed(self, end_offset: int) -> None:
         """Wait until everything loaded is committed: the coordinator before may have answered for it.

@@ -14,7 +14,7 @@ Lease = Callable[[AllocateProducerIdsRequest, Callable[[AllocateProducerIdsRespo
 
 
 class ProducerIds:
-    """While a block is on its way, those who ask wait in line."""
+    """Requests that come while a block is on its way wait in their order."""
 
     def __init__(self, lease: Lease, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._lease = lease

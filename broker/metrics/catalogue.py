@@ -89,13 +89,13 @@ moldau_connections_excess_closed_total  counter  listener
     Connections that were closed because there were more than max.connections.
 moldau_accept_blocked  gauge  listener
     -
-    1 while somebody waits to be accepted because of a number or a rate of connections.
+    1 while connections wait to be accepted because the listener has reached a limit on their number or rate.
 moldau_accept_blocked_seconds_total  counter  listener
     -
-    How long somebody waited so; its rate() is what Kafka calls AcceptorBlockedPercent.
+    How long connections waited so; its rate() is what Kafka calls AcceptorBlockedPercent.
 moldau_accept_failures_total  counter  listener
     -
-    Times when nobody could be accepted for want of a file descriptor or of memory; each takes a second.
+    Times when no connection could be accepted for want of a file descriptor or of memory; each takes a second.
 kafka_network_socketserver_memorypoolused  gauge  -
     kafka.network:type=SocketServer,name=MemoryPoolUsed
     Bytes that requests hold which have not arrived whole.
@@ -113,7 +113,7 @@ moldau_request_memory_stalled_total  counter  -
     Connections that were closed because their requests hardly moved while others waited for room.
 moldau_large_batches_examined_total  counter  -
     -
-    Batches that expand so far, or hold so many records, that they were examined beside the loop.
+    Batches that expand so far, or hold so many records, that they were examined in an executor thread.
 moldau_large_batches_waiting_bytes  gauge  -
     -
     Bytes of such batches that are examined or wait for it.
@@ -221,7 +221,7 @@ kafka_server_broker_metadata_metrics_last_applied_record_offset  gauge  -
     Offset of the last metadata record that this broker has taken in.
 kafka_server_raft_metrics_current_leader  gauge  -
     kafka.server:type=raft-metrics,name=current-leader
-    Node that leads the metadata quorum; -1 where nobody does.
+    Node that leads the metadata quorum; -1 where it has no leader.
 kafka_server_raft_metrics_current_epoch  gauge  -
     kafka.server:type=raft-metrics,name=current-epoch
     Epoch of the metadata quorum.
@@ -272,7 +272,7 @@ kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance  gauge
     Those that wait for their leader's assignment.
 kafka_coordinator_group_groupmetadatamanager_numgroupsstable  gauge  -
     kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsStable
-    Those in which everybody has an assignment.
+    Those in which every member has an assignment.
 kafka_coordinator_group_groupmetadatamanager_numgroupsdead  gauge  -
     kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsDead
     Those on their way out; none stays so here.

@@ -12,7 +12,7 @@ from broker.runtime.tasks import Spawn
 HEAD_SIZE_MAX: Final = 8192
 PATIENCE_S: Final = 10
 CONNECTIONS_MAX: Final = 32
-"""Beyond, a connection is closed at once: whoever scrapes needs one."""
+"""More connections are closed at once: a scraper needs one."""
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -38,7 +38,7 @@ def plain(status: int, text: str) -> Answer:
 
 
 class HttpServer:
-    """`paths` says who answers what. `spawn` runs a coroutine under supervision."""
+    """`paths` maps each path to what answers it. `spawn` runs a coroutine under supervision."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, paths: Mapping[str, Handler], spawn: Spawn) -> None:
         self.paths = paths
@@ -92,7 +92,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_asked:
-            return  # a body, or a second request, which nobody will read
+            return  # a body, or a second request: the server answers one request a connection
         self._head += data
         head, end, _ = self._head.partition(b"\r\n\r\n")
         if end or len(self._head) > HEAD_SIZE_MAX:

@@ -1,4 +1,4 @@
-"""How near the node is to its limits, and who met them: gathered from what enforces them."""
+"""How near the node is to its limits, and how often it met them: read from the parts that enforce them."""
 
 from __future__ import annotations
 

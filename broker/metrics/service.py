@@ -68,7 +68,7 @@ class Metrics:
     # The answers
 
     async def health(self) -> Answer:
-        """The process lives and its loop turns: else nobody would have answered."""
+        """The process lives and its event loop runs: else there would be no answer."""
         return plain(200, "ok")
 
     async def readiness(self) -> Answer:

@@ -31,7 +31,7 @@ class ApiTraffic:
 
 
 def collect_requests(page: Page, listeners: Iterable[Listener], meters: Mapping[str, RequestMeter]) -> None:
-    """The APIs that somebody has used."""
+    """The APIs that have served a request."""
     routes: dict[str, list[Route]] = {}
     for listener in listeners:
         for route in listener.routes.values():

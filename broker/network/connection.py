@@ -87,10 +87,10 @@ class Connection(asyncio.BufferedProtocol):
         self._output = Output(resources, self)
         self.replies = ReplyQueue(self._output, resources.reply_memory)
         self._flow = FlowControl(self._output, self.replies)
-        self._hooks: dict[int, FrameHook] = {}
-        """By API key; made with the first request of an API whose route has one."""
+        self._hooks: dict[int, FrameHook] | None = None
+        """By API key; made with the first request of an API whose route has one: most connections have none."""
         self._hook: FrameHook | None = None
-        """That of the requests before, which may answer the next frame; most connections have none."""
+        """That of the requests before, which may answer the next frame."""
 
     # The transport's calls
 
@@ -273,6 +273,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def _handle(self, frame: memoryview) -> None:
+        # Asked before the header is parsed: for a small produce, parsing and decoding cost more than the append.
         hook = self._hook
         if hook is not None and self._answered_by(hook, frame):
             return
@@ -323,10 +324,14 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _learn(self, route: Route, context: RequestContext, frame: memoryview, request: object) -> None:
-        hook = self._hooks.get(route.key)
+        """Show a request that was handled to the hook of its route."""
+        hooks = self._hooks
+        if hooks is None:
+            hooks = self._hooks = {}
+        hook = hooks.get(route.key)
         if hook is None:
             assert route.hook is not None
-            hook = self._hooks[route.key] = route.hook(route)
+            hook = hooks[route.key] = route.hook(route)
         if hook.learn(context, frame, request):
             self._hook = hook
         elif self._hook is hook:
@@ -337,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
         if response is None:
             return
         replies = self.replies
-        if type(response) is Pending:
+        if type(response) is Pending:  # it has no subclass, and isinstance costs a call
             reply = QueuedReply(context, response)
             replies.waiting.append(reply)
             response.listen(lambda response: self._complete(reply, response))

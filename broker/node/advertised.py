@@ -55,19 +55,20 @@ def address(listener: ListenerAddress) -> str:
 def _doubts(advertised: ListenerAddress, bound: ListenerAddress | None, *, has_peers: bool) -> Iterator[str]:
     host, remedy = advertised.host, "set advertised.listeners to an address that they can reach"
     if host in EVERY_INTERFACE:
-        said = f"{host} is told to clients" if host else "clients are told no host"
-        yield f"{said}, and is no address to connect to; {remedy}"
+        said = f"clients are told to connect to {host}" if host else "clients are told no host"
+        yield f"{said}, which is not an address of one machine; {remedy}"
     elif re.fullmatch(_LOOPBACK, host, re.IGNORECASE):
         if bound is not None and bound.host in EVERY_INTERFACE:
-            yield f"it listens on every interface but tells clients {host}: those on other machines will fail; {remedy}"
+            reason = f"it listens on every interface but tells clients {host}"
+            yield f"{reason}, by which clients on other machines cannot connect; {remedy}"
         elif has_peers:
-            yield f"the quorum has nodes on other machines, and {host} leads each of them to itself; {remedy}"
+            yield f"the quorum has nodes on other machines, and to each of them {host} is that machine itself; {remedy}"
     elif re.fullmatch(_CONTAINER_NAME, host):
         yield f"{host} looks like a container's own name, which only its network knows; {remedy}"
     elif "_" in host:
-        yield f"{host} has an underscore, which is no host name: Java clients refuse it; {remedy}"
+        yield f"{host} has an underscore, which host names may not have: Java clients refuse it; {remedy}"
     if advertised.port == 0:
-        yield f"port 0 is told to clients, and is no port to connect to; {remedy}"
+        yield f"clients are told to connect to port 0, on which nothing can listen; {remedy}"
 
 
 def _has_peers_elsewhere(config: Config) -> bool:

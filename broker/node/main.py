@@ -75,7 +75,10 @@ def serve(config: Config, errors: Terminal, start: Start) -> int:
     environment = LocalEnvironment(loop)
     descriptors_max = environment.raise_descriptors_max()
     if descriptors_max < DESCRIPTORS_WANTED:
-        log.warning("the process may have %d file descriptors only; raise its limit (ulimit -n)", descriptors_max)
+        log.warning(
+            "the process may open only %d files and connections; raise its limit of file descriptors (ulimit -n)",
+            descriptors_max,
+        )
     try:
         return loop.run_until_complete(Life(config, environment, loop, start, show_all).run())
     except (NotFormatted, FormatError, RegistrationRefused, CorruptLog, OSError, ValueError) as refusal:

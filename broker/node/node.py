@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import Final
 
@@ -64,8 +63,6 @@ from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
 from replication.source import LocalLog
-
-log = logging.getLogger("moldau.broker")
 
 OPEN_FILES_SHARE: Final = 2
 """Segments keep one in so many of the process's file descriptors at most. The rest is for connections, and for files
@@ -233,24 +230,7 @@ class Node:
         self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done)
         self.large_batches = LargeBatches(self.request_memory, environment, self.tasks.spawn)
         self.large_metadata = LargeMetadata(environment, self.topics, self.tasks.spawn)
-        limits = connection_limits(config)
-        self.admissions = {
-            ListenerRole.BROKER: Admission(
-                limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
-            ),
-            ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
-        }
-        self.settings.watchers.append(self._settings_changed)
-        resources = ConnectionResources(
-            loop,
-            environment,
-            self.tasks.spawn,
-            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
-            self.request_memory,
-            self.reply_memory,
-            self.purgatory,
-        )
-        services = Services(
+        self.services = Services(
             node_id=self.node_id,
             config=config,
             environment=environment,
@@ -275,6 +255,29 @@ class Node:
             large_batches=self.large_batches,
             large_metadata=self.large_metadata,
         )
+        self._compose_listeners()
+        self.metrics = self._compose_metrics()
+
+    def _compose_listeners(self) -> None:
+        """The addresses of this node, each with the routes of its role."""
+        config, environment, loop = self.config, self.environment, self.loop
+        limits = connection_limits(config)
+        self.admissions = {
+            ListenerRole.BROKER: Admission(
+                limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
+            ),
+            ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
+        }
+        self.settings.watchers.append(self._settings_changed)
+        resources = ConnectionResources(
+            loop,
+            environment,
+            self.tasks.spawn,
+            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+            self.request_memory,
+            self.reply_memory,
+            self.purgatory,
+        )
         self.listeners = [
             Listener(
                 resources,
@@ -282,7 +285,7 @@ class Node:
                 each.host or None,
                 each.port,
                 role := _role_of(each.name, config),
-                routes(role, services),
+                routes(role, self.services),
                 self.admissions[role],
                 self.quorum.disconnected,
                 request_size_max=config.integer("socket.request.max.bytes"),
@@ -292,7 +295,6 @@ class Node:
         ]
         for listener in self.listeners:
             self.admissions[listener.role].listeners.append(listener)
-        self.metrics = self._compose_metrics()
 
     def _compose_metrics(self) -> Metrics | None:
         """None where moldau.http.listener is not set."""

@@ -1,13 +1,14 @@
-"""Replicas of this broker whose logs are damaged: fenced one by one, and fetched again where somebody has the data.
+"""Replicas of this broker whose logs are damaged: each is fenced alone, and fetched again from the partition's leader.
 
-    sound ──a bad batch, at the start or in a read──▶ fenced ──the controller counts on it no more, another leads──▶
+    sound ──a bad batch, at the start or in a read──▶ fenced ──out of the in-sync set, another replica leads──▶
     repairing ──the bad segments are set aside, what is before them is served again──▶ following, from there on
-    following ──it has what is committed──▶ assigned to its directory again: from now on it may be in sync
+    following ──it has everything committed──▶ assigned to its directory again: from now on it may be in sync
 
 Fenced: this broker answers KAFKA_STORAGE_ERROR for the one partition, touches none of its files, and assigns it to the
 directory that Kafka calls LOST (AssignReplicasToDirs). The controller then takes leadership away and the replica out of
-the in-sync set. Where it is the last one in sync, it stays so and the partition has no leader: nobody else has what it
-has, so its files wait for an operator. A start reads a log that is LOST from end to end, and serves it if it is sound.
+the in-sync set. The last replica in sync stays in the set, and the partition has no leader: no other replica has all
+committed records, so the files wait for an operator. A start reads a log that is LOST from end to end, and serves it if
+it is sound.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class RepairState(Enum):
 
 @dataclass(slots=True)
 class DamagedReplica:
-    """One of them."""
+    """A replica that is fenced or under repair."""
 
     topic: str
     topic_id: bytes
@@ -108,16 +109,16 @@ class DamagedReplicas:
         self.note(partition.topic, partition.topic_id, partition.index, reason)
 
     def note(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
-        """This replica is not served; the controller is told."""
+        """Fence this replica, and tell the controller."""
         self.found_count += 1
         self._damaged[topic_id, index] = DamagedReplica(topic, topic_id, index)
-        log.error("the replica of %s-%d on this broker is damaged, and fenced: %s", topic, index, reason)
+        log.error("the replica of %s-%d on this broker is damaged, and no longer served: %s", topic, index, reason)
         self._assignments.note(topic_id, index, LOST_DIRECTORY)
         assigned = self._cluster.image.topics.partition(topic, index)
         if assigned is not None and len(assigned.replicas) == 1:
             log.error(
-                "%s-%d has no other replica: its files stay as they are, and nobody can read it until they are mended"
-                " and this broker is started again",
+                "%s-%d has no other replica, so it cannot be read or written: repair its files, then start this broker"
+                " again. Until then they stay as they are",
                 topic,
                 index,
             )
@@ -125,21 +126,21 @@ class DamagedReplicas:
     # Repairing
 
     def look(self) -> None:
-        """At all of them: some may be taken out of their in-sync sets already."""
+        """Look whether damaged replicas have left their in-sync sets, so that they can be repaired."""
         for topic_id, index in tuple(self._damaged):
             topic = self._cluster.image.topics.by_id.get(topic_id)
             if topic is not None:
                 self.changed(topic_id, index, topic.partitions[index])
 
     def changed(self, topic_id: bytes, index: int, assigned: Assigned) -> None:
-        """The metadata says something new of a partition."""
+        """The metadata of a partition changed."""
         damaged = self._damaged.get((topic_id, index))
         if damaged is not None and damaged.state is RepairState.FENCED and self._may_be_repaired(assigned):
             damaged.state = RepairState.REPAIRING
             self._spawn(self._repair(damaged))
 
     def _may_be_repaired(self, assigned: Assigned) -> bool:
-        """Whether somebody else leads, and nobody would elect this replica."""
+        """Whether another replica leads, and the controller would not elect this one."""
         node_id = self._node_id
         counts = (*assigned.isr, *assigned.eligible_leader_replicas, *assigned.last_known_elr)
         return node_id in assigned.replicas and assigned.leader not in (NO_LEADER, node_id) and node_id not in counts
@@ -226,7 +227,7 @@ class DamagedReplicas:
             self.left(*key)
 
     def left(self, topic_id: bytes, index: int) -> None:
-        """This broker has no such replica any more: its files go, as those of any other."""
+        """This broker no longer has the replica: its files are removed."""
         damaged = self._damaged.pop((topic_id, index), None)
         if damaged is None:
             return

@@ -1,7 +1,7 @@
-"""Asks the controller for other in-sync sets: followers that have caught up join, those that lag behind leave.
+"""Proposes in-sync sets to the controller: followers that have caught up join, those that lag behind leave.
 
 One request is under way at a time, with everything that was proposed meanwhile in the next. A proposal stands until the
-controller has answered it, or newer metadata has overtaken it; nobody knows which set holds until then.
+controller has answered it, or newer metadata has overtaken it; until then either set may be the one in force.
 
 answer of the controller                          what becomes of the proposal
 NONE                                              confirmed, as the answer says
@@ -45,7 +45,7 @@ METADATA_WILL_TELL: Final = (
 
 
 class Proposal(NamedTuple):
-    """A set, and the state of the partition for which it was proposed."""
+    """An in-sync set, and the epochs of the partition for which it was proposed."""
 
     isr: tuple[int, ...]
     leader_epoch: int
@@ -53,7 +53,7 @@ class Proposal(NamedTuple):
 
 
 class InSyncChanges:
-    """Owned by the loop; partitions hold what is proposed."""
+    """Belongs to the event loop; each partition holds the set that is proposed for it."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class InSyncChanges:
         return Job("in-sync sets", max(1, self._lag_ms_max // 2), self._shrink)
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower has fetched: let it in where it has caught up, is alive, and is the incarnation that we know."""
+        """A follower has fetched: propose it if it has caught up, is not fenced, and is the registered incarnation."""
         leadership = partition.leadership
         if leadership is None or replica_id in leadership.in_sync.confirmed:
             return
@@ -99,7 +99,7 @@ class InSyncChanges:
             self._propose(partition, isr)
 
     def brokers_changed(self) -> None:
-        """Commits do not wait for a broker that is fenced now; one that is not any more may join."""
+        """Brokers were fenced or unfenced: commits no longer wait for the one, the other may join."""
         now_ms = self._environment.monotonic_ms()
         for partition in self._replicas:
             self._give_up_joining(partition, now_ms)
@@ -117,7 +117,9 @@ class InSyncChanges:
                 self._let_in(partition, now_ms)
 
     def _let_in(self, partition: Partition, now_ms: int) -> None:
-        """A follower that has everything need not ask again, so whatever kept it out then is looked at again here."""
+        """Propose followers that have caught up.
+
+        A follower that has everything may not fetch for a while, so what kept it out then is checked here."""
         leadership = partition.leadership
         for replica_id, follower in leadership.followers.items() if leadership is not None else ():
             if not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms):
@@ -219,7 +221,7 @@ class InSyncChanges:
 
 
 def stands(partition: Partition, proposal: Proposal) -> bool:
-    """Whether nothing has overtaken a proposal: else its answer, and what it was made of, are of the past."""
+    """Whether the partition is as it was when the set was proposed; else the answer concerns a state that is over."""
     leadership = partition.leadership
     return (
         leadership is not None

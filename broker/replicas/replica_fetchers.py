@@ -1,4 +1,4 @@
-"""Follows the leaders of this broker's replicas: one fetcher and one connection for each of the brokers that lead some.
+"""Replica fetchers: one, over one connection, for each broker that leads partitions which this broker follows.
 
 The machine decides (replication/replica_fetcher.py); here its requests travel, and its effects touch the disk.
 """
@@ -74,11 +74,11 @@ class ReplicaFetchers:
         self.brokers_changed()
 
     def end(self) -> None:
-        """This broker stops: its logs are about to be closed, and what still comes is left to the next start."""
+        """This broker stops: its logs are about to be closed, and responses that still come are dropped."""
         self.may_fetch = False
 
     def follow(self, partition: Partition) -> None:
-        """Follow the partition's leader, which may have changed; nobody where it has none."""
+        """Fetch the partition from its leader, which may have changed; from no broker where it has none."""
         for leader_id, fetcher in self._fetchers.items():
             if leader_id != partition.leader_id:
                 fetcher.unfollow(partition)
@@ -108,7 +108,7 @@ class ReplicaFetchers:
 
 
 class RunningFetcher:
-    """One fetcher at work."""
+    """The fetcher for one leader's broker, with its connection, its timer and its effects."""
 
     def __init__(self, fetchers: ReplicaFetchers, ports: FetcherPorts, leader_id: int) -> None:
         self._fetchers = fetchers
@@ -159,7 +159,7 @@ class RunningFetcher:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
     def leader_changed(self) -> None:
-        """Await no answer of a process that is no more: where its host lost power, no connection broke."""
+        """Give up a request to a former process of the leader: a host that lost power breaks no connection."""
         self._leader = None
         if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():
             self._asked[0].close()
@@ -293,7 +293,7 @@ def offsets_request(replica_id: int, partition: Partition, timestamp: int) -> Li
 
 
 def offset_in(response: object) -> int | None:
-    """None where the leader did not say."""
+    """None where the response holds no offset."""
     if not isinstance(response, ListOffsetsResponse):
         return None
     answer = response.topics[0].partitions[0]

@@ -40,7 +40,7 @@ class Replicas:
         self.generation = 0
         """Changes whenever a partition comes or goes: what was looked up before may be stale."""
         self.gone = Traffic()
-        """What deleted partitions had counted: sums over all never go back."""
+        """What deleted partitions had counted, so that sums over all partitions never go back."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
@@ -98,7 +98,7 @@ class Replicas:
         self._offline.get(topic_id, {}).pop(index, None)
 
     def take_offline(self, partition: Partition) -> None:
-        """The partition's log directory failed; whoever waits for it is told."""
+        """The partition's log directory failed; requests that wait for it are answered."""
         self.generation += 1
         self.by_name[partition.topic].pop(partition.index)
         self.add_offline(partition.topic, partition.topic_id, partition.index)
@@ -106,7 +106,7 @@ class Replicas:
         partition.gone(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def why_not(self, topic: str | bytes, index: int) -> ErrorCode:
-        """What to answer to whoever asks for a partition that is not here."""
+        """The error for a partition that is not here."""
         topic_id = self._ids.get(topic, b"") if isinstance(topic, str) else topic
         if index in self._offline.get(topic_id, ()):
             return ErrorCode.KAFKA_STORAGE_ERROR

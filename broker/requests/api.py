@@ -1,4 +1,4 @@
-"""One row of the table of APIs: who is served what, and what answers it.
+"""One row of the table of APIs: the request, the listeners that serve it, and the handlers that answer it.
 
 request class ──▶ key, name, versions           as it is declared in `protocol/messages/`
 broker, controller                               the handler behind listeners of either role

@@ -1,7 +1,7 @@
-"""Answers to Metadata that take long are put together and encoded beside the loop, one at a time.
+"""Large answers to Metadata are made and encoded in an executor thread, one at a time.
 
-All topics of a cluster of 100,000 partitions are 4 MB and most of a second: nobody else is to wait for that. The last
-answer that named all topics is kept until the cluster is another one, for clients come in crowds.
+All topics of a cluster of 100,000 partitions are 4 MB and most of a second, for which no other client should wait. The
+last answer that named all topics is kept until the metadata changes, because clients restart in large numbers at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class KeptAnswer(NamedTuple):
     response: EncodedResponse
 
     def answers(self, question: Question, version: int) -> bool:
-        """Whether it is word for word the same question about the same cluster."""
+        """Whether the question and the metadata that answers it are the same."""
         kept = self.question
         is_same_cluster = kept.image.topics is question.image.topics and kept.image.cluster is question.image.cluster
         same = kept._replace(image=question.image, nodes=question.nodes, controller_id=question.controller_id)
@@ -34,7 +34,7 @@ class KeptAnswer(NamedTuple):
 
 
 class LargeMetadata:
-    """The queue of a broker."""
+    """The queue of large answers of a broker."""
 
     def __init__(self, environment: Environment, topics: TopicCreation, spawn: Spawn) -> None:
         self._environment = environment

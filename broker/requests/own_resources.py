@@ -1,4 +1,4 @@
-"""What a node decides itself when settings are altered: the levels of its own loggers, and who else's brokers are."""
+"""What a node decides itself when settings are altered: its own loggers, and refusals for other brokers' settings."""
 
 from __future__ import annotations
 

@@ -13,26 +13,24 @@ from coordinator.runtime.pairs import PendingChanges
 class OffsetStore:
     def __init__(self) -> None:
         self._committed: dict[str, Offsets] = {}
-        self._pending: PendingChanges[OffsetChange] = PendingChanges()
+        self._pending: PendingChanges[OffsetChange | OffsetsLoaded] = PendingChanges()
 
-    def append(self, change: OffsetChange, end_offset: int) -> None:
-        """A change was appended; its batch ends at `end_offset`."""
+    def append(self, change: OffsetChange | OffsetsLoaded, end_offset: int) -> None:
+        """A change is in the log; its batch ends at `end_offset`."""
         self._pending.add(change, end_offset)
 
     def commit(self, committed_end_offset: int) -> None:
         """All batches that end at this offset or before it are committed."""
         for change in self._pending.take_committed(committed_end_offset):
-            self.load(change)
+            if isinstance(change, OffsetsLoaded):
+                self._commit_loaded(change)
+                continue
+            offsets = self._committed.setdefault(change.group_id, {})
+            apply(offsets, change)
+            if not offsets:
+                del self._committed[change.group_id]
 
-    def load(self, change: OffsetChange) -> None:
-        """Take in a change that is committed, or will be before any reader is served."""
-        offsets = self._committed.setdefault(change.group_id, {})
-        apply(offsets, change)
-        if not offsets:
-            del self._committed[change.group_id]
-
-    def load_many(self, loaded: OffsetsLoaded) -> None:
-        """Take in many commits at once, as `load`."""
+    def _commit_loaded(self, loaded: OffsetsLoaded) -> None:
         for group_id, offsets in loaded.offsets.items():
             known = self._committed.setdefault(group_id, offsets)
             if known is not offsets:
@@ -53,14 +51,17 @@ class OffsetStore:
             return self.committed(group_id)
         offsets = dict(self.committed(group_id))
         for change in self._pending:
-            if change.group_id == group_id:
+            if isinstance(change, OffsetsLoaded):
+                offsets.update(change.offsets.get(group_id, {}))
+            elif change.group_id == group_id:
                 apply(offsets, change)
         return offsets
 
     def groups(self) -> list[str]:
         """All groups that have offsets, committed or pending."""
         found = dict.fromkeys(self._committed)
-        found.update(dict.fromkeys(change.group_id for change in self._pending))
+        for change in self._pending:
+            found.update(dict.fromkeys(change.offsets if isinstance(change, OffsetsLoaded) else (change.group_id,)))
         return list(found)
 
 

@@ -38,7 +38,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     def __init__(self, committed_end_offset: int) -> None:
         self.is_loaded = False
-        """Whether the log is replayed and committed: a change that is replayed before was loaded."""
+        """Whether the whole log is replayed: changes that are replayed before that are loaded."""
         self.committed_end_offset = committed_end_offset
         """The high watermark as far as the shell has reported it."""
         self._unappended: Write[ChangeT, StepT] | None = None
@@ -73,7 +73,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def loaded(self, step: StepT) -> None:
-        """The whole log is replayed."""
+        """The whole log is replayed and committed."""
 
     @abstractmethod
     def unloaded(self, step: StepT) -> None:

@@ -107,15 +107,16 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         match change:
             case OffsetChange():
                 self._seen(change.group_id, end_offset, is_created=change.value is not None)
+                self._offsets.append(change, end_offset)
                 if self.is_loaded:
-                    self._offsets.append(change, end_offset)
                     self.committed_offsets += change.value is not None
                 else:
-                    self._offsets.load(change)
+                    self.commit()
             case OffsetsLoaded():
                 for group_id in change.offsets:
                     self._seen(group_id, end_offset, is_created=True)
-                self._offsets.load_many(change)
+                self._offsets.append(change, end_offset)
+                self.commit()
             case GroupChange(group_id, None):
                 self._forget(group_id)
             case GroupChange(group_id, value) if value is not None:

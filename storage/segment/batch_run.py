@@ -80,10 +80,7 @@ class BatchRun:
         self.producers = {}
 
     def take(self, piece: bytes, start: i64, piece_position: i64) -> int:
-        """Walk over the batches in `piece[start:]`, where the piece begins at `piece_position` of the file.
-
-        Returns the index in the piece at which the walk stopped.
-        """
+        """Walk over `piece[start:]`, a piece from `piece_position` of the file on; the index where it stopped."""
         at: i64 = start
         end: i64 = len(piece)
         view = memoryview(piece)

@@ -87,10 +87,9 @@ class CounterShard(Shard[Add, Count, CounterStep]):
         return Record(change.key.encode(), value, wall_ms)
 
     def replay(self, change: Count, end_offset: int) -> None:
-        if self.is_loaded:
-            self._pending.add(change, end_offset)
-        else:
-            apply(self.committed, change)
+        self._pending.add(change, end_offset)
+        if not self.is_loaded:
+            self.commit()
 
     def commit(self) -> None:
         for change in self._pending.take_committed(self.committed_end_offset):

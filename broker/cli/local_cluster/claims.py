@@ -42,7 +42,7 @@ def _is_free(host: str, port: int) -> bool:
     except OSError:
         return True
     with socket.socket(family, kind) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what a client left behind is in nobody's way
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of former clients do not count
         try:
             probe.bind(address)
         except OSError as problem:

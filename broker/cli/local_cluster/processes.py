@@ -32,7 +32,7 @@ class Phase(Enum):
 
 
 class Processes:
-    """`run` once; the exit status: 0 after a clean stop that somebody asked for."""
+    """`run` once; the exit status: 0 after a clean stop that a signal asked for."""
 
     def __init__(self, layout: Layout, output: MergedOutput, variables: Mapping[str, str]) -> None:
         self._layout = layout
@@ -85,7 +85,7 @@ class Processes:
                 self._output.own(f"node {node_id} {ended(status)}", "red")
             return
         file = self._layout.file_of(node_id)
-        self._output.own(f"node {node_id} {ended(status)}; to bring it back: moldau serve {file}", "red")
+        self._output.own(f"node {node_id} {ended(status)}; this starts it again: moldau serve {file}", "red")
         if self._phase is Phase.STARTING or all(each.returncode is not None for each in self._nodes.values()):
             self._has_failed = True
             self._stop.set()
@@ -99,10 +99,10 @@ class Processes:
 
     def _signalled(self) -> None:
         if not self._stop.is_set():
-            self._output.own("stopping; once more to kill", "bold")
+            self._output.own("stopping the nodes one after the other; a second Ctrl-C kills them", "bold")
             self._stop.set()
             return
-        self._output.own("killing", "red")
+        self._output.own("killing the nodes; the next start recovers their logs", "red")
         for node in self._nodes.values():
             if node.returncode is None:
                 node.kill()
@@ -120,7 +120,7 @@ class Processes:
 
 
 async def answers(host: str, port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether a process takes connections there."""
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError:

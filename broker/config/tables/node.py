@@ -34,7 +34,7 @@ controller.quorum.bootstrap.servers  list  []  host-ports  honoured  read-only
 controller.quorum.election.timeout.ms  int  1000  0..  honoured  read-only
     Longest wait for a quorum before a new election.
 controller.quorum.election.backoff.max.ms  int  1000  0..  honoured  read-only
-    Longest pause after an election that nobody won.
+    Longest pause after an election that no candidate won.
 controller.quorum.fetch.timeout.ms  int  2000  0..  honoured  read-only
     Longest time without a fetch from the leader before an election.
 controller.quorum.fetch.max.bytes  int  1048576  1..  honoured  read-only

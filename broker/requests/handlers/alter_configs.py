@@ -1,4 +1,7 @@
-"""AlterConfigs: the controller decides, except on brokers that the request was not sent to."""
+"""AlterConfigs (API key 33, versions 0-2; KIP-133): replaces all overrides of a resource; the controller decides.
+
+Behind a broker's listener a resource that names another broker is refused without asking the controller.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""ApiVersions: what this listener serves, computed from the table of APIs, and the cluster's features."""
+"""ApiVersions (API key 18, versions 0-4; KIP-35, KIP-511, KIP-584): what this listener serves.
+
+Computed from the table of APIs; from version 3 on also the levels of the cluster's features, of which version 3
+leaves out those whose minimum is 0. A version that is not served is answered in version 0 (KIP-511), so that a client
+can go on.
+"""
 
 from __future__ import annotations
 

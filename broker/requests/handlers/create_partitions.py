@@ -1,4 +1,7 @@
-"""CreatePartitions: the controller decides, and its answer comes back as it is once the partitions are there."""
+"""CreatePartitions (API key 37, versions 0-3; KIP-195, KIP-599): the controller decides.
+
+Its response goes to the client as it is, once the partitions that this broker was assigned are made.
+"""
 
 from __future__ import annotations
 

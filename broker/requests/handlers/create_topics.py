@@ -1,4 +1,7 @@
-"""CreateTopics: the controller decides, and its answer comes back as it is once the partitions are there."""
+"""CreateTopics (API key 19, versions 2-7; KIP-4, KIP-464, KIP-525, KIP-516): the controller decides.
+
+Its response goes to the client as it is, once the partitions that this broker was assigned are made.
+"""
 
 from __future__ import annotations
 

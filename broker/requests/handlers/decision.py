@@ -1,4 +1,4 @@
-"""What the active controller decides, asked at a controller listener: by brokers, and by tools that go there."""
+"""Requests to the active controller at a controller listener: of brokers, and of tools that connect there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DecisionServices(Protocol):
 
 
 def handle(services: DecisionServices, context: RequestContext, request: object) -> object | Pending[object]:
-    """NOT_CONTROLLER sends the asker on to whoever leads now; it may also hide a decision of a term that ended."""
+    """NOT_CONTROLLER makes the sender look for the leader; a decision may have been made and not committed."""
     if isinstance(request, BrokerHeartbeatRequest):
         context.connection.heartbeat_broker_id = request.broker_id
     active = services.quorum.active_controller

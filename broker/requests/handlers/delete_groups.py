@@ -1,6 +1,6 @@
-"""DeleteGroups (42), versions 0 to 2: delete groups without members, with their offsets.
+"""DeleteGroups (API key 42, versions 0-2; KIP-229): delete groups without members, with their offsets.
 
-KIP-229. The groups of a request may belong to several shards of this broker: the reply waits for all of them.
+The groups of a request may belong to several shards of this broker: the reply waits for all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""DescribeConfigs: the settings of topics, brokers, groups and client metrics, each with where its value comes from."""
+"""DescribeConfigs (API key 32, versions 1-4; KIP-133, KIP-226, KIP-412, KIP-569): settings and their sources.
+
+Of topics, brokers, a broker's loggers, groups and client metrics. Version 1 adds synonyms, version 3 documentation.
+"""
 
 from __future__ import annotations
 

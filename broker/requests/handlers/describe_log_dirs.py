@@ -1,4 +1,8 @@
-"""DescribeLogDirs: what lies in each log directory, and the room on its disk."""
+"""DescribeLogDirs (API key 35, versions 1-5; KIP-113, KIP-827, KIP-1066): the partitions in each log directory.
+
+With their sizes; version 4 adds the size of the disk and what is free on it. An offline directory answers
+KAFKA_STORAGE_ERROR.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeProducers: the producers whose last batches a partition remembers."""
+"""DescribeProducers (API key 61, version 0; KIP-664): the producers that a partition's producer state remembers.
+
+The leader of the partition answers.
+"""
 
 from __future__ import annotations
 

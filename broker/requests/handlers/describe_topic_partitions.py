@@ -1,4 +1,8 @@
-"""DescribeTopicPartitions: topics in order of their names, in pages of a bounded number of partitions."""
+"""DescribeTopicPartitions (API key 75, version 0; KIP-966): topics with their eligible leader replicas, in pages.
+
+Topics come in the order of their names; a page holds a bounded number of partitions, and its cursor names the next
+one.
+"""
 
 from __future__ import annotations
 

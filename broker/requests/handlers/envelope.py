@@ -1,4 +1,8 @@
-"""Envelope: a broker passes a client's request on to the controller as it came, with who sent it."""
+"""Envelope (API key 58, version 0; KIP-590): a broker forwards a client's request to the controller.
+
+The request inside is as the client sent it, with the client's principal and address. Only an API that may be
+forwarded is accepted inside; its response travels back in the same way.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +81,9 @@ def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
 
 
 def _check_principal(principal: bytes | None) -> None:
-    """A version, then type and name as compact strings, whether a token vouches for it, tags: nothing here asks who the
-    client is, but what names nobody is refused. Raises `MalformedMessage` or `IndexError`."""
+    """Read a serialized principal: a version, type and name as compact strings, whether a delegation token
+    authenticated it, tags. No access is decided by it, but one without a name is refused. Raises `MalformedMessage` or
+    `IndexError`."""
     if principal is None or principal[:2] != b"\0\0":
         raise MalformedMessage("the principal has no version that is known")
     position = 2

@@ -1,7 +1,7 @@
-"""FindCoordinator (10), versions 0 to 6: the broker that coordinates a group.
+"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699): the broker that coordinates a group.
 
-KIP-699 (several keys in one request). The coordinator of a key is the leader of the partition of the internal
-topic that keeps the key. The first request for a coordinator has its topic created.
+KIP-699: several keys in one request, from version 4 on. The coordinator of a key is the leader of the partition of
+the internal topic that keeps the key. The first request for a coordinator has its topic created.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""GetTelemetrySubscriptions: which of its metrics a client is to push.
+"""GetTelemetrySubscriptions (API key 71, version 0; KIP-714): the metrics that a client is to push.
 
-Nothing here receives metrics, so this is served and not advertised, as in Apache Kafka without a receiver.
+No receiver of client metrics exists here, so the API is served and not advertised, as in Apache Kafka without a
+receiver.
 """
 
 from __future__ import annotations

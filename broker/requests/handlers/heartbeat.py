@@ -1,4 +1,7 @@
-"""Heartbeat (12), versions 0 to 4: keep a member of a classic group in its session. KIP-345 (static members)."""
+"""Heartbeat (API key 12, versions 0-4; KIP-345): keeps a member of a classic group in its session.
+
+KIP-345: static members, from version 3 on.
+"""
 
 from __future__ import annotations
 

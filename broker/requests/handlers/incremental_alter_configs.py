@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs: a node's own loggers are set here, the rest is for the controller to decide."""
+"""IncrementalAlterConfigs (API key 44, versions 0-1; KIP-339, KIP-412): sets, deletes and extends single settings.
+
+A node alters the levels of its own loggers itself (KIP-412); the controller decides on everything else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InitProducerId (22), versions 0 to 5: an id for an idempotent producer (KIP-98).
+"""InitProducerId (API key 22, versions 0-5; KIP-98, KIP-360): an id for an idempotent producer.
 
 The id comes from the block that the controller has given to this broker (`broker/metadata/producer_ids.py`).
 """

@@ -1,4 +1,4 @@
-"""JoinGroup (11), versions 0 to 9: enter a classic group, or its next generation.
+"""JoinGroup (API key 11, versions 0-9; KIP-62, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814): enter a classic group.
 
 KIP-62 (rebalance timeout), KIP-345 (static members), KIP-394 (ids before joining), KIP-559 (protocol type), KIP-800
 (reason), KIP-814 (a leader that skips the assignment). The reply waits until the rebalance is over.

@@ -1,4 +1,4 @@
-"""LeaveGroup (13), versions 0 to 5: remove members from a classic group.
+"""LeaveGroup (API key 13, versions 0-5; KIP-345, KIP-800): remove members from a classic group.
 
 KIP-345 (several members in one request, static members by instance id), KIP-800 (reason).
 """

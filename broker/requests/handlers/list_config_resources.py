@@ -1,4 +1,7 @@
-"""ListConfigResources: the names of what has, or can have, settings."""
+"""ListConfigResources (API key 74, versions 0-1; KIP-714, KIP-1142): the names of resources with settings.
+
+Version 0 lists client metrics subscriptions alone; version 1 also topics, brokers, loggers and groups.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups (16), versions 0 to 5: the groups of all kinds that this broker coordinates.
+"""ListGroups (API key 16, versions 0-5; KIP-518, KIP-848): the groups of all kinds that this broker coordinates.
 
 KIP-518 (filter by state), KIP-848 (filter by type).
 """

@@ -1,4 +1,10 @@
-"""Metadata: who is in the cluster, and where each partition of the topics asked for is led."""
+"""Metadata (API key 3, versions 0-13; KIP-4, KIP-78, KIP-320, KIP-430, KIP-516): brokers, topics and leaders.
+
+Which brokers are alive, and which of them leads each partition of the topics that the client asks for. Version 0 asks
+for all topics with an empty list, later versions with null; from version 12 on topics may be asked for by id
+(KIP-516). A topic that does not exist may be created (`auto.create.topics.enable`). A large answer is made on an
+executor thread.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +48,7 @@ ASKED_BY_ID_VERSION: Final = 12
 
 
 class Question(NamedTuple):
-    """What is asked, and all that the answer rests on: so it can be put together beside the loop, too."""
+    """The question, and everything that the answer depends on, so that an executor thread can make the answer."""
 
     image: MetadataImage
     listener: str

@@ -1,6 +1,6 @@
-"""OffsetDelete (47), version 0: delete committed offsets of a group, of topics that its members do not use.
+"""OffsetDelete (API key 47, version 0; KIP-496): delete committed offsets of a group.
 
-KIP-496.
+Only offsets of topics to which no member of the group is subscribed are deleted.
 """
 
 from __future__ import annotations

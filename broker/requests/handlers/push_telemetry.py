@@ -1,4 +1,7 @@
-"""PushTelemetry: a client's metrics, looked at and dropped, for nothing here receives them."""
+"""PushTelemetry (API key 72, version 0; KIP-714): a client's metrics are checked and dropped.
+
+No receiver of client metrics exists here.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""SyncGroup (14), versions 0 to 5: send and receive the assignment of a classic group's generation.
+"""SyncGroup (API key 14, versions 0-5; KIP-345, KIP-559): send and receive the assignment of a generation.
 
-KIP-345 (static members), KIP-559 (protocol type and name). The reply waits until the leader's assignment is committed.
+KIP-345 (static members), KIP-559 (protocol type and name). The reply waits until the leader's assignment is
+committed.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def test_three_processes_serve_and_stop_in_order_and_start_again(tmp_path: Path)
     try:
         assert not any("formatted" in line for line in running.read_until("Ctrl-C stops all"))
         running.process.send_signal(signal.SIGTERM)
-        running.read_until("stopping; once more to kill")
+        running.read_until("a second Ctrl-C kills them")
         running.process.send_signal(signal.SIGTERM)
         running.read_until("was ended by SIGKILL")
         assert running.process.wait(5) == 1

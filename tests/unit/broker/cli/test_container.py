@@ -77,4 +77,4 @@ def test_nobody_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     assert main(["health", f"http://127.0.0.1:{port}"]) == 1
-    assert "nobody answers" in capsys.readouterr().err
+    assert "no node answers" in capsys.readouterr().err

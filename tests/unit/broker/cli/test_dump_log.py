@@ -144,4 +144,4 @@ def test_a_file_of_no_known_name_is_refused(tmp_path: Path, capsys: pytest.Captu
     path = tmp_path / "notes.txt"
     path.write_text("x")
     assert main(["dump-log", str(path)]) == 1
-    assert "nothing is known of its name" in capsys.readouterr().err
+    assert "no file of a log directory has such a name" in capsys.readouterr().err

@@ -100,10 +100,10 @@ def test_loopback_is_doubted_for_a_broker_whose_controller_is_elsewhere() -> Non
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("[::]:9092", ":: is told to clients, and is no address"),
+        ("[::]:9092", "clients are told to connect to ::, which is not an address"),
         (":9092", "clients are told no host"),
         ("my_broker:9092", "has an underscore"),
-        ("broker-1:0", "port 0 is told to clients"),
+        ("broker-1:0", "clients are told to connect to port 0"),
     ],
 )
 def test_what_nobody_can_connect_to_is_doubted(address: str, said: str) -> None:

@@ -75,7 +75,7 @@ def test_an_append_is_reported_before_anything_else() -> None:
 
 
 def test_a_deadline_writes_as_a_request_does() -> None:
-    shard = CounterShard(0)
+    shard = CounterShard(1)
     shard.replay(Count("a", 5), 1)
     shard.step(Loaded(), 0, 0)
     assert shard.next_deadline_ms() == IDLE_MS

@@ -1,0 +1,194 @@
+"""Computes docs/map.md: each module of the product, what it is, and the tests, simulations and bugs that hold it.
+
+Everything is read from the sources; nothing is run. What a row says:
+
+| column | how it is found |
+|---|---|
+| unit tests | at the module's own path under `tests/unit/`; else the tests that import it, else the module that does |
+| transcripts | the machine that a transcript drives, and what it imports in its own package |
+| simulation | the suites of `tests/simulation/` whose imports at run time reach the module |
+| planted bugs | the numbers in `tests/mutants/` of the bugs whose text stands in the module |
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.mutants.catalogue import MUTANTS
+from tests.unit.tidy.import_graph import Graph, import_graph, reachable
+from tests.unit.tidy.sources import module_name, product, sources, tree_of
+
+BY_NAME: Final = {"broker.cli.command": ("broker.cli.",)}
+"""What a module imports by a name that it computes."""
+TRANSCRIPTS: Final = {
+    "groups": ("tests.support.group_scribe", "coordinator."),
+    "raft": ("tests.support.raft_scribe", "kraft.raft."),
+    "controller": ("tests.support.controller_scribe", "kraft.controller."),
+}
+"""By machine: what drives it in transcripts, and the package that the machine is."""
+SUITES: Final = {
+    "cluster": ("",),
+    "controller": ("kraft.controller.", "kraft.image."),
+    "groups": ("coordinator.",),
+    "metadata": ("broker.metadata.", "kraft."),
+    "raft": ("kraft.raft.",),
+    "replicas": ("replication.", "storage."),
+}
+"""Folders of `tests/simulation/`, and what each is about; `cluster` runs whole nodes."""
+TESTS_SHOWN_MAX: Final = 2
+HANDLERS: Final = Path("broker/requests/handlers")
+
+
+class Held(NamedTuple):
+    """One row."""
+
+    path: Path
+    summary: str
+    unit_tests: list[str]
+    transcripts: list[str]
+    suites: list[str]
+    bugs: list[int]
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self.unit_tests or self.transcripts or self.suites or self.bugs)
+
+    @property
+    def is_held_by_its_own(self) -> bool:
+        """Whether something is about this module, and does not only run it among all others."""
+        return bool(self.unit_tests or self.transcripts or self.bugs or set(self.suites) - {"cluster"})
+
+
+def rows() -> list[Held]:
+    """Every module of the product but declarations of messages and empty packages, folder by folder."""
+    trees = {path: tree_of(path) for path in sources()}
+    graph = _with_names(import_graph(trees, types=False))
+    importers = _importers(graph)
+    machines = {
+        name: {each for each in reachable(graph, [scribe]) if each.startswith(package)}
+        for name, (scribe, package) in TRANSCRIPTS.items()
+    }
+    suites = {
+        name: {each for each in _run_by(graph, name) if each.startswith(packages)} for name, packages in SUITES.items()
+    }
+    bugs = defaultdict(list)
+    for mutant in MUTANTS:
+        bugs[mutant.path].append(mutant.number)
+    found = []
+    for path in sorted(product(), key=lambda each: (each.parent, each.name)):
+        name = module_name(path)
+        if path.name != "__init__.py" and path.parts[:2] != ("protocol", "messages"):
+            found.append(
+                Held(
+                    path,
+                    _summary(trees[path]),
+                    _unit_tests(path, importers),
+                    [each for each, modules in machines.items() if name in modules],
+                    [each for each, modules in suites.items() if name in modules],
+                    bugs[str(path)],
+                )
+            )
+    return found
+
+
+def _run_by(graph: Graph, suite: str) -> set[str]:
+    return reachable(graph, [each for each in graph if each.startswith(f"tests.simulation.{suite}.")])
+
+
+def _with_names(graph: Graph) -> Graph:
+    added = {
+        name: graph[name] | {each for each in graph if each.startswith(prefixes)}
+        for name, prefixes in BY_NAME.items()
+        if name in graph
+    }
+    return graph | added
+
+
+def _importers(graph: Graph) -> dict[str, list[str]]:
+    importers = defaultdict(list)
+    for module in sorted(graph):
+        for imported in graph[module]:
+            importers[imported].append(module)
+    return importers
+
+
+def _unit_tests(path: Path, importers: dict[str, list[str]]) -> list[str]:
+    if _has_its_own(path):
+        return ["its own"]
+    named = importers.get(module_name(path), [])
+    tests = [each for each in named if each.startswith("tests.") and ".test_" in each]
+    if not tests and path.parent == HANDLERS:
+        named = importers.get(f"protocol.messages.{path.stem}", [])
+        tests = [each for each in named if each.startswith("tests.unit.broker.") and ".test_" in each]
+    if not tests:
+        through = [Path(*each.split(".")).with_suffix(".py") for each in named]
+        return [f"through `{each}`" for each in through if each in product() and _has_its_own(each)][:1]
+    shown = [f"`{each.removeprefix('tests.').removeprefix('unit.')}`" for each in tests[:TESTS_SHOWN_MAX]]
+    return [*shown, f"{len(tests) - TESTS_SHOWN_MAX} more"] if len(tests) > TESTS_SHOWN_MAX else shown
+
+
+def _has_its_own(path: Path) -> bool:
+    return Path("tests", "unit", path.parent, f"test_{path.name}") in sources()
+
+
+def _summary(tree: ast.Module) -> str:
+    """The first sentence of the docstring."""
+    text = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
+    end = text.find(". ")
+    return (text if end < 0 else text[: end + 1]).replace("|", "\\|")
+
+
+def map_page() -> str:
+    """The page, a line a module, grouped by folder."""
+    held = rows()
+    lines = [*_INTRODUCTION]
+    lines += _listed("Held by nothing", [each for each in held if not each.is_held])
+    lines += _listed(
+        "Run as part of whole nodes only", [each for each in held if each.is_held and not each.is_held_by_its_own]
+    )
+    folder = None
+    for each in held:
+        if each.path.parent != folder:
+            folder = each.path.parent
+            lines += ["", f"## {folder}/", "", *_HEAD]
+        cells = (f"`{each.path.name}`", each.summary, *_cells(each))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _listed(title: str, held: list[Held]) -> list[str]:
+    text = ", ".join(f"`{each.path}`" for each in held) or "none"
+    return ["", f"**{title}** ({len(held)}): {text}"]
+
+
+def _cells(each: Held) -> tuple[str, ...]:
+    return (
+        ", ".join(each.unit_tests),
+        ", ".join(each.transcripts),
+        ", ".join(each.suites),
+        ", ".join(map(str, each.bugs)),
+    )
+
+
+_HEAD: Final = (
+    "| module | what it is | tests | transcripts | simulation | planted bugs |",
+    "|---|---|---|---|---|---|",
+)
+_INTRODUCTION: Final = (
+    "# The map",
+    "",
+    "Computed by `python docs/compute.py` from docstrings, imports and `tests/mutants/`: each module of the product",
+    "and what holds it.",
+    "",
+    "- *Tests*: `its own` is the unit test at the same path under `tests/unit/`; else the tests that import the",
+    "  module (of a handler: its request's declaration), or the module through which a test reaches it.",
+    "- *Transcripts*: the machine under `tests/transcripts/` to which the module belongs.",
+    "- *Simulation*: the suites of `tests/simulation/` that run it; `cluster` runs whole nodes.",
+    "- *Planted bugs*: numbers of `tests/mutants/`, each of which the simulator must find.",
+    "",
+    "The declarations in `protocol/messages/` are left out: `tests/unit/protocol/` holds every one of them against",
+    "Kafka's schemas, for every version.",
+)

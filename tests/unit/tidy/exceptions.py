@@ -1,0 +1,40 @@
+"""Every exception from the bounds of `test_sizes.py`, each with its reason in one sentence.
+
+`BEING_SPLIT` and `BEING_RENAMED` are no lasting reasons: such an entry goes with the commit that ends the offence; a
+test asks for that, and `MOLDAU_REWRITE=1` does it. The other entries are counted against `PERMANENT_MAX`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+BEING_SPLIT: Final = "being split"
+BEING_RENAMED: Final = "being renamed"
+
+CLASSES: Final = {
+    "replication.partition.Partition": BEING_SPLIT,
+}
+"""Classes of more than 30 methods."""
+
+MODULES: Final = {
+    "broker/requests/handlers/fetch.py": BEING_SPLIT,
+    "protocol/compiler.py": "The code generator is one concept, and everything that it emits stays in one file.",
+}
+"""Modules of more than 450 lines."""
+
+FOLDERS: Final = {
+    "broker/requests/handlers": "One file answers one API.",
+    "kraft/controller": BEING_SPLIT,
+    "protocol/messages": "One file declares one API.",
+}
+"""Folders of more than 25 modules; these two grow with the number of APIs, and each file is found by its API's name."""
+
+DUPLICATES: Final[dict[str, str]] = {
+    "Answer": BEING_RENAMED,
+    "Wait": BEING_RENAMED,
+}
+"""Names of public classes that occur more than once outside `protocol/messages/`. There a name is that of Kafka's
+schema, which is unique in its file only."""
+
+TEMPORARY: Final = (BEING_SPLIT, BEING_RENAMED)
+PERMANENT_MAX: Final = {"classes": 3, "modules": 3, "folders": 2, "duplicates": 0}

@@ -1,0 +1,77 @@
+"""Each file that answers one API opens with the API's key, versions and KIPs: `ListOffsets (API key 2, versions 1-11;
+KIP-79, KIP-207): what is particular about it.` Keys and versions are those of the table of APIs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from broker.requests.api import Api
+from broker.requests.table import APIS
+from tests.unit.tidy.sources import REWRITE, ROOT, drop_lines, tree_of
+
+HANDLERS: Final = Path("broker/requests/handlers")
+OPENING: Final = re.compile(r"(\w+) \(API key (\d+), versions? (\d+)(?:-(\d+))?(?:; KIP-\d+(?:, KIP-\d+)*)?\): \S")
+NOT_YET: Final = frozenset(
+    {
+        "delete_records",
+        "fetch",
+        "list_offsets",
+        "offset_commit",
+        "offset_fetch",
+        "offset_for_leader_epoch",
+        "produce",
+    }
+)
+"""Handlers that are older than this rule; an entry that keeps it must go."""
+
+
+def module_of(api: Api) -> str:
+    """`ListOffsets` → `list_offsets`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
+
+
+OWN: Final = {module: api for api in APIS if (ROOT / HANDLERS / f"{(module := module_of(api))}.py").exists()}
+
+
+def opening_of(api: Api) -> tuple[str, int, int, int]:
+    return api.name, api.key, api.first, api.last
+
+
+def said(docstring: str) -> tuple[str, int, int, int] | None:
+    """(name, key, first and last version) as a docstring says them; None where it opens otherwise."""
+    match = OPENING.match(" ".join(docstring.split()))
+    return match and (match[1], int(match[2]), int(match[3]), int(match[4] or match[3]))
+
+
+@pytest.mark.parametrize("module", OWN)
+def test_a_handler_opens_with_key_versions_and_kips(module: str) -> None:
+    docstring = ast.get_docstring(tree_of(HANDLERS / f"{module}.py")) or ""
+    is_kept = said(docstring) == opening_of(OWN[module])
+    print(f"{module}: {docstring.partition(chr(10))[0]!r}, the table has {opening_of(OWN[module])}")
+    if REWRITE and is_kept:
+        drop_lines(Path(__file__), [module])
+        return
+    assert is_kept is (module not in NOT_YET)
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        ("Fetch (API key 1, versions 4-18; KIP-227, KIP-392): plans.", ("Fetch", 1, 4, 18)),
+        ("OffsetDelete (API key 47, version 0; KIP-496): forgets.", ("OffsetDelete", 47, 0, 0)),
+        ("Heartbeat (API key 12, versions 0-4): a member\nlives.", ("Heartbeat", 12, 0, 4)),
+        ("Heartbeat (API 12): a member lives.", None),
+        ("Heartbeat: a member lives.", None),
+    ],
+)
+def test_an_opening_is_read(docstring: str, expected: object) -> None:
+    assert said(docstring) == expected
+
+
+def test_every_excuse_names_a_handler() -> None:
+    assert OWN.keys() >= NOT_YET

@@ -1,0 +1,113 @@
+"""Sizes that a reader can hold, names that mean something, nothing left unfinished."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tidy import exceptions
+from tests.unit.tidy.exceptions import PERMANENT_MAX, TEMPORARY
+from tests.unit.tidy.sources import PACKAGES, REWRITE, drop_lines, module_name, product, sources, text_of, tree_of
+
+MODULE_LINES_MAX = 450
+SCRIPT_LINES_MAX = 600
+"""Of a module that is neither product nor test: benchmarks and what computes documents."""
+TEST_LINES_MAX = 800
+FUNCTION_LINES_MAX = 70
+METHODS_MAX = 30
+FOLDER_MODULES_MAX = 25
+NAMELESS = re.compile(r"(^|_)(util|utils|helper|helpers|common|misc|manager|managers|impl)(_|$)")
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemented" r"Error")
+EXCEPTIONS = Path(__file__).with_name("exceptions.py")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@pytest.mark.parametrize("path", sources(), ids=str)
+def test_a_module_is_read_in_one_sitting(path: Path) -> None:
+    is_test = path.parts[0] == "tests"
+    if path not in product():
+        assert text_of(path).count("\n") <= (TEST_LINES_MAX if is_test else SCRIPT_LINES_MAX)
+    tree = tree_of(path)
+    if path.name != "conftest.py" and tree.body:
+        assert ast.get_docstring(tree), "a module says in its docstring what it is"
+    for node in ast.walk(tree):
+        if not is_test and isinstance(node, FUNCTIONS) and node.end_lineno:
+            assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, f"{node.name} is longer than a screen"
+
+
+@pytest.mark.parametrize("path", product(), ids=str)
+def test_product_code_is_finished_and_named(path: Path) -> None:
+    assert not NAMELESS.search(path.stem)
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        assert not UNFINISHED.search(line), f"line {number}: {line.strip()}"
+
+
+def judge(kind: str, found: Mapping[str, object], excused: Mapping[str, str]) -> None:
+    """Fails where something offends without an excuse, where an excuse is not needed, or where too many are kept."""
+    print(f"{kind} above the bound: {len(found)}")
+    for name, measure in sorted(found.items()):
+        print(f"  {measure} {name}: {excused.get(name, 'no exception')}")
+    stale = excused.keys() - found.keys()
+    if REWRITE:
+        drop_lines(EXCEPTIONS, stale)
+        stale = set()
+    assert not found.keys() - excused.keys(), f"{kind} above the bound: {_named(found, excused)}"
+    assert not stale, f"not needed any more, MOLDAU_REWRITE=1 removes them: {sorted(stale)}"
+    permanent = [name for name, reason in excused.items() if reason not in TEMPORARY]
+    assert len(permanent) <= PERMANENT_MAX[kind], f"too many permanent exceptions among {kind}: {permanent}"
+
+
+def _named(found: Mapping[str, object], excused: Collection[str]) -> str:
+    return ", ".join(f"{name} ({measure})" for name, measure in sorted(found.items()) if name not in excused)
+
+
+def test_classes_have_at_most_thirty_methods() -> None:
+    found = {}
+    for path in product():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                count = len({each.name for each in node.body if isinstance(each, FUNCTIONS)})
+                if count > METHODS_MAX:
+                    found[f"{module_name(path)}.{node.name}"] = count
+    judge("classes", found, exceptions.CLASSES)
+
+
+def test_modules_have_at_most_four_hundred_and_fifty_lines() -> None:
+    lines = {str(path): text_of(path).count("\n") for path in product()}
+    judge("modules", {name: count for name, count in lines.items() if count > MODULE_LINES_MAX}, exceptions.MODULES)
+
+
+def test_folders_have_at_most_twenty_five_modules() -> None:
+    counts = Counter(str(path.parent) for path in product() if path.name != "__init__.py")
+    judge("folders", {name: each for name, each in counts.items() if each > FOLDER_MODULES_MAX}, exceptions.FOLDERS)
+
+
+def test_a_public_class_name_stands_for_one_class() -> None:
+    where = defaultdict(list)
+    for path in product():
+        if path.parts[:2] != ("protocol", "messages"):
+            for node in tree_of(path).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    where[node.name].append(module_name(path))
+    judge("duplicates", {name: each for name, each in where.items() if len(each) > 1}, exceptions.DUPLICATES)
+
+
+def test_an_exception_of_every_kind_is_caught_only_at_the_edge() -> None:
+    allowed = {"broker/network/connection.py", "broker/runtime/tasks.py"}
+    catching = set()
+    for path in product():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id == "Exception":
+                catching.add(str(path))
+    assert catching <= allowed
+
+
+def test_the_readme_maps_the_packages_that_are_there() -> None:
+    text = text_of(Path("README.md"))
+    for package in PACKAGES:
+        assert f"`{package}/`" in text

@@ -1,0 +1,97 @@
+"""Prose is plain technical English: a named subject, the field's terms (`docs/glossary.md`), no riddles.
+
+Files that are older than this rule may have as many banned phrases as `banned_phrases.txt` says, and not one more.
+`MOLDAU_REWRITE=1` rewrites the table; it refuses to let the total grow.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tidy.phrases import Finding, in_document, in_module, in_names, names_in
+from tests.unit.tidy.sources import REWRITE, product, text_of, tracked
+
+TABLE = Path(__file__).parent / "banned_phrases.txt"
+COMPUTED = {
+    Path("docs") / f"{name}.md" for name in ("configuration", "divergence", "map", "metrics", "protocol-support")
+}
+"""What these pages say stands in modules, where it is counted."""
+
+
+def documents() -> list[Path]:
+    return [path for path in tracked("*.md") if path not in COMPUTED and "tests" not in path.parts]
+
+
+def found_in(path: Path) -> list[Finding]:
+    if path.suffix == ".md":
+        return in_document(text_of(path))
+    named = [Finding(1, path.stem, "the field's term")] if names_in(path.stem) else []
+    return named + in_module(text_of(path)) + in_names(text_of(path))
+
+
+def table() -> dict[Path, int]:
+    rows = [line.split() for line in TABLE.read_text("utf-8").splitlines()] if TABLE.exists() else []
+    return {Path(path): int(count) for count, path in rows}
+
+
+def test_no_file_has_more_banned_phrases_than_before() -> None:
+    found = {path: each for path in (*product(), *documents()) if (each := found_in(path))}
+    allowed = table()
+    total, total_max = sum(map(len, found.values())), sum(allowed.values())
+    print(f"{total} banned phrases in {len(found)} files; the table allows {total_max}")
+    if REWRITE and (total <= total_max or not TABLE.exists()):
+        TABLE.write_text("".join(f"{len(each)} {path}\n" for path, each in sorted(found.items())), "utf-8")
+        return
+    grown = {path: each for path, each in found.items() if len(each) > allowed.get(path, 0)}
+    for path, each in grown.items():
+        print(f"{path}: {len(each)}, allowed {allowed.get(path, 0)}")
+        print("".join(f"  {finding}\n" for finding in each), end="")
+    assert not grown, "banned phrases; docs/glossary.md has the terms"
+
+
+@pytest.mark.parametrize(
+    ("prose", "words"),
+    [
+        ("Who leads the partition.", ["Who"]),
+        ("The requests of clients that wait are answered; nobody\nis disconnected.", ["nobody"]),
+        ("Recovered beside the loop.", ["beside the loop"]),
+        ("So many bytes leave at once. This is so much.", ["So many"]),
+        ("An address is no port. There is no port.", ["is no port"]),
+        ("It is no longer there; is no more than 5.", []),
+        ("Requests are answered in the order of arrival, whose bytes are views.", []),
+    ],
+)
+def test_a_phrase_is_found_where_it_stands(prose: str, words: list[str]) -> None:
+    assert [finding.words for finding in in_document(prose)] == words
+
+
+def test_docstrings_comments_and_messages_are_read() -> None:
+    text = (
+        '"""Whoever calls."""\n'
+        "x = 1  # nobody\n"
+        "# waits for\n"
+        "# ever\n"
+        "def f():\n"
+        '    log.info("%s is gone, who leads now?", x)\n'
+        '    raise ValueError(f"{x}: somebody else has it")\n'
+        '    return "who"\n'
+    )
+    assert [(each.line, each.words) for each in in_module(text)] == [
+        (1, "Whoever"),
+        (2, "nobody"),
+        (3, "for ever"),
+        (6, "who"),
+        (7, "somebody"),
+    ]
+
+
+def test_names_are_read_word_by_word() -> None:
+    text = "class ReplicaNews:\n    def awakes(self, wakes): self._last_life = 1\n"
+    assert {each.words for each in in_names(text)} == {"ReplicaNews", "wakes", "_last_life"}
+
+
+def test_blocks_of_code_are_not_prose() -> None:
+    assert not in_document("Text.\n```\nwho\n```\nMore text.\n")
+    assert [each.line for each in in_document("Text.\n```\nwho\n```\nNobody.\n\nNobody.\n")] == [5, 7]
