@@ -1,4 +1,4 @@
-"""What a start came to, as one value: for a person who looks at the terminal, or for a program that reads JSON."""
+"""What a start came to, as one value: for a person at the terminal, or for a program that reads JSON."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Ca
 
 
 def is_shown_when_quiet(record: logging.LogRecord) -> bool:
-    """Whether a line is for a person who waits for the node to serve."""
+    """Whether a line is for a person waiting for the node to serve."""
     return record.levelno > logging.INFO or record.name == PROGRESS_LOGGER
 
 

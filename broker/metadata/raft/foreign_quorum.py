@@ -1,4 +1,4 @@
-"""A node that asks the controllers of another cluster: it finds out from their refusals, and does not wait for ever."""
+"""A node that asks the controllers of another cluster learns so from their refusals, and ends instead of waiting."""
 
 from __future__ import annotations
 

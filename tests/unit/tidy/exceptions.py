@@ -11,8 +11,7 @@ from typing import Final
 BEING_SPLIT: Final = "being split"
 BEING_RENAMED: Final = "being renamed"
 
-CLASSES: Final = {
-}
+CLASSES: Final[dict[str, str]] = {}
 """Classes of more than 30 methods."""
 
 MODULES: Final = {
@@ -26,8 +25,7 @@ FOLDERS: Final = {
 }
 """Folders of more than 25 modules; these two grow with the number of APIs, and each file is found by its API's name."""
 
-DUPLICATES: Final[dict[str, str]] = {
-}
+DUPLICATES: Final[dict[str, str]] = {}
 """Names of public classes that occur more than once outside `protocol/messages/`. There a name is that of Kafka's
 schema, which is unique in its file only."""
 
