@@ -144,6 +144,26 @@ def the_end_of_a_wait_is_no_acknowledgement(seed: int) -> None:
         cluster.live(story)
 
 
+def a_wait_that_takes_too_long_is_no_acknowledgement(seed: int) -> None:
+    """Its followers are cut off, and the set has not shrunk yet: the time of the request is up before that."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader_id = await cluster.led("t")
+        client = await cluster.connect(leader_id)
+        others = [node.host.name for node in cluster.nodes.values() if node.id != leader_id]
+        cluster.world.network.partition([cluster.nodes[leader_id].host.name], others)
+        request = produce_request("t", batch("late"))
+        request.timeout_ms = 200
+        reply = await client.ask(request, 9)
+        (answer,) = reply.responses[0].partition_responses
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT, f"after 200 ms alone it was answered {answer}"
+        client.close()
+
+    with Cluster(seed, replica_lag_time_max_ms=10000) as cluster:
+        cluster.live(story)
+
+
 def a_coordinator_answers_when_what_it_loaded_is_committed(seed: int) -> None:
     """It has a commit in its log that it does not know to be committed. The leader before it may have acknowledged that
     one: with the offset before it for an answer, it would be lost to the group."""
@@ -387,6 +407,7 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_follower_flushes_what_it_brought_along_before_it_fetches,
     a_late_copy_of_an_alter_partition_is_refused,
     the_end_of_a_wait_is_no_acknowledgement,
+    a_wait_that_takes_too_long_is_no_acknowledgement,
     a_coordinator_answers_when_what_it_loaded_is_committed,
     what_is_appended_during_a_sync_waits_for_the_next,
     a_set_that_may_have_grown_counts_as_grown,
