@@ -79,7 +79,7 @@ class Quorum:
         )
         self._controllers = ControllerChannel(self, channels, environment, channels.loop)
         self._lock: FileLock | None = None
-        """Of a metadata directory that is no log directory; log directories are locked by their own."""
+        """Of a metadata directory that is not a log directory; log directories are locked by their own."""
         self._opened: OpenedQuorum | None = None
 
     # What the node reads

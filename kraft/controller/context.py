@@ -15,7 +15,7 @@ class DecisionContext(NamedTuple):
     """The same for every handler, at the time of one request.
 
     Handlers read the view. They may change `sessions` and `failures` alone: what the controller knows of brokers by
-    their heartbeats is no metadata, and is lost with the controller's term.
+    their heartbeats is not metadata, and is lost with the controller's term.
     """
 
     view: View

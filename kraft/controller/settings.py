@@ -71,6 +71,6 @@ class ControllerSettings(NamedTuple):
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     broker_silence_fence_ms: int = 0
-    """A broker that beats often is fenced after so much silence, 0 for not before its session ends."""
+    """A broker without a heartbeat for this long is fenced before its session ends; 0 for not before that."""
     metadata_max_idle_interval_ms: int = 500
-    """A NoOpRecord follows a silence of this length, 0 for never."""
+    """The controller appends a NoOpRecord to a log that has been idle for this long; 0 for never."""

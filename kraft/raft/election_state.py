@@ -29,7 +29,7 @@ class ElectionState(NamedTuple):
 
     @property
     def promise(self) -> tuple[int, int, bytes]:
-        """What other voters rely on. The leader's id is no promise: this node can learn it again."""
+        """What other voters rely on. The leader's id is not a promise: this node can learn it again."""
         return self.epoch, self.voted_id, self.voted_directory_id
 
 

@@ -111,7 +111,7 @@ class QuorumMember:
         return self.voters.others(self.node_id)
 
     def endpoints_of(self, node_id: int) -> Mapping[str, Address]:
-        """A node's listeners as the voters name them; empty for a node that is no voter."""
+        """A node's listeners as the voters name them; empty for a node that is not a voter."""
         voter = self.voters.by_id.get(node_id)
         return dict(voter.endpoints) if voter is not None else {}
 

@@ -72,7 +72,7 @@ class ReplicaStates:
     def majority_deadline_ms(self) -> int | None:
         """Check quorum: when the leader has to resign, because a majority may follow another leader by then.
 
-        None where this node alone is a majority. Without it a leader that is cut off would go on for ever (KIP-595).
+        None where this node alone is a majority. Without it a leader that is cut off would go on leading (KIP-595).
         """
         member = self._member
         if member.is_voter and member.voters.majority == 1:

@@ -12,7 +12,7 @@ from protocol.schema import ZERO_UUID
 @dataclass(frozen=True, slots=True)
 class QuorumIdentity:
     """This node as its peers know it. `endpoints`: its advertised controller listeners, the first of
-    controller.listener.names first; empty for a node that is no controller."""
+    controller.listener.names first; empty for a node that is not a controller."""
 
     node_id: int
     cluster_id: str
@@ -44,4 +44,4 @@ class RaftSettings:
     snapshot_fetch_size_max: int = 1 << 20
     """In bytes: of one answer to a Fetch, to a FetchSnapshot."""
     auto_join: bool = False
-    """Whether a controller that is no voter makes itself one (controller.quorum.auto.join.enable)."""
+    """Whether a controller that is not a voter makes itself one (controller.quorum.auto.join.enable)."""

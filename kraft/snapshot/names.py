@@ -24,7 +24,7 @@ class SnapshotId(NamedTuple):
 
 
 def parse_snapshot_name(name: str) -> SnapshotId | None:
-    """None for files that are no snapshots."""
+    """None for files that are not snapshots."""
     stem = name.removesuffix(SUFFIX)
     offset, dash, epoch = stem.partition("-")
     if stem == name or not dash or len(offset) != 20 or not (offset + epoch).isdigit():

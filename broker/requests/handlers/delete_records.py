@@ -1,8 +1,8 @@
-"""DeleteRecords (21), versions 0 to 2: moves a partition's log start offset forward, at most to the high watermark.
+"""DeleteRecords (API key 21, versions 0-2; KIP-107): moves a partition's log start offset forward.
 
-KIP-107. The leader deletes at once. The response waits in the purgatory until the low watermark is there too, that is
-until the replicas that are alive have deleted the records: then no later leader has them again. A follower hears of the
-new log start offset in a fetch response, and tells its own with its next fetch.
+At most to the high watermark. The leader deletes at once. The response waits in the purgatory until the low watermark
+is there too, that is until the replicas that are alive have deleted the records: then no later leader has them again.
+A follower hears of the new log start offset in a fetch response, and tells its own with its next fetch.
 """
 
 from __future__ import annotations

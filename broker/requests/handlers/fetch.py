@@ -1,8 +1,8 @@
-"""Fetch (1), versions 4 to 18: opens the session, plans what to read, waits in the purgatory or reads, and answers.
+"""Fetch (API key 1, versions 4-18; KIP-227, KIP-392, KIP-516, KIP-595, KIP-903, KIP-951): plans, waits, reads.
 
 KIP-227 sessions, KIP-392 reads from followers, KIP-516 topic ids, KIP-595 diverging epochs, KIP-903 broker epochs,
-KIP-951 current leaders. `replication/` decides what is read and what the session tells; here is what a broker adds: the
-wait, the executor thread for lookups that need the disk, the records (`fetched_records.py`).
+KIP-951 current leaders. `replication/` decides what is read and what the session tells; here is what a broker adds:
+the wait, the executor thread for lookups that need the disk, the records (`fetched_records.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""ListOffsets (2), versions 1 to 11: the offset of a timestamp, or of a special position.
+"""ListOffsets (API key 2, versions 1-11; KIP-79, KIP-207, KIP-320, KIP-405, KIP-734, KIP-1005): offsets by timestamp.
 
-KIP-79 timestamps, KIP-207 no latest offset from a leader that does not know its high watermark yet, KIP-320 leader
-epochs, KIP-734 the largest timestamp, KIP-405 and KIP-1005 positions of tiered storage (nothing is tiered here).
+Or of a special position. KIP-79 timestamps, KIP-207 no latest offset from a leader that does not know its high
+watermark yet, KIP-320 leader epochs, KIP-734 the largest timestamp, KIP-405 and KIP-1005 positions of tiered storage
+(nothing is tiered here).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""OffsetCommit (8), versions 2 to 10: store the offsets that a group has reached, of partitions that exist.
+"""OffsetCommit (API key 8, versions 2-10; KIP-211, KIP-320, KIP-345, KIP-848): stores a group's offsets.
 
-KIP-211 (retention; set by the client in versions 2 to 4), KIP-320 (leader epochs), KIP-345 (static members), KIP-848
-(member epochs; topic ids from version 10 on).
+Of partitions that exist. KIP-211 (retention; set by the client in versions 2 to 4), KIP-320 (leader epochs), KIP-345
+(static members), KIP-848 (member epochs; topic ids from version 10 on).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetFetch (9), versions 1 to 10: read the committed offsets of groups.
+"""OffsetFetch (API key 9, versions 1-10; KIP-447, KIP-709, KIP-848): reads the committed offsets of groups.
 
 KIP-447 (`require_stable` waits until the commits before it are decided), KIP-709 (several groups), KIP-848 (member
 epochs; topic ids from version 10 on).

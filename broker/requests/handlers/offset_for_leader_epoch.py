@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ends in the leader's log (KIP-101, KIP-279, KIP-320).
+"""OffsetForLeaderEpoch (API key 23, versions 2-4; KIP-101, KIP-279, KIP-320): where an epoch ends in the leader's log.
 
 A consumer finds by it whether records that it has read were truncated since. Followers ask with their fetches instead
 (KIP-595).

@@ -1,4 +1,9 @@
-"""Produce: append each partition's batch to its log, answer when the acknowledgement asked for is reached."""
+"""Produce (API key 0, versions 3-13; KIP-98, KIP-110, KIP-467, KIP-516, KIP-890, KIP-951): appends and acknowledges.
+
+Each partition's batch is appended before the next request of the connection is handled; the response waits for the
+acknowledgement that the client asks for. KIP-110 (zstd), KIP-467 (errors of single records), KIP-516 (topic ids),
+KIP-951 (current leaders).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker: a broker leaves the cluster for good."""
+"""UnregisterBroker: a broker leaves the cluster permanently."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ def without(
 ) -> RequestedChange:
     """A replica that cannot serve stays in sync only where it is the last in-sync replica.
 
-    A damaged replica is no eligible leader replica either, because it is going to be fetched anew from its beginning.
-    The last in-sync replica stays eligible: no other replica has its records.
+    A damaged replica is not an eligible leader replica either, because it is going to be fetched anew from its
+    beginning. The last in-sync replica stays eligible: no other replica has its records.
     """
     isr = [replica for replica in partition.isr if replica != broker_id]
     is_damaged = directory_id == LOST_DIRECTORY and bool(isr)

@@ -52,8 +52,8 @@ def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
 
 
 def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker comes back and may have lost records: it is no in-sync replica, not even where it was the last one,
-    and no eligible leader replica."""
+    """The broker comes back and may have lost records: it is not an in-sync replica, not even where it was the last
+    one, and no eligible leader replica."""
     keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
     return _changes(
         view,

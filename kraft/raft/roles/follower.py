@@ -4,7 +4,7 @@
           ⟶ diverging    TruncateLog ⟶ LogTruncated ⟶ Fetch from the new end
           ⟶ snapshot     FetchSnapshot ... SnapshotFetched ⟶ SnapshotLoaded ⟶ Fetch from its end
 
-An observer (a node that is no voter) does the same; without a response in time it looks for the leader again.
+An observer (a node that is not a voter) does the same; without a response in time it looks for the leader again.
 """
 
 from __future__ import annotations

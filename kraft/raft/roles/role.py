@@ -43,7 +43,7 @@ class RaftRole:
 
     def leader_deadline_ms(self) -> int | None:
         """Until when it waits for a leader; None where it does not wait. Entering a later epoch does not extend the
-        wait: otherwise a candidate that cannot win could keep this node from an election for ever."""
+        wait: otherwise a candidate that cannot win could keep this node from an election without end."""
         return None
 
     def tick(self) -> Transition | None:

@@ -103,7 +103,7 @@ class UnattachedRole(RaftRole):
 def may_vote(member: QuorumMember, vote: RequestedVote) -> bool:
     """Whether a node that follows no leader grants a vote: one in an epoch, and only for a log at least as long.
 
-    A pre-vote is no promise, so it may be granted to several candidates (KIP-996).
+    A pre-vote is not a promise, so it may be granted to several candidates (KIP-996).
     """
     is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
     if vote.is_pre_vote:
