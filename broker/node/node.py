@@ -53,6 +53,7 @@ from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
 from broker.requests.rack_aware_selector import RackAwareReplicaSelector
+from broker.requests.refused_transactions import RefusedTransactions
 from broker.requests.services import Services
 from broker.requests.table import routes
 from broker.runtime.environment import Environment
@@ -254,6 +255,7 @@ class Node:
             fetch_size_max=config.integer("fetch.max.bytes"),
             large_batches=self.large_batches,
             large_metadata=self.large_metadata,
+            refused_transactions=RefusedTransactions(),
         )
         self._compose_listeners()
         self.metrics = self._compose_metrics()

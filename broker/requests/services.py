@@ -20,6 +20,7 @@ from broker.replicas.replicas import Replicas
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
+from broker.requests.refused_transactions import RefusedTransactions
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Spawn
@@ -56,3 +57,4 @@ class Services:
     """fetch.max.bytes, in bytes."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata
+    refused_transactions: RefusedTransactions

@@ -83,6 +83,6 @@ class FailureDetector:
         if contact.interval_ms is not None:
             deadlines.append(contact.heard_ms + max(self._patience_ms, SILENT_INTERVALS * contact.interval_ms))
         if contact.disconnected_ms is not None:
-            without_contact_ms = DISCONNECTED_INTERVALS * (contact.interval_ms or 0)
-            deadlines.append(contact.disconnected_ms + max(self._grace_ms, without_contact_ms))
+            wait_ms = DISCONNECTED_INTERVALS * (contact.interval_ms or 0)
+            deadlines.append(contact.disconnected_ms + max(self._grace_ms, wait_ms))
         return min(deadlines, default=None)

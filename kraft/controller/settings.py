@@ -71,6 +71,6 @@ class ControllerSettings(NamedTuple):
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     broker_silence_fence_ms: int = 0
-    """A broker with several heartbeats in this time is fenced after it without one; 0: only when its session ends."""
+    """A broker without a heartbeat for this long is fenced before its session ends; 0 for not before that."""
     metadata_max_idle_interval_ms: int = 500
-    """Time without a record after which the active controller writes a NoOpRecord; 0: never."""
+    """The controller appends a NoOpRecord to a log that has been idle for this long; 0 for never."""

@@ -18,7 +18,7 @@ from tests.mutants.hunt import UNTOLD
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("protocol", "storage", "replication", "kraft", "coordinator", "broker", "tests", "pyproject.toml")
-PATIENCE_S = 600
+PATIENCE_S = 3000
 
 
 def plant(mutant: Mutant, tree: Path) -> None:

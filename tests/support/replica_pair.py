@@ -10,7 +10,7 @@ from broker.network.connection import Connection
 from broker.network.connection_resources import ConnectionResources
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
-from broker.network.route import RequestContext
+from broker.network.route import Binding, RequestContext, Route
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
 from broker.replicas.replicas import Replicas
@@ -89,10 +89,15 @@ class LeaderSide:
             ),
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")
-        self._context = RequestContext(connection, cast("Any", None), FETCH_VERSION, 0, None)
+        fetch_route = Route(1, "Fetch", FETCH_VERSION, FETCH_VERSION, _not_decoded)
+        self._context = RequestContext(connection, fetch_route, FETCH_VERSION, 0, None)
 
     def handle(self, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
         return fetch.handle(cast("Any", self._broker), self._context, request)
+
+
+def _not_decoded() -> Binding:
+    raise AssertionError("requests are handed over as messages")
 
 
 class FollowerSide:

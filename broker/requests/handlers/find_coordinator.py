@@ -13,6 +13,7 @@ from broker.coordinators.row import KeyType
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.topic_creation import TopicCreation
 from broker.replicas.replicas import Replicas
+from broker.requests.refused_transactions import RefusedTransactions
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -40,6 +41,9 @@ class FindCoordinatorServices(Protocol):
     @property
     def topics(self) -> TopicCreation: ...
 
+    @property
+    def refused_transactions(self) -> RefusedTransactions: ...
+
 
 def handle(
     services: FindCoordinatorServices, context: RequestContext, request: FindCoordinatorRequest
@@ -63,6 +67,8 @@ def handle(
 def find(services: FindCoordinatorServices, context: RequestContext, key: str, key_type: int) -> Coordinator:
     coordinator = services.coordinators.of_key_type(key_type)
     if coordinator is None:
+        if key_type == KeyType.TRANSACTION:
+            services.refused_transactions.refused(key, context.client_host)
         return refused_type(key, key_type)
     topic, index = coordinator.topic, coordinator.partition_of(key)
     partition = services.cluster.image.topics.partition(topic.name, index)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.metadata.producer_ids import ProducerIds
+from broker.requests.refused_transactions import RefusedTransactions
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -22,6 +23,9 @@ class InitProducerIdServices(Protocol):
     @property
     def producer_ids(self) -> ProducerIds: ...
 
+    @property
+    def refused_transactions(self) -> RefusedTransactions: ...
+
 
 def handle(
     services: InitProducerIdServices, context: RequestContext, request: InitProducerIdRequest
@@ -31,6 +35,7 @@ def handle(
     if request.transactional_id is not None:
         # DIVERGES: Apache Kafka coordinates transactions. Until this broker does, it refuses a transactional producer
         # with an error that every client treats as fatal.
+        services.refused_transactions.refused(request.transactional_id, context.client_host)
         return InitProducerIdResponse(
             error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_id=NONE, producer_epoch=NONE
         )

@@ -1,9 +1,9 @@
-"""Produce (API key 0, versions 3-13; KIP-98, KIP-467, KIP-516, KIP-951): appends batches to the logs of partitions.
+"""Produce (API key 0, versions 3-13; KIP-98, KIP-110, KIP-467, KIP-516, KIP-890, KIP-951): appends and acknowledges.
 
-Each partition has one batch in a request. The response is sent when every partition has reached the acknowledgement
-that the client asked for (`acks`): with acks=all it waits in the purgatory for the in-sync replicas. KIP-98: idempotent
-producers. KIP-467: the errors of single records. KIP-516: topic ids, in version 13. KIP-951: current leaders, from
-version 10 on.
+Each partition's batch is appended before the next request of the connection is handled. The response is sent when every
+partition has reached the acknowledgement that the client asked for (`acks`): with acks=all it waits in the purgatory
+for the in-sync replicas. KIP-98: idempotent producers. KIP-110: zstd. KIP-467: the errors of single records. KIP-516:
+topic ids, in version 13. KIP-951: current leaders, from version 10 on.
 """
 
 from __future__ import annotations

@@ -34,6 +34,11 @@ FAMILIES: Final = (
         (("flushes", False), ("trims", False)),
     ),
     Family(
+        "power",
+        (Fault.POWER_CUT, Fault.CUT_AT_STEP, Fault.ISOLATE_LEADER),
+        (("flushes", False), ("small_snapshots", True)),
+    ),
+    Family(
         "moves",
         (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
         (("nodes", 4), ("flushes", False), SMALL_FETCHES),
@@ -55,11 +60,6 @@ FAMILIES: Final = (
             ("partitions", 1),
             ("producers", 1),
         ),
-    ),
-    Family(
-        "power",
-        (Fault.POWER_CUT, Fault.CUT_AT_STEP, Fault.ISOLATE_LEADER),
-        (("flushes", False), ("small_snapshots", True)),
     ),
     Family(
         "darkness",

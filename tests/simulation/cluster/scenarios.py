@@ -22,6 +22,7 @@ from protocol.messages.fetch import (
     ReplicaState,
 )
 from protocol.messages.fetch import PartitionData as FetchedData
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.record_builder import Record, build_batch
 from replication.follower_effects import TruncateTo
 from replication.partition import Partition
@@ -36,6 +37,7 @@ from tests.support.replica_pair import FOLLOWER, TOPIC_ID, LeaderSide, replica
 
 CREATE_S: Final = 60.0
 CONTROLLER_PORT: Final = 9093
+LATEST: Final = -1
 
 
 async def settled_topic(cluster: Cluster) -> None:
@@ -141,6 +143,91 @@ def the_end_of_a_wait_is_no_acknowledgement(seed: int) -> None:
         client.close()
 
     with Cluster(seed, replica_lag_time_max_ms=2000, broker_session_timeout_ms=2000) as cluster:
+        cluster.live(story)
+
+
+def a_wait_that_takes_too_long_is_no_acknowledgement(seed: int) -> None:
+    """Its followers are cut off, and the set has not shrunk yet: the time of the request is up before that."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader_id = await cluster.led("t")
+        client = await cluster.connect(leader_id)
+        others = [node.host.name for node in cluster.nodes.values() if node.id != leader_id]
+        cluster.world.network.partition([cluster.nodes[leader_id].host.name], others)
+        request = produce_request("t", batch("late"))
+        request.timeout_ms = 200
+        reply = await client.ask(request, 9)
+        (answer,) = reply.responses[0].partition_responses
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT, f"after 200 ms alone it was answered {answer}"
+        client.close()
+
+    with Cluster(seed, replica_lag_time_max_ms=10000) as cluster:
+        cluster.live(story)
+
+
+def an_end_is_not_told_before_it_is_committed(seed: int) -> None:
+    """A leader has a record under acks=1 that no follower has: whatever the isolation level, a client that asks where
+    the partition ends is told where what is committed ends, and reads nothing past it."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader_id = await cluster.led("t")
+        client = await cluster.connect(leader_id)
+        assert (await client.produce("t", batch("a"))).error_code == ErrorCode.NONE
+        others = [node.host.name for node in cluster.nodes.values() if node.id != leader_id]
+        cluster.world.network.partition([cluster.nodes[leader_id].host.name], others)
+        answer = await client.produce("t", batch("b"), acks=1)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
+        for isolation_level in (0, 1):
+            assert await latest_offset(client, isolation_level) == 1, f"isolation level {isolation_level}"
+            data = await client.fetch("t", 1, isolation_level=isolation_level)
+            assert (data.high_watermark, data.records or b"") == (1, b"")
+        client.close()
+
+    with Cluster(seed, replica_lag_time_max_ms=10000) as cluster:
+        cluster.live(story)
+
+
+async def latest_offset(client: Client, isolation_level: int) -> int:
+    wish = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    topic = ListOffsetsTopic(name="t", partitions=[wish])
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic])
+    answer = (await client.ask(request, 5)).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.NONE
+    return int(answer.offset)
+
+
+def too_few_in_sync_commit_nothing(seed: int) -> None:
+    """KIP-966: the last one in sync goes on taking records under acks=1. They are committed when another one is in
+    sync again, and not before: what left the set last has all that is committed."""
+
+    async def story(cluster: Cluster) -> None:
+        await settled_topic(cluster)
+        leader_id = await cluster.led("t")
+        leader = brokers(cluster)[leader_id]
+        client = await cluster.connect(leader_id)
+        assert (await client.produce("t", batch("a"))).error_code == ErrorCode.NONE
+        followers = [node for node in cluster.nodes.values() if node.id in brokers(cluster) and node.id != leader_id]
+        followers = [node for node in followers if node.broker is not None and node.broker.config.is_broker]
+        for node in followers:
+            node.kill()
+
+        def partition_there() -> Partition:
+            found = leader.replicas.get("t", 0)
+            assert found is not None
+            return found
+
+        await cluster.until(lambda: partition_there().isr == (leader_id,), "one in sync", 30)
+        assert (await client.produce("t", batch("b"), acks=1)).error_code == ErrorCode.NONE
+        await asyncio.sleep(3)
+        assert partition_there().high_watermark == 1, "one of three committed a record alone"
+        for node in followers:
+            node.boot()
+        await cluster.until(lambda: partition_there().high_watermark == 2, "it is committed", 30)
+        client.close()
+
+    with Cluster(seed, nodes=6, controllers=3, replica_lag_time_max_ms=2000, broker_session_timeout_ms=2000) as cluster:
         cluster.live(story)
 
 
@@ -387,6 +474,9 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_follower_flushes_what_it_brought_along_before_it_fetches,
     a_late_copy_of_an_alter_partition_is_refused,
     the_end_of_a_wait_is_no_acknowledgement,
+    a_wait_that_takes_too_long_is_no_acknowledgement,
+    an_end_is_not_told_before_it_is_committed,
+    too_few_in_sync_commit_nothing,
     a_coordinator_answers_when_what_it_loaded_is_committed,
     what_is_appended_during_a_sync_waits_for_the_next,
     a_set_that_may_have_grown_counts_as_grown,

@@ -11,7 +11,7 @@ from typing import Final
 BEING_SPLIT: Final = "being split"
 BEING_RENAMED: Final = "being renamed"
 
-CLASSES: Final = {}
+CLASSES: Final[dict[str, str]] = {}
 """Classes of more than 30 methods."""
 
 MODULES: Final = {

@@ -39,7 +39,7 @@ def said(docstring: str) -> tuple[str, int, int, int] | None:
 @pytest.mark.parametrize("module", OWN)
 def test_a_handler_opens_with_key_versions_and_kips(module: str) -> None:
     docstring = ast.get_docstring(tree_of(HANDLERS / f"{module}.py")) or ""
-    print(f"{module}: {docstring.partition(chr(10))[0]!r}")
+    print(f"{module}: {docstring.partition(chr(10))[0]!r}, the table has {opening_of(OWN[module])}")
     assert said(docstring) == opening_of(OWN[module])
 
 

@@ -12,7 +12,7 @@ from broker.network.output import Output
 from broker.network.reply import QueuedReply
 from broker.network.reply_memory import ReplyMemory
 from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX, ReplyQueue
-from broker.network.route import RequestContext
+from broker.network.route import RequestContext, Route
 from broker.runtime.pending import Pending
 
 
@@ -54,8 +54,9 @@ class Queue:
         self.flow = FlowControl(self.output, self.replies)
 
     def park(self, reply: Pending[object] | None = None) -> QueuedReply:
-        context = SimpleNamespace(route=SimpleNamespace(name="Fetch"))
-        parked = QueuedReply(cast("RequestContext", context), reply or Pending())
+        route = Route(1, "Fetch", 0, 0, lambda: pytest.fail("nothing is decoded here"))
+        context = RequestContext(cast("Any", object()), route, 0, 0, None)
+        parked = QueuedReply(context, reply or Pending())
         self.replies.waiting.append(parked)
         return parked
 
