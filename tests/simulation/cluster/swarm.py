@@ -198,6 +198,8 @@ class Swarm:
         else:
             await story(self)
         await self.nemesis.heal()
+        for careless in self._careless:
+            careless.is_ending = True  # they wait for no follower, and one that fetches little might never catch up
         for each in late:
             each.cancel()
         if late[1:]:
@@ -381,8 +383,6 @@ class Swarm:
             )
             for producer in self.producers:
                 producer.is_ending = True
-            for careless in self._careless:
-                careless.is_ending = True
             for committer in self._committers:
                 committer.is_ending = True
             for member in self._members:
