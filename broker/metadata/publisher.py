@@ -40,7 +40,8 @@ def no_retry() -> None:
 
 
 class MetadataPublisher:
-    """Listeners are called in the order of the log, before the replies that wait for the same records."""
+    """Publishes committed metadata. Listeners are called in the order of the log, before the replies that wait for the
+    same records."""
 
     def __init__(self) -> None:
         self.replay = Replay()

@@ -299,7 +299,7 @@ class Node:
             self.admissions[listener.role].listeners.append(listener)
 
     def _compose_metrics(self) -> Metrics | None:
-        """None where moldau.http.listener is not set."""
+        """The metrics and their HTTP server; None where moldau.http.listener is not set."""
         address = read_address(self.config.text_or_none("moldau.http.listener") or "")
         if address is None:
             return None

@@ -26,7 +26,7 @@ class Progress:
 
     @property
     def duration_ms(self) -> int:
-        """Since the work began."""
+        """The time in ms since the work began."""
         return self._now_ms() - self._began_ms
 
     def reached(self, fraction: float, counts: Callable[[], str]) -> None:

@@ -48,7 +48,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members: with the last of its offsets it expires itself."""
+        """Whether the group has no members. A group without members expires with its last offset."""
 
     def deletion_error(self) -> ErrorCode:
         """Why DeleteGroups may not delete the group, NONE where it may."""

@@ -27,7 +27,7 @@ class Contact(NamedTuple):
 
     heard_ms: int
     interval_ms: int | None = None
-    """Between its heartbeats; None before the second."""
+    """The time between its last two heartbeats; None before the second one."""
     disconnected_ms: int | None = None
     """The time at which the broker's connection broke; None where a heartbeat arrived later."""
 
@@ -64,7 +64,7 @@ class FailureDetector:
         self._by_broker.pop(broker_id, None)
 
     def suspected(self, now_ms: int) -> list[int]:
-        """The brokers that have been silent for too long, by id."""
+        """The brokers without a heartbeat for too long, by id."""
         return sorted(
             broker_id
             for broker_id, contact in self._by_broker.items()

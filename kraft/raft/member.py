@@ -23,8 +23,8 @@ ELECTION_BACKOFF_MS: Final = 100
 
 
 class DurableEnd(NamedTuple):
-    """The end of a log that is durable as a whole. A replica fetches from there: the fetch offset tells the leader that
-    everything before it is durable on this replica (KIP-595)."""
+    """The log's end, once the whole log is durable. A replica fetches from there: the fetch offset tells the leader
+    that everything before it is durable on this replica (KIP-595)."""
 
     offset: int
     epoch: int

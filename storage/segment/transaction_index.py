@@ -1,8 +1,8 @@
 """The transaction index of a segment: its aborted transactions, in a file that is made for the first of them.
 
 A read_committed consumer gets the aborted transactions that overlap its read (`Log.aborted_transactions`) and skips
-their records. An entry is in the segment that holds the abort marker, so that a lookup also asks the segments after the
-one that is read, until one whose last stable offset is past the read.
+their records. An entry is in the segment that holds the abort marker, which may be a later one than the segment of the
+records. A lookup therefore continues in later segments, up to an entry whose last stable offset is past the read.
 """
 
 from __future__ import annotations

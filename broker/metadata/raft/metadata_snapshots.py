@@ -80,8 +80,8 @@ class MetadataSnapshots:
             self._tasks.spawn(self.take(image), "metadata snapshot")
 
     async def take(self, image: MetadataImage) -> None:
-        """The image is an immutable value, so an executor thread can write it while the loop goes on. Where the disk
-        refuses it, the next one that is due tries again."""
+        """Write a snapshot of the image. The image is immutable, so an executor thread can write it while the event
+        loop continues. After an error of the disk a snapshot is written when the next one is due."""
         environment, now_ms = self._environment, self._environment.wall_ms()
         end_offset = image.provenance.end_offset
         quorum = self._history.description_at(end_offset)
