@@ -120,7 +120,7 @@ class Partition:
         """Lead from this epoch on. In the same leader epoch, continue with the in-sync set that the controller has
         confirmed since; an older partition epoch is ignored."""
         replicas = replicas or isr
-        in_sync = InSyncSet(isr, partition_epoch)
+        in_sync, has_other_replicas_in_sync = InSyncSet(isr, partition_epoch), False
         if leader_epoch > self.leader_epoch or self.leadership is None:
             # The epoch is noted before its first record: followers and consumers find by it where logs part (KIP-101).
             # The high watermark stays what this replica knew as a follower; it may lag behind what is committed until
@@ -133,8 +133,7 @@ class Partition:
                 self.leadership.reassigned(replicas, now_ms)
             if partition_epoch > self.partition_epoch:
                 self.leadership.assume(in_sync)
-                for listener in self._listeners:
-                    listener.on_log_start_offset_updated()  # the low watermark is that of other replicas now
+                has_other_replicas_in_sync = True
             # Otherwise the set is known already: the controller's response was faster, or a change is still under way.
         else:
             return
@@ -142,6 +141,9 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.isr = self.leadership.in_sync.confirmed
+        if has_other_replicas_in_sync:
+            for listener in self._listeners:
+                listener.on_log_start_offset_updated()  # the low watermark is that of other replicas now
         self.advance()
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> None:

@@ -76,10 +76,6 @@ class ControllerChannel:
         patience_ms = getattr(request, "timeout_ms", PATIENCE_MS)
         self._try(Attempt(request, reply, self._environment.monotonic_ms() + max(0, patience_ms), version))
 
-    def leader_changed(self) -> None:
-        """Wait no longer for a response of the former controller."""
-        self._channels.close(PURPOSE)
-
     def close(self) -> None:
         """Give no response any more: this node stops, and so do the parts that wait."""
         self._is_closed = True

@@ -68,19 +68,30 @@ class CommitWait(ABC):
         """Called once: NONE, or why the records are not known to be committed."""
 
     def queued(self, queue: deque[CommitWait]) -> None:
+        """Stand in the queue in the order of offsets."""
         self._queue = queue
-        queue.append(self)
+        if not queue or queue[-1].end_offset <= self.end_offset:
+            queue.append(self)
+            return
+        # An earlier append may begin to wait later: its request held a large batch, examined in an executor thread.
+        position = len(queue) - 1
+        while position and queue[position - 1].end_offset > self.end_offset:
+            position -= 1
+        queue.insert(position, self)
 
     def taken(self, error: ErrorCode) -> None:
-        """It was taken out of its queue."""
-        self._queue = None
-        self.settled(error)
+        """It was taken out of its queue; settled, unless it was cancelled."""
+        if self._queue is not None:
+            self._queue = None
+            self.settled(error)
 
     def cancel(self) -> None:
-        """End the wait. Does nothing where the operation is complete."""
-        if self._queue is not None:
-            self._queue.remove(self)
-            self._queue = None
+        """Wait no longer. Nothing where it is settled.
+
+        The wait stays in the queue until its turn comes: a search for each of the many that a lost connection cancels
+        would hold up the event loop.
+        """
+        self._queue = None
 
 
 class CommitCallback(CommitWait):
@@ -293,9 +304,7 @@ class Purgatory:
         elif not partition.is_leader:
             wait.settled(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
-            queue = self.watchers(partition).commits
-            assert not queue or queue[-1].end_offset <= wait.end_offset, "commits are awaited in the order of the log"
-            wait.queued(queue)
+            wait.queued(self.watchers(partition).commits)
 
     def check_soon(self, operations: dict[WatchingOperation, None]) -> None:
         """Something moved that these operations watch."""

@@ -2,8 +2,8 @@
 
 The hook learns from the second of two successive produces to the same single partition, and keeps what their frames
 have in common (`RepeatedProduce`). From then on it appends a frame that has the same parts, with the result that
-`handle` would have. A frame that differs, or whose append does not simply succeed, is decoded and handled like any
-other.
+`handle` would have, and answers it. A frame that differs, or whose records are to be examined in an executor thread, is
+decoded and handled like any other.
 """
 
 from __future__ import annotations

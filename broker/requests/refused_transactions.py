@@ -13,7 +13,7 @@ log = logging.getLogger("moldau.broker")
 REMEMBERED_MAX: Final = 1_000
 """Transactional ids that are remembered; once there are more, all are forgotten, and ids are logged once more."""
 SHOWN_LENGTH_MAX: Final = 200
-"""Characters of a transactional id that a line shows."""
+"""Characters of a transactional id that a line shows, and that tell it from others."""
 
 
 class RefusedTransactions:
@@ -24,14 +24,15 @@ class RefusedTransactions:
 
     def refused(self, transactional_id: str, client_host: str) -> None:
         """A request of a transactional producer was refused."""
-        if transactional_id in self._logged:
+        shown = transactional_id[:SHOWN_LENGTH_MAX]
+        if shown in self._logged:
             return
         if len(self._logged) >= REMEMBERED_MAX:
             self._logged.clear()
-        self._logged[transactional_id] = None
+        self._logged[shown] = None
         log.warning(
             "the producer with transactional.id %r from %s is refused: this broker coordinates no transactions yet;"
             " run the producer without transactional.id, or with enable.idempotence alone",
-            transactional_id[:SHOWN_LENGTH_MAX],
+            shown,
             client_host,
         )

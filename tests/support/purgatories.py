@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from broker.purgatory.purgatory import Purgatory
+from broker.purgatory.purgatory import CommitWait, Purgatory
 from broker.purgatory.timer_wheel import Timeouts
 
 
@@ -64,9 +64,14 @@ def purgatory_of(loop: object) -> Purgatory:
     return Purgatory(made, Timeouts(made), lambda: int(made.time() * 1000))
 
 
+def waiting(commits: Iterable[CommitWait]) -> int:
+    """Without those that were cancelled, which stay in the queue until their turn comes."""
+    return sum(each._queue is not None for each in commits)
+
+
 def watch_count(purgatory: Purgatory) -> int:
     """How many watches there are, each operation counted once for each key."""
     return sum(
-        len(each.log_end_offset) + len(each.high_watermark) + len(each.low_watermark) + len(each.commits)
+        len(each.log_end_offset) + len(each.high_watermark) + len(each.low_watermark) + waiting(each.commits)
         for each in purgatory._watchers.values()
     )

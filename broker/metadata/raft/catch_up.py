@@ -31,7 +31,8 @@ class CatchUp:
 
     def failed(self, error: OSError | ForeignQuorum) -> None:
         """This node can neither lead nor go on: `wait` raises the error."""
-        self._ended.set_exception(error)
+        if not self._ended.done():
+            self._ended.set_exception(error)
 
     async def wait(self, describe: Callable[[], str]) -> None:
         """Return once it has ended; meanwhile log `describe` every five seconds. Raises the error of `failed`."""

@@ -151,7 +151,8 @@ def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumSurr
 def controllers_asked(config: Config) -> list[str]:
     """The addresses at which this node is told to look for the quorum, without its own."""
     voters = [f"{each.host}:{each.port}" for each in config.controller_quorum_voters if each.node_id != config.node_id]
-    return voters or list(config.controller_quorum_bootstrap_servers)
+    own = {f"{each.host}:{each.port}" for each in config.advertised_controller_listeners}
+    return voters or [each for each in config.controller_quorum_bootstrap_servers if each not in own]
 
 
 def full_disk(error: NoRoom) -> OSError:

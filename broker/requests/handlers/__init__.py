@@ -1,1 +1,1 @@
-"""One module per API: `handle(broker, context, request)` answers it."""
+"""One module per API: `handle(services, context, request)` answers it."""

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from broker.network.route import RequestContext
 
-EXACT: Final = 0
-DEFAULT: Final = 1
-SPECIFIED: Final = 2
 IP: Final = "ip"
 ENTITY_TYPES: Final = ("user", "client-id", IP)
 

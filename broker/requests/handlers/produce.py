@@ -125,6 +125,7 @@ def _examine(
         has_failed = any(each.error_code for topic in responses for each in topic.partition_responses)
         answer = finish(services, context, request, responses, parked, has_failed)
         if isinstance(answer, Pending):
+            reply.on_abandon = answer.abandon
             answer.listen(reply.complete)
         elif answer is not None:
             reply.complete(answer)

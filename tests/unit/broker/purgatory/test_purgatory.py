@@ -299,12 +299,28 @@ def test_the_end_of_leadership_is_told_to_each_wait_once(is_gone: bool) -> None:
     assert replicated.heard[1:] == [(1, ErrorCode.NOT_LEADER_OR_FOLLOWER)], "a replica that leads no more never knows"
 
 
-def test_waits_out_of_order_are_a_bug() -> None:
+def test_a_wait_that_begins_late_stands_in_the_order_of_the_log() -> None:
+    """A produce that held a large batch as well waits only once an executor thread has examined that one."""
     replicated = Replicated()
-    replicated.append()
+    for _ in range(4):
+        replicated.append()
+    for end_offset in (2, 4, 1, 3):
+        replicated.wait(end_offset)
+    for end_offset in (1, 3, 4):
+        replicated.fetched(end_offset)
+    assert [end_offset for end_offset, _ in replicated.heard] == [1, 2, 3, 4]
+
+
+def test_a_wait_that_was_cancelled_is_not_settled() -> None:
+    replicated = Replicated()
+    cancelled: list[ErrorCode] = []
+    wait = CommitCallback(replicated.append(), cancelled.append)
+    replicated.purgatory.await_commit(replicated.partition, wait)
     replicated.wait(replicated.append())
-    with pytest.raises(AssertionError):
-        replicated.wait(1)
+    wait.cancel()
+    wait.cancel()
+    replicated.fetched(2)
+    assert replicated.heard == [(2, ErrorCode.NONE)] and not cancelled
 
 
 # Produce
