@@ -206,6 +206,8 @@ KINDS: Final[dict[str, Runner]] = {
 }
 
 EAGER: Final = tuple(family.name for family in FAMILIES)
+EAGEREST: Final = 5
+"""So many families of faults come before everything else of clusters."""
 OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage(FIRST_STORIES),
@@ -216,11 +218,12 @@ OPENING: Final = (
     Stage((REPLICAS,), 40, at_once=20),
     Stage((ONE_NODE,), 16, at_once=8),
     Stage((METADATA,), 6, at_once=3),
-    Stage(EAGER),
+    Stage(EAGER[:EAGEREST]),
+    Stage((QUORUM,), 44, at_once=22),
+    Stage((REPLICAS,), 28, at_once=14),
+    Stage(EAGER[EAGEREST:]),
     Stage((CONTROLLER,), 24, at_once=8),
     Stage((GROUPS,), 60, at_once=30),
-    Stage((QUORUM,), 16, at_once=8),
-    Stage((QUORUM, REPLICAS), 28, at_once=14),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),
