@@ -109,7 +109,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
             memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
             RequestMemory(None, loop),
             broker.reply_memory,
-            broker.wakes,
+            broker.purgatory,
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,

@@ -108,7 +108,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
             memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
             RequestMemory(None, loop),
             ReplyMemory(-1, loop),
-            broker.wakes,
+            broker.purgatory,
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,
