@@ -94,6 +94,7 @@ ROWS: Final = (
     _at_least("produce 256 KiB, 4 x 5: rate", "loads", 1.0, 1.5),
     _at_least("fetch 1 MiB from page cache, 4 connections: rate", "loads", 1.0, 1.15),
     _at_least("fetch 1 MiB from page cache, 1 connection: rate", "loads", 1.1, 1.5),
+    _at_least("fetch 1 MiB of 64 KiB batches, 4 connections x 5 in flight: rate", "loads", 1.0),
     _at_most("produce 200 B, 4 connections x 5 in flight: user + system CPU", "loads", 0.6, 0.3),
     _at_most("produce 16 KiB, acks=all, 4 x 5: user + system CPU", "loads", 0.6, 0.35),
     _at_most("fetch 1 MiB from page cache, 4 connections: user + system CPU", "loads", 0.85, 0.75),

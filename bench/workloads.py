@@ -69,16 +69,16 @@ def _plain(size: int, connections: int, in_flight: int) -> Callable[[Client, str
     return frames
 
 
-def _fetches(connections: int) -> Callable[[Client, str], list[Frames]]:
+def _fetches(connections: int, batch_size: int = FILL_FRAME_SIZE) -> Callable[[Client, str], list[Frames]]:
     """Fills the topic, then reads it piece by piece; each connection begins elsewhere."""
 
     def frames(client: Client, topic: str) -> list[Frames]:
-        batch = batch_for_frame_size(topic, FILL_FRAME_SIZE, _now_ms())
+        batch = batch_for_frame_size(topic, batch_size, _now_ms())
         count = parse_header(batch).records_count
         frame = produce_frame(topic, batch)
-        for _ in range(FILL_SIZE // FILL_FRAME_SIZE):
+        for _ in range(FILL_SIZE // batch_size):
             client.exchange(frame)
-        step = count * FETCH_SIZE // FILL_FRAME_SIZE
+        step = count * FETCH_SIZE // batch_size
         pieces = FILL_SIZE // FETCH_SIZE - 1
         fetches = [fetch_frame(topic, 1 + piece * step, FETCH_SIZE) for piece in range(pieces)]
         return [RotatingFrames(fetches, index * pieces // connections) for index in range(connections)]
@@ -149,6 +149,16 @@ LOADS: Final = (
         _fetches(1),
         fetch_error_position,
         in_flight=1,
+        requests=8_000,
+        requests_quick=2_000,
+        is_counted_in_mb=True,
+        is_fetch=True,
+    ),
+    Workload(
+        "fetch 1 MiB of 64 KiB batches, 4 connections x 5 in flight",
+        _fetches(4, 64 << 10),
+        fetch_error_position,
+        in_flight=5,
         requests=8_000,
         requests_quick=2_000,
         is_counted_in_mb=True,

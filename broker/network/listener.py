@@ -40,6 +40,7 @@ class Listener:
         *,
         request_size_max: int,
         idle_ms_max: int,
+        send_buffer_size: int,
     ) -> None:
         self.resources = resources
         self.name = name
@@ -48,6 +49,7 @@ class Listener:
         self.role = role
         self.closing_log = ClosingLog(resources.loop)
         self.request_size_max = request_size_max
+        self.send_buffer_size = send_buffer_size
         self.routes = routes
         self.connections: dict[Connection, None] = {}
         """The open connections in order of arrival: a set would close them in a different order in every run."""

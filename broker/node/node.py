@@ -292,6 +292,7 @@ class Node:
                 self.quorum.disconnected,
                 request_size_max=config.integer("socket.request.max.bytes"),
                 idle_ms_max=config.integer("connections.max.idle.ms"),
+                send_buffer_size=config.integer("socket.send.buffer.bytes"),
             )
             for each in config.listeners
         ]
@@ -347,9 +348,8 @@ class Node:
         )
 
     def _settings_changed(self, config: Config) -> None:
-        limits = connection_limits(config)
         for admission in self.admissions.values():
-            admission.set_limits(limits)
+            admission.set_limits(connection_limits(config))
 
     # Health
 

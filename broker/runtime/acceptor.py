@@ -34,6 +34,10 @@ _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class AcceptPolicy(Protocol):
     """What an acceptor asks before and after it accepts a connection; a listener is one."""
 
+    @property
+    def send_buffer_size(self) -> int:
+        """SO_SNDBUF of accepted sockets, in bytes; negative for the kernel's own."""
+
     def may_accept(self) -> bool:
         """Whether one more connection may be accepted now; else `release` will be called."""
 
@@ -92,6 +96,8 @@ class SocketAcceptor:
                 continue  # the kernel lacks this family
             self._sockets.append(bound)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._policy.send_buffer_size >= 0:  # accepted sockets inherit it
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._policy.send_buffer_size)
             if family == socket.AF_INET6:
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             bound.setblocking(False)

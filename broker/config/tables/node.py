@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# DIVERGES: socket.send.buffer.bytes is 102400 by default in Apache Kafka. Twice as much gives a client with one fetch
+# in flight half as much again: the rows "fetch 1 MiB" of docs/performance.md.
 ROWS = """
 process.roles  list  required  non-empty-list:broker,controller  honoured  read-only
     What this process is: broker, controller, or both.
@@ -107,8 +109,8 @@ socket.listen.backlog.size  int  50  1..  accepted:backlog  read-only
     Connections that the kernel holds before they are accepted.
 socket.receive.buffer.bytes  int  102400  any  accepted:kernel  read-only
     SO_RCVBUF of accepted sockets; -1 for the system's own.
-socket.send.buffer.bytes  int  102400  any  accepted:kernel  read-only
-    SO_SNDBUF of accepted sockets; -1 for the system's own.
+socket.send.buffer.bytes  int  204800  any  honoured  read-only
+    SO_SNDBUF of accepted sockets; -1 for the system's own. Apache Kafka's default is 102400.
 socket.request.max.bytes  int  104857600  1..  honoured  read-only
     Largest request; a larger one closes the connection.
 socket.connection.setup.timeout.ms  long  10000  any  accepted:peer-connection  read-only

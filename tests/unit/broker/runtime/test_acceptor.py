@@ -24,7 +24,8 @@ class Greeter(asyncio.Protocol):
 
 
 class AcceptPolicy:
-    def __init__(self) -> None:
+    def __init__(self, send_buffer_size: int = -1) -> None:
+        self.send_buffer_size = send_buffer_size
         self.is_open = True
         self.stays = True
         self.entered: list[str] = []
@@ -185,3 +186,27 @@ def test_a_burst_of_connections_lets_others_have_their_turn() -> None:
             each.close()
 
     run(story)
+
+
+def test_accepted_sockets_have_the_send_buffer_that_the_policy_asks_for() -> None:
+    async def accepted_size(policy: AcceptPolicy) -> int:
+        sizes: asyncio.Queue[int] = asyncio.Queue()
+
+        class Sized(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                own = transport.get_extra_info("socket")
+                sizes.put_nowait(own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+
+        policy.protocol_for = lambda address: Sized()  # type: ignore[method-assign]
+        acceptor = SocketAcceptor(asyncio.get_running_loop(), policy, 1 << 20)
+        await acceptor.bind(HOST, 0)
+        acceptor.open()
+        _, writer = await asyncio.open_connection(HOST, acceptor._sockets[0].getsockname()[1])
+        size = await asyncio.wait_for(sizes.get(), PATIENCE_S)
+        writer.close()
+        acceptor.close()
+        return size
+
+    asked = 50_000
+    assert asyncio.run(accepted_size(AcceptPolicy(asked))) == 2 * asked  # the kernel doubles it, for its own needs
+    assert asyncio.run(accepted_size(AcceptPolicy())) != 2 * asked
