@@ -24,7 +24,7 @@ def group_row(config: GroupConfig) -> GroupRow:
         topic=offsets_topic(config),
         key_type=KeyType.GROUP,
         log_name="moldau.groups",
-        new_shard=lambda high_watermark: new_shard(config, high_watermark),
+        new_shard=lambda high_watermark, leader_epoch: new_shard(config, high_watermark),
         new_reader=new_reader,
         load_buffer_size=config.offsets_load_buffer_size,
         codec=Codec(config.offsets_topic_compression_codec),

@@ -20,6 +20,9 @@ class CoordinatorLog(Protocol):
     def index(self) -> int: ...
 
     @property
+    def leader_epoch(self) -> int: ...
+
+    @property
     def start_offset(self) -> int: ...
 
     @property
@@ -61,6 +64,10 @@ class LeaderLog:
     @property
     def index(self) -> int:
         return self._partition.index
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._partition.leader_epoch
 
     @property
     def start_offset(self) -> int:

@@ -24,6 +24,11 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
+def performs_nothing(command: object, report: Callable[[RequestT], None]) -> None:
+    """For machines that give no commands."""
+    raise AssertionError(f"no such command: {command}")
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     """`ShardT` is a `StateMachine[RequestT, LoadedT]` over one partition of the topic."""
@@ -34,11 +39,14 @@ class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     """The type of the keys that the machines coordinate (FindCoordinator)."""
     log_name: str
     """The logger of their notes."""
-    new_shard: Callable[[int], ShardT]
-    """An empty machine, by the high watermark of its partition."""
+    new_shard: Callable[[int, int], ShardT]
+    """An empty machine, by the high watermark and the leader epoch of its partition."""
     new_reader: Callable[[], RecordReader[LoadedT]]
     """Decodes the records of a partition, once from its start to its end."""
     load_buffer_size: int
     """How many bytes of a log are read at once, at least one batch."""
     codec: Codec
     """The codec by which the machines' records are compressed."""
+    perform: Callable[[object, Callable[[RequestT], None]], None] = performs_nothing
+    """Does what a machine commands outside of its log, and reports back by events. What is reported to a machine that
+    has lost its partition meanwhile is dropped."""

@@ -20,6 +20,7 @@ from coordinator.runtime.effects import Effects
 from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
 from coordinator.runtime.log_reading import LogReader, Replayable
 from coordinator.runtime.machine import StateMachine
+from protocol.control_records import end_transaction_marker
 from protocol.errors import ErrorCode
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import build_batch
@@ -75,7 +76,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         loop: asyncio.AbstractEventLoop,
         loading: Loading,
     ) -> None:
-        self.shard = row.new_shard(partition_log.high_watermark)
+        self.shard = row.new_shard(partition_log.high_watermark, partition_log.leader_epoch)
         """The machine, for readers where it allows reads; only `submit` changes it."""
         self.state = RunnerState.LOADING
         # Python's type variables cannot bound one another: the row promises that a ShardT is such a machine.
@@ -199,28 +200,55 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._is_stepping = False
         self._arm()
 
+    def report(self, event: RequestT) -> None:
+        """What a command led to; dropped where the machine has lost its partition meanwhile."""
+        if self.state is RunnerState.ACTIVE:
+            self.submit(event)
+
     def _step(self, event: RequestT | RuntimeEvent) -> None:
         now_ms, wall_ms = self._environment.monotonic_ms(), self._environment.wall_ms()
         effects = self._machine.step(event, now_ms, wall_ms)
-        while effects.records:
+        while effects.has_batch:
             answer = self._append(effects, wall_ms)
-            self._reply(effects)
+            self._act(effects)
             effects = self._machine.step(answer, now_ms, wall_ms)
-        self._reply(effects)
+        self._act(effects)
 
     def _append(self, effects: Effects, wall_ms: int) -> Appended | AppendRefused:
-        batch = build_batch(effects.records, codec=self._row.codec, base_sequence=BASE_SEQUENCE)
-        error = self._log.append(batch, wall_ms)
+        error = self._log.append(self._batch_of(effects, wall_ms), wall_ms)
         if error is ErrorCode.NONE:
             return Appended(self._log.end_offset)
         self._notes.warning("%s refuses %d records: %s", self._name, len(effects.records), error.name)
         return AppendRefused(error)
 
-    def _reply(self, effects: Effects) -> None:
+    def _batch_of(self, effects: Effects, wall_ms: int) -> bytes:
+        transaction, codec = effects.transaction, self._row.codec
+        if transaction is None:
+            return build_batch(effects.records, codec=codec, base_sequence=BASE_SEQUENCE)
+        producer_id, producer_epoch, end = transaction
+        if end is None:
+            return build_batch(
+                effects.records,
+                codec=codec,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                is_transactional=True,
+            )
+        return end_transaction_marker(
+            commits=end.is_commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=end.coordinator_epoch,
+            timestamp=wall_ms,
+        )
+
+    def _act(self, effects: Effects) -> None:
         for note in effects.notes:
             self._notes.info("%s", note)
         for token, response in effects.replies:
             cast(Token, token).complete(response)
+        for command in effects.commands:
+            self._row.perform(command, self.report)
 
     def _high_watermark_moved(self) -> None:
         if self.state is RunnerState.ACTIVE:

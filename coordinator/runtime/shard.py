@@ -121,7 +121,10 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
             case request:
                 self.decide(step, request)
         self._keep(step)
-        return Effects([self.record_of(change, wall_ms) for change in step.changes], step.replies, step.notes)
+        transaction = step.transaction
+        is_marker = transaction is not None and transaction.end is not None
+        records = [] if is_marker else [self.record_of(change, wall_ms) for change in step.changes]
+        return Effects(records, step.replies, step.notes, step.commands, transaction)
 
     # Writes that wait for their commit
 

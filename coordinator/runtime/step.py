@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
-from coordinator.runtime.effects import MachineReply, Waiter
+from coordinator.runtime.effects import MachineReply, TransactionWrite, Waiter
 from protocol.errors import ErrorCode
 
 ChangeT = TypeVar("ChangeT")
@@ -33,6 +33,10 @@ class Step(Generic[ChangeT]):
     outcomes: list[Outcome[Self]] = field(default_factory=list, kw_only=True)
     replies: list[MachineReply] = field(default_factory=list, kw_only=True)
     notes: list[str] = field(default_factory=list, kw_only=True)
+    commands: list[object] = field(default_factory=list, kw_only=True)
+    transaction: TransactionWrite | None = field(default=None, kw_only=True)
+    """What the changes are written as; None: outside of any transaction. The change that stands for a marker has no
+    record."""
 
     def reply(self, waiter: Waiter, response: object) -> None:
         self.replies.append(MachineReply(waiter.token, response))
@@ -40,6 +44,10 @@ class Step(Generic[ChangeT]):
     def write(self, *changes: ChangeT) -> None:
         """Append changes to the log. All changes of a step are one batch: it is stored whole or not at all."""
         self.changes.extend(changes)
+
+    def command(self, command: object) -> None:
+        """Have the shell do something outside of the log, once the replies of this step are sent."""
+        self.commands.append(command)
 
     def when_committed(self, outcome: Outcome[Self]) -> None:
         """Follow up when everything written up to the end of this step is committed."""

@@ -139,7 +139,7 @@ def counter_row(*, partitions: int = 1, replication_factor: int = 1) -> CounterR
         topic=InternalTopic(COUNTERS_TOPIC, partitions, replication_factor, {"cleanup.policy": "compact"}),
         key_type=KeyType.TRANSACTION,
         log_name="moldau.counters",
-        new_shard=CounterShard,
+        new_shard=lambda high_watermark, leader_epoch: CounterShard(high_watermark),
         new_reader=lambda: RecordReader(count_of),
         load_buffer_size=300,
         codec=Codec.NONE,
