@@ -200,9 +200,12 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._is_stepping = False
         self._arm()
 
+    @property
+    def is_open(self) -> bool:
+        return self.state is RunnerState.ACTIVE
+
     def report(self, event: RequestT) -> None:
-        """What a command led to; dropped where the machine has lost its partition meanwhile."""
-        if self.state is RunnerState.ACTIVE:
+        if self.is_open:
             self.submit(event)
 
     def _step(self, event: RequestT | RuntimeEvent) -> None:
@@ -248,7 +251,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         for token, response in effects.replies:
             cast(Token, token).complete(response)
         for command in effects.commands:
-            self._row.perform(command, self.report)
+            self._row.perform(command, self)
 
     def _high_watermark_moved(self) -> None:
         if self.state is RunnerState.ACTIVE:
