@@ -30,7 +30,7 @@ from protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from coordinator.transaction.events import SendMarkers, TopicPartition, TransactionRequest
+    from coordinator.transaction.events import SendMarkers, TopicPartition, TransactionEvent
 
 log = logging.getLogger("moldau.transactions")
 
@@ -50,7 +50,7 @@ class Errand:
     __slots__ = ("command", "marker", "partitions", "reports")
 
     def __init__(
-        self, command: SendMarkers, partitions: list[TopicPartition], reports: Reports[TransactionRequest]
+        self, command: SendMarkers, partitions: list[TopicPartition], reports: Reports[TransactionEvent]
     ) -> None:
         self.command = command
         self.partitions = partitions
@@ -107,7 +107,7 @@ class MarkerSender:
         self._timeout_ms = timeout_ms
         self._destinations: defaultdict[int, Destination] = defaultdict(Destination)
 
-    def perform(self, command: object, reports: Reports[TransactionRequest]) -> None:
+    def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
         """What a machine commands: send the markers of a transaction until every partition has one."""
         from coordinator.transaction.events import SendMarkers
 

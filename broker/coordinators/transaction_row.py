@@ -13,14 +13,14 @@ from broker.coordinators.row import CoordinatorRow, KeyType, Reports
 from protocol.compression import Codec
 
 if TYPE_CHECKING:
-    from coordinator.transaction.events import TransactionRequest
+    from coordinator.transaction.events import TransactionEvent
     from coordinator.transaction.records import TransactionChange
     from coordinator.transaction.shard import TransactionShard
 
     from coordinator.runtime.log_reading import RecordReader
 
-    TransactionRow: TypeAlias = CoordinatorRow[TransactionShard, TransactionRequest, TransactionChange]
-    Perform: TypeAlias = Callable[[object, Reports[TransactionRequest]], None]
+    TransactionRow: TypeAlias = CoordinatorRow[TransactionShard, TransactionEvent, TransactionChange]
+    Perform: TypeAlias = Callable[[object, Reports[TransactionEvent]], None]
 
 
 def transaction_row(

@@ -15,14 +15,14 @@ from broker.runtime.tasks import Spawn
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.transaction.events import TransactionRequest
+    from coordinator.transaction.events import TransactionEvent
     from coordinator.transaction.records import TransactionChange
     from coordinator.transaction.shard import TransactionShard
 
     from broker.coordinators.shard_runner import ShardRunner
     from broker.coordinators.transaction_row import Perform
 
-    TransactionRunner: TypeAlias = ShardRunner[TransactionShard, TransactionRequest, TransactionChange]
+    TransactionRunner: TypeAlias = ShardRunner[TransactionShard, TransactionEvent, TransactionChange]
 
 
 class Transactions:

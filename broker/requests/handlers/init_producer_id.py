@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from coordinator.transaction.events import InitProducerId, ProducerIdAnswer
 
 from broker.coordinators.transactions import Transactions
+from broker.metadata.cluster_view import ClusterView
 from broker.metadata.producer_ids import ProducerIds
 from broker.runtime.pending import Pending
 from coordinator.runtime.effects import Waiter
+from kraft.features import TRANSACTION_VERSION
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -30,6 +32,9 @@ FENCED_VERSION: Final = 4
 class InitProducerIdServices(Protocol):
     @property
     def producer_ids(self) -> ProducerIds: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
 
     @property
     def transactions(self) -> Transactions: ...
@@ -70,6 +75,7 @@ def handle(
             request.transaction_timeout_ms,
             request.producer_id,
             request.producer_epoch,
+            services.cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
         )
     )
     return initialized.reply

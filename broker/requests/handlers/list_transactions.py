@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.coordinators.transactions import Transactions
 from broker.runtime.environment import Environment
 from protocol.errors import ErrorCode
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
@@ -30,14 +30,13 @@ def handle(
     services: ListTransactionsServices, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """The list is complete or an error: while a shard is loading, its transactions are not known."""
-    from coordinator.transaction.listing import STATE_NAMES
+    from coordinator.transaction.listing import unknown_states
 
-    unknown = [name for name in request.state_filters if name not in STATE_NAMES]
     try:
         pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except re.error:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    response = ListTransactionsResponse(unknown_state_filters=unknown)
+    response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
     for runner in services.transactions.runners:
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListTransactionsResponse(error_code=runner.refusal)
@@ -46,13 +45,7 @@ def handle(
         found = runner.shard.list_transactions(
             request.state_filters, request.producer_id_filters, request.duration_filter, services.environment.wall_ms()
         )
-        response.transaction_states.extend(
-            TransactionState(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                transaction_state=each.state,
-            )
-            for each in found
-            if pattern is None or pattern.fullmatch(each.transactional_id)
-        )
+        response.transaction_states += [
+            each for each in found if pattern is None or pattern.fullmatch(each.transactional_id)
+        ]
     return response
