@@ -15,14 +15,13 @@ from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 def commit_transactional_offsets(
     step: GroupStep, group: ClassicGroup | None, event: CommitTransactionalOffsets
 ) -> None:
-    """The commit says nothing about a member's session: its producer sends it, and not the consumer."""
+    """A group that does not exist comes to be with its first offset (`GroupShard.replay`). The commit does not prolong
+    a session: the producer sends it, not the member."""
     request = event.request
     error = refusal_of(group, request)
     if error is not ErrorCode.NONE:
         step.reply(event.waiter, same_for_all_in_transaction(request, error))
         return
-    if group is None:
-        step.groups[request.group_id] = ClassicGroup(request.group_id, step.wall_ms)
     store_transactional_offsets(step, event)
 
 
