@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
@@ -10,10 +9,8 @@ from typing import NamedTuple
 from coordinator.group.config import GroupConfig
 from coordinator.group.group import Group
 from coordinator.group.records import Change
-from coordinator.runtime.effects import Waiter
 from coordinator.runtime.step import Step
 from coordinator.runtime.timers import Timers
-from protocol.errors import ErrorCode
 
 
 class TimerKind(Enum):
@@ -56,18 +53,3 @@ class GroupStep(Step[Change]):
 
     def cancel(self, kind: TimerKind, group: Group, member_id: str = "") -> None:
         self.timers.cancel(TimerKey(kind, group.group_id, member_id))
-
-
-class ReplyWhenCommitted(NamedTuple):
-    """The outcome of a request whose response waits until its records are committed."""
-
-    waiter: Waiter
-    response: object
-    refused: Callable[[ErrorCode], object]
-    """The response for an error of the log."""
-
-    def committed(self, step: GroupStep) -> None:
-        step.reply(self.waiter, self.response)
-
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
-        step.reply(self.waiter, self.refused(error))

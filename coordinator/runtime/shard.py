@@ -168,7 +168,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
             outcome.failed(step, error)
 
     def _advance(self, step: StepT) -> None:
-        """Show readers what is committed, call the outcomes in the order of the writes, and let the machine act on it."""
+        """Show readers what is committed, call the outcomes in the order of the writes, and let the machine act."""
         self.commit()
         while self._uncommitted and self._uncommitted[0].end_offset <= self.committed_end_offset:
             for outcome in self._uncommitted.popleft().outcomes:
