@@ -55,8 +55,8 @@ class Errand:
         self.command = command
         self.partitions = partitions
         self.reports = reports
-        end = TransactionEnd(command.is_commit, command.coordinator_epoch)
-        self.marker = Marker(command.producer_id, command.producer_epoch, end, command.transaction_version)
+        end = TransactionEnd(command.is_commit, command.coordinator_epoch, command.transaction_version)
+        self.marker = Marker(command.producer_id, command.producer_epoch, end)
 
 
 class Destination:
@@ -241,7 +241,7 @@ def marker_entry(errand: Errand) -> WritableTxnMarker:
         transaction_result=errand.marker.end.is_commit,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()],
         coordinator_epoch=errand.marker.end.coordinator_epoch,
-        transaction_version=errand.marker.transaction_version,
+        transaction_version=errand.marker.end.transaction_version,
     )
 
 

@@ -27,8 +27,6 @@ class Marker(NamedTuple):
     producer_id: int
     producer_epoch: int
     end: TransactionEnd
-    transaction_version: int
-    """The protocol of the transaction's producer: under 2 the marker has a higher epoch than the records (KIP-1228)."""
 
 
 class MarkerToken:
@@ -67,7 +65,7 @@ class MarkerWriter:
             is_commit=marker.end.is_commit,
             coordinator_epoch=marker.end.coordinator_epoch,
             now_ms=self._environment.wall_ms(),
-            transaction_version=marker.transaction_version,
+            transaction_version=marker.end.transaction_version,
         )
         if result.error is not ErrorCode.NONE:
             written(result.error)

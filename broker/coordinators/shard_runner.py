@@ -218,7 +218,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._act(effects)
 
     def _append(self, effects: Effects, wall_ms: int) -> Appended | AppendRefused:
-        error = self._log.append(self._batch_of(effects, wall_ms), wall_ms)
+        error = self._log.append(self._batch_of(effects, wall_ms), wall_ms, effects.transaction)
         if error is ErrorCode.NONE:
             return Appended(self._log.end_offset)
         self._notes.warning("%s refuses %d records: %s", self._name, len(effects.records), error.name)
@@ -228,7 +228,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         transaction, codec = effects.transaction, self._row.codec
         if transaction is None:
             return build_batch(effects.records, codec=codec, base_sequence=BASE_SEQUENCE)
-        producer_id, producer_epoch, end = transaction
+        producer_id, producer_epoch, end, _ = transaction
         if end is None:
             return build_batch(
                 effects.records,

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from coordinator.transaction.config import TransactionConfig
-
 from broker.config.config import Config
 from broker.config.internal_topics import TRANSACTION_STATE_TOPIC, InternalTopic
 from broker.coordinators.row import CoordinatorRow, KeyType, Reports
+from coordinator.transaction.config import TransactionConfig
 from protocol.compression import Codec
 
 if TYPE_CHECKING:
+    from coordinator.runtime.log_reading import RecordReader
     from coordinator.transaction.events import TransactionEvent
     from coordinator.transaction.records import TransactionChange
     from coordinator.transaction.shard import TransactionShard
-
-    from coordinator.runtime.log_reading import RecordReader
 
     TransactionRow: TypeAlias = CoordinatorRow[TransactionShard, TransactionEvent, TransactionChange]
     Perform: TypeAlias = Callable[[object, Reports[TransactionEvent]], None]
@@ -66,9 +64,8 @@ def state_topic(config: TransactionConfig) -> InternalTopic:
 
 
 def new_reader() -> RecordReader[TransactionChange]:
-    from coordinator.transaction.records import change_of
-
     from coordinator.runtime.log_reading import RecordReader
+    from coordinator.transaction.records import change_of
 
     return RecordReader(change_of)
 

@@ -6,21 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from coordinator.transaction.config import TransactionConfig
-
 from broker.coordinators.shards import Shards
 from broker.coordinators.transaction_row import transaction_row
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
+from coordinator.transaction.config import TransactionConfig
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from broker.coordinators.shard_runner import ShardRunner
+    from broker.coordinators.transaction_row import Perform
     from coordinator.transaction.events import TransactionEvent
     from coordinator.transaction.records import TransactionChange
     from coordinator.transaction.shard import TransactionShard
-
-    from broker.coordinators.shard_runner import ShardRunner
-    from broker.coordinators.transaction_row import Perform
 
     TransactionRunner: TypeAlias = ShardRunner[TransactionShard, TransactionEvent, TransactionChange]
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from storage.producers.verification import VerificationGuard
-
 from broker.coordinators.transaction_partitions import Answer, Question, TransactionPartitions
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from protocol.primitives import BytesLike
 from protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT, parse_header
 from replication.partition import Partition
+from storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1

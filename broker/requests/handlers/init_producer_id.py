@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from coordinator.transaction.events import InitProducerId, ProducerIdAnswer
-
 from broker.coordinators.transactions import Transactions
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.producer_ids import ProducerIds
 from broker.runtime.pending import Pending
 from coordinator.runtime.effects import Waiter
+from coordinator.transaction.events import InitProducerId, ProducerIdAnswer
 from kraft.features import TRANSACTION_VERSION
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -39,8 +39,8 @@ from storage.log.append_result import AppendResult
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
-    from storage.producers.verification import VerificationGuard
     from replication.partition import Partition
+    from storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""

@@ -14,6 +14,7 @@ from broker.coordinators.groups import Groups
 from broker.coordinators.transaction_partitions import Answer, Question, TransactionPartitions
 from broker.metadata.cluster_view import ClusterView
 from broker.replicas.replicas import Replicas
+from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
 from coordinator.group.events import CommitTransactionalOffsets
 from coordinator.runtime.effects import Waiter
@@ -25,6 +26,8 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from replication.verification import coordinator_verification
+from storage.producers.verification import VerificationGuard
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
@@ -42,6 +45,9 @@ group's coordinator, and COORDINATOR_LOAD_IN_PROGRESS has it ask again."""
 
 
 class TxnOffsetCommitServices(Protocol):
+    @property
+    def environment(self) -> Environment: ...
+
     @property
     def groups(self) -> Groups: ...
 
@@ -90,21 +96,20 @@ def handle(
     if isinstance(runner, ErrorCode):
         return reply.merged(same_for_all(request, runner))
     index = services.groups.partition_of(request.group_id)
-    partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
-    if partition is not None and partition.has_open_transaction(request.producer_id, request.producer_epoch):
+    guard = guard_for(services, request, index, context.version)
+    if guard is None:
         runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request))
         return reply.pending
 
     def verified(answer: Answer) -> None:
         error = answer[GROUP_METADATA_TOPIC, index]
+        runner = services.groups.runner_of(request.group_id)
         if error is not ErrorCode.NONE:
             reply.complete(same_for_all(request, error_for(context.version, error)))
-            return
-        runner = services.groups.runner_of(request.group_id)
-        if isinstance(runner, ErrorCode):
+        elif isinstance(runner, ErrorCode):
             reply.complete(same_for_all(request, runner))
         else:
-            runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request))
+            runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request, guard))
 
     services.transaction_partitions.ask(
         Question(
@@ -117,6 +122,22 @@ def handle(
         )
     )
     return reply.pending
+
+
+def guard_for(
+    services: TxnOffsetCommitServices, request: TxnOffsetCommitRequest, index: int, version: int
+) -> VerificationGuard | None:
+    """What the log takes the first offsets of a transaction with; None where no coordinator needs to be asked."""
+    partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
+    if partition is None:
+        return None
+    return coordinator_verification(
+        partition,
+        request.producer_id,
+        request.producer_epoch,
+        services.environment.wall_ms(),
+        supports_epoch_bump=version >= NEW_PROTOCOL_VERSION,
+    )
 
 
 def error_for(version: int, error: ErrorCode) -> ErrorCode:

@@ -35,8 +35,8 @@ def handle(
     reply: Pending[WriteTxnMarkersResponse] = Pending()
     answers = MarkerAnswers(lambda errors: reply.complete(response_of(request, errors)))
     for each in request.markers:
-        end = TransactionEnd(each.transaction_result, each.coordinator_epoch)
-        marker = Marker(each.producer_id, each.producer_epoch, end, each.transaction_version)
+        end = TransactionEnd(each.transaction_result, each.coordinator_epoch, each.transaction_version)
+        marker = Marker(each.producer_id, each.producer_epoch, end)
         for topic in each.topics:
             for index in topic.partition_indexes:
                 services.markers.write(marker, topic.name, index, answers.of(each.producer_id, topic.name, index))
