@@ -348,6 +348,28 @@ def described(session: Session) -> None:
     ledger.settle()
 
 
+def aborted_by_hand(session: Session) -> None:
+    """As for a transaction that its coordinator has forgotten: the partitions' leaders are told themselves."""
+    ledger, producer = Ledger(session), opened(session)
+    producer.begin()
+    ledger.send(producer, "hanging")
+    for partition in range(PARTITIONS):
+        session.client.call("abort_transaction", topic=ledger.topic, partition=partition)
+    ledger.ends("after the abort")
+    ledger.plain()
+    ledger.read("read_committed")
+
+
+def fenced_by_hand(session: Session) -> None:
+    ledger, producer = Ledger(session), opened(session)
+    transact(ledger, producer, "before", commit=True)
+    producer.begin()
+    ledger.send(producer, "cut off")
+    session.observe("epoch", session.client.call("fence_producers", id=session.name("x")))
+    refused(session, "commit", producer.commit)
+    ledger.settle()
+
+
 def own(id: str, listed: object) -> list[object]:
     """Of all the transactions of a broker, this scenario's."""
     assert isinstance(listed, list)
@@ -364,5 +386,7 @@ SCENARIOS = (
     Scenario("txn-timeout", "a transaction that takes too long is aborted", times_out, in_bounded=False),
     Scenario("txn-offsets", "a group's offsets count if the transaction is committed", processes),
     Scenario("txn-processor-dies", "a killed processor's input is read again", processor_dies, in_bounded=False),
+    Scenario("txn-abort-hanging", "an administrator aborts a transaction partition by partition", aborted_by_hand),
+    Scenario("txn-fence-producers", "an administrator fences a transactional id", fenced_by_hand),
     Scenario("txn-describe", "states and producers of transactions as an administrator sees them", described),
 )
