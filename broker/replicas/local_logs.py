@@ -114,6 +114,11 @@ class LocalLogs:
         ids = [self.directory_id(directory.path) for directory in self.directories]
         return [directory_id for directory_id in ids if directory_id is not None]
 
+    def impaired(self) -> list[str]:
+        """What is not as it should be, though clients are served."""
+        offline = [f"log directory {path} is offline: {why}" for path, why in self.offline.items()]
+        return offline + [f"log directory {path} is full" for path in self.space.full]
+
     def directory_id(self, path: str) -> bytes | None:
         return self.properties[path].directory_id
 

@@ -56,6 +56,8 @@ class CommitTransactionalOffsets(NamedTuple):
 
     waiter: Waiter
     request: TxnOffsetCommitRequest
+    guard: object = None
+    """The log's, where the transaction coordinator was asked before (`TransactionWrite.guard`)."""
 
 
 class EndTransaction(NamedTuple):

@@ -5,9 +5,9 @@ A key is an int16 type and a struct, a value an int16 version and a struct; a mi
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple, TypeAlias
 
+from coordinator.runtime.record_frames import read_prefix, type_prefix, value_version
 from protocol.compiler import decode, encode
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import NO_PRODUCER_ID
@@ -18,7 +18,7 @@ from protocol.records.offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.schema import ZERO_UUID, spec_of
+from protocol.schema import ZERO_UUID
 
 LEGACY_OFFSET_KEY = 0
 OFFSET_KEY = 1
@@ -30,6 +30,8 @@ OFFSET_VERSION_WITH_EXPIRY = 1
 GROUP_VERSION = 3
 
 NO_TIMESTAMP = -1
+
+
 TEXT_SIZE_MAX = 0x7FFF
 
 
@@ -122,10 +124,6 @@ def is_storable(text: str) -> bool:
     return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX
 
 
-def type_prefix(number: int) -> bytes:
-    return struct.pack(">h", number)
-
-
 def change_of(record: Record) -> OffsetChange | GroupChange | None:
     """The change that a record makes; None for the types of records that other kinds of groups write.
 
@@ -160,17 +158,3 @@ def read_offset_value(value: bytes) -> CommittedOffset:
 
 def read_group_value(value: bytes) -> GroupMetadataValue:
     return decode(GroupMetadataValue, memoryview(value)[2:], value_version(value, GroupMetadataValue))
-
-
-def value_version(value: bytes, cls: type[object]) -> int:
-    version = read_prefix(value)
-    if version not in spec_of(cls).versions:
-        raise MalformedMessage(f"{cls.__name__} version {version}")
-    return version
-
-
-def read_prefix(data: bytes) -> int:
-    if len(data) < 2:
-        raise MalformedMessage(f"{len(data)} bytes cannot hold a version")
-    number: int = struct.unpack_from(">h", data)[0]
-    return number

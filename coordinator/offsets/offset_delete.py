@@ -11,8 +11,10 @@ from functools import partial
 from coordinator.group.events import DeleteGroups, DeleteOffsets, TopicsDeleted
 from coordinator.group.group import Group
 from coordinator.group.records import OffsetChange
-from coordinator.group.step import GroupStep, ReplyWhenCommitted, write_error
+from coordinator.group.step import GroupStep
 from coordinator.offsets.offset_store import OffsetStore
+from coordinator.runtime.outcomes import ReplyWhenCommitted
+from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.offset_delete import (

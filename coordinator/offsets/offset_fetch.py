@@ -6,10 +6,11 @@ from typing import Final, NamedTuple
 
 from coordinator.group.events import FetchStableOffsets
 from coordinator.group.records import CommittedOffset
-from coordinator.group.step import GroupStep, write_error
+from coordinator.group.step import GroupStep
 from coordinator.offsets.group_offsets import GroupOffsets
 from coordinator.offsets.offset_store import OffsetStore
 from coordinator.runtime.effects import Waiter
+from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,

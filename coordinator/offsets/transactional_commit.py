@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 from coordinator.group.events import CommitTransactionalOffsets, EndTransaction
 from coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded
-from coordinator.group.step import GroupStep, ReplyWhenCommitted
+from coordinator.group.step import GroupStep
 from coordinator.offsets.offset_commit import COMMIT_ERRORS
 from coordinator.runtime.effects import TransactionWrite, Waiter
+from coordinator.runtime.outcomes import ReplyWhenCommitted
 from protocol.errors import ErrorCode
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -33,7 +34,7 @@ def store_transactional_offsets(step: GroupStep, event: CommitTransactionalOffse
     request = event.request
     response = write_transactional_offsets(step, request)
     if step.changes:
-        step.transaction = TransactionWrite(request.producer_id, request.producer_epoch)
+        step.transaction = TransactionWrite(request.producer_id, request.producer_epoch, guard=event.guard)
         step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(refused_by_the_log, request)))
     else:
         step.reply(event.waiter, response)

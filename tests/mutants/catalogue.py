@@ -478,8 +478,9 @@ MUTANTS: Final = (
         74,
         "a batch of a former epoch of its producer is taken",
         "storage/producers/producer_state.py",
-        "        if epoch < entry.producer_epoch:\n            return ErrorCode.INVALID_PRODUCER_EPOCH\n",
-        "",
+        "        if epoch < entry.producer_epoch:\n            return ErrorCode.INVALID_PRODUCER_EPOCH\n"
+        "        if first_sequence != 0 and",
+        "        if first_sequence != 0 and",
         Hunt.SCENARIOS,
     ),
     Mutant(

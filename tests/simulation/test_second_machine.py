@@ -25,16 +25,16 @@ CounterShards = Shards[CounterShard, Add, Count]
 
 def with_counters(coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> CoordinatorRegistry:
     """The node's registry with one row more."""
-    (groups,) = coordinators
+    groups, transactions = coordinators
     assert isinstance(groups, Shards)
     row = counter_row(partitions=3, replication_factor=3)
     counters: CounterShards = Shards(row, groups._environment, groups._loop, groups._spawn, groups._partitions_count)
-    return CoordinatorRegistry([groups, counters], flush)
+    return CoordinatorRegistry([groups, transactions, counters], flush)
 
 
 def counters_of(node: ClusterNode) -> CounterShards:
     assert node.broker is not None
-    shards = node.broker.coordinators.of_key_type(KeyType.TRANSACTION)
+    shards = node.broker.coordinators.registry.of_key_type(KeyType.SHARE)
     assert isinstance(shards, Shards)
     return shards
 

@@ -53,13 +53,13 @@ def test_produce_is_refused_reads_go_on_and_all_resumes_by_itself(flush_messages
             assert "No space left" in (refused.error_message or "")
         assert (await client.fetch("t")).high_watermark == 1
         assert node.broker.logs.space.full == ("/data",) and not node.broker.logs.offline
-        assert node.broker.not_ready() == [] and node.broker.impaired() == ["log directory /data is full"]
+        assert node.broker.not_ready() == [] and node.broker.logs.impaired() == ["log directory /data is full"]
         await asyncio.sleep(5)
         assert node.host.is_up and node.broker.not_ready() == []
         make_room(node)
         assert (await client.produce("t", batch("b"))).base_offset == 1
         await asyncio.sleep(3)
-        assert node.broker.impaired() == []
+        assert node.broker.logs.impaired() == []
         node.host.crash()
         node.boot()
         client = await node.connect()
@@ -127,7 +127,7 @@ def test_offsets_are_refused_and_committed_again_when_there_is_room() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        node.broker.topics.create_internal(node.broker.groups.shards.topic)
+        node.broker.topics.create_internal(node.broker.coordinators.groups.shards.topic)
         await asyncio.sleep(1)
 
         async def commit(offset: int) -> int:

@@ -15,9 +15,9 @@ from coordinator.group.records import (
     OffsetsLoaded,
     TransactionEnded,
     record_of,
-    type_prefix,
 )
 from coordinator.runtime.log_reading import LogReader, RecordReader
+from coordinator.runtime.record_frames import type_prefix
 from coordinator.shard.record_reading import RECORDS_AT_ONCE, GroupRecordReader
 from coordinator.shard.shard import GroupShard
 from protocol.batch_iterator import iterate_batches
