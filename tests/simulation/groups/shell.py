@@ -240,7 +240,7 @@ def batch_of(effects: Effects, base_offset: int, wall_ms: int) -> bytes:
     """As the broker's shell builds it."""
     if effects.transaction is None:
         return build_batch(effects.records, base_offset=base_offset, base_sequence=0)
-    producer_id, producer_epoch, end = effects.transaction
+    producer_id, producer_epoch, end, _ = effects.transaction
     if end is None:
         return build_batch(
             effects.records,
