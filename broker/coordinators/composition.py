@@ -11,9 +11,9 @@ from broker.coordinators.groups import Groups
 from broker.coordinators.marker_sender import MarkerSender
 from broker.coordinators.marker_writer import MarkerWriter
 from broker.coordinators.registry import CoordinatorRegistry
-from broker.coordinators.transaction_partitions import TransactionPartitions
 from broker.coordinators.transaction_row import transaction_config
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transaction_verifier import TransactionVerifier
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.producer_ids import ProducerIds
 from broker.network.peer_channel import PeerChannels
@@ -42,7 +42,7 @@ class CoordinatorPorts:
     purgatory: Purgatory
 
 
-class Coordinators:
+class BrokerCoordinators:
     """`registry` is told of the partitions that this broker begins and ceases to lead."""
 
     def __init__(self, ports: CoordinatorPorts) -> None:
@@ -52,7 +52,7 @@ class Coordinators:
         self.groups = Groups(group_config(config), environment, loop, ports.spawn, cluster.partitions_count)
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
         sender = MarkerSender(ports.node_id, loop, cluster, ports.channels, self.markers, listener_name, timeout_ms)
-        self.transactions = Transactions(
+        self.transactions = TransactionCoordinator(
             transaction_config(config),
             environment,
             loop,
@@ -62,7 +62,7 @@ class Coordinators:
             lambda: cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
             sender.perform,
         )
-        self.transaction_partitions = TransactionPartitions(
+        self.transaction_verifier = TransactionVerifier(
             ports.node_id,
             loop,
             cluster,

@@ -59,7 +59,7 @@ class Errand:
         self.marker = Marker(command.producer_id, command.producer_epoch, end)
 
 
-class Destination:
+class MarkerQueue:
     """A broker that leads partitions: errands that wait for it, and whether a request to it is under way."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class MarkerSender:
         self._writer = writer
         self._listener_name = listener_name
         self._timeout_ms = timeout_ms
-        self._destinations: defaultdict[int, Destination] = defaultdict(Destination)
+        self._destinations: defaultdict[int, MarkerQueue] = defaultdict(MarkerQueue)
 
     def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
         """What a machine commands: send the markers of a transaction until every partition has one."""
@@ -115,7 +115,7 @@ class MarkerSender:
         self._dispatch(Errand(command, list(command.partitions), reports))
 
     def _dispatch(self, errand: Errand) -> None:
-        """Sort the partitions by their leaders of now."""
+        """Sort the partitions by their current leaders."""
         if not errand.reports.is_open:
             return  # the next leader of the coordinator's partition sends them again
         topics = self._cluster.image.topics

@@ -80,10 +80,10 @@ class MarkerWriter:
         if isinstance(runner, ErrorCode):
             written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        from coordinator.group.events import EndTransaction
+        from coordinator.group.events import EndOffsetsTransaction
 
         waiter = Waiter(MarkerToken(written), 0)
-        runner.submit(EndTransaction(waiter, marker.producer_id, marker.producer_epoch, marker.end))
+        runner.submit(EndOffsetsTransaction(waiter, marker.producer_id, marker.producer_epoch, marker.end))
 
 
 class MarkerAnswers:

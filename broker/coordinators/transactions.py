@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     TransactionRunner: TypeAlias = ShardRunner[TransactionShard, TransactionEvent, TransactionChange]
 
 
-class Transactions:
+class TransactionCoordinator:
     """`shards` goes into the registry of coordinators, which tells it of partitions gained and lost."""
 
     def __init__(

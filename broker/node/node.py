@@ -9,7 +9,7 @@ from typing import Final
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.config.replica_selectors import RACK_AWARE
-from broker.coordinators.composition import CoordinatorPorts, Coordinators
+from broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.controller_registration import keep_registered
@@ -38,7 +38,7 @@ from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.failed_directories import FailedDirectories
 from broker.replicas.file_removal import FileRemoval
 from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import LocalLogs
+from broker.replicas.local_logs import LocalLogs, impaired
 from broker.replicas.log_failures import LogFailures
 from broker.replicas.log_jobs import LogJobs
 from broker.replicas.metadata_applier import AppliedTo, MetadataApplier
@@ -136,7 +136,7 @@ class Node:
                 spawn,
             )
         )
-        self.coordinators = Coordinators(
+        self.coordinators = BrokerCoordinators(
             CoordinatorPorts(
                 self.node_id,
                 config,
@@ -257,7 +257,7 @@ class Node:
             coordinators=self.coordinators.registry,
             groups=self.coordinators.groups,
             transactions=self.coordinators.transactions,
-            transaction_partitions=self.coordinators.transaction_partitions,
+            transaction_verifier=self.coordinators.transaction_verifier,
             markers=self.coordinators.markers,
             purgatory=self.purgatory,
             reply_memory=self.reply_memory,
@@ -281,6 +281,7 @@ class Node:
             ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
         }
         self.settings.watchers.append(self._settings_changed)
+        self._settings_changed(config)
         resources = ConnectionResources(
             loop,
             environment,
@@ -334,7 +335,7 @@ class Node:
             large_batches=self.large_batches,
             stage=lambda: self.stage,
             not_ready=self.not_ready,
-            impaired=self.logs.impaired,
+            impaired=partial(impaired, self.logs),
         )
         return Metrics(observed, address, self.loop, self.tasks.spawn)
 
@@ -360,6 +361,7 @@ class Node:
     def _settings_changed(self, config: Config) -> None:
         for admission in self.admissions.values():
             admission.set_limits(connection_limits(config))
+        self.replicas.verify_transactions(config.flag("transaction.partition.verification.enable"))
 
     # Health
 

@@ -114,11 +114,6 @@ class LocalLogs:
         ids = [self.directory_id(directory.path) for directory in self.directories]
         return [directory_id for directory_id in ids if directory_id is not None]
 
-    def impaired(self) -> list[str]:
-        """What is not as it should be, though clients are served."""
-        offline = [f"log directory {path} is offline: {why}" for path, why in self.offline.items()]
-        return offline + [f"log directory {path} is full" for path in self.space.full]
-
     def directory_id(self, path: str) -> bytes | None:
         return self.properties[path].directory_id
 
@@ -443,3 +438,9 @@ def failing(directory: LogDirectory) -> Iterator[None]:
         yield
     except OSError as error:
         directory.refused(error)
+
+
+def impaired(logs: LocalLogs) -> list[str]:
+    """What is not as it should be with the log directories, though clients are served."""
+    offline = [f"log directory {path} is offline: {why}" for path, why in logs.offline.items()]
+    return offline + [f"log directory {path} is full" for path in logs.space.full]

@@ -8,8 +8,8 @@ from broker.config.config import Config
 from broker.coordinators.groups import Groups
 from broker.coordinators.marker_writer import MarkerWriter
 from broker.coordinators.registry import CoordinatorRegistry
-from broker.coordinators.transaction_partitions import TransactionPartitions
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transaction_verifier import TransactionVerifier
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
@@ -51,8 +51,8 @@ class Services:
     in_sync_changes: InSyncChanges
     coordinators: CoordinatorRegistry
     groups: Groups
-    transactions: Transactions
-    transaction_partitions: TransactionPartitions
+    transactions: TransactionCoordinator
+    transaction_verifier: TransactionVerifier
     markers: MarkerWriter
     purgatory: Purgatory
     reply_memory: ReplyMemory

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from broker.coordinators.transaction_partitions import Answer, Question, TransactionPartitions
+from broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from protocol.primitives import BytesLike
@@ -69,7 +69,7 @@ def unverified_batch(
 
 
 async def verified(
-    asker: TransactionPartitions, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
+    asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
 ) -> list[UnverifiedBatch]:
     """The batches that may be appended now; the others are answered."""
     open_batches = [each for each in batches if each.guard is not None]
@@ -92,7 +92,7 @@ async def verified(
 
 
 async def answer_of(
-    asker: TransactionPartitions, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
+    asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
 ) -> Answer:
     first = batches[0]
     answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -104,7 +104,7 @@ async def answer_of(
     partitions = tuple(dict.fromkeys((each.partition.topic, each.partition.index) for each in batches))
     transactional_id = request.transactional_id or ""
     adds = version >= NEW_PROTOCOL_VERSION
-    asker.ask(Question(transactional_id, first.producer_id, first.producer_epoch, partitions, adds, give))
+    asker.ask(TransactionQuestion(transactional_id, first.producer_id, first.producer_epoch, partitions, adds, give))
     return await answered
 
 

@@ -15,7 +15,7 @@ from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 def commit_transactional_offsets(
     step: GroupStep, group: ClassicGroup | None, event: CommitTransactionalOffsets
 ) -> None:
-    """A group that does not exist comes to be with its first offset (`GroupShard.replay`). The commit does not prolong
+    """A group that does not exist becomes one with its first offset (`GroupShard.replay`). The commit does not prolong
     a session: the producer sends it, not the member."""
     request = event.request
     error = refusal_of(group, request)

@@ -60,7 +60,7 @@ class CommitTransactionalOffsets(NamedTuple):
     """The log's, where the transaction coordinator was asked before (`TransactionWrite.guard`)."""
 
 
-class EndTransaction(NamedTuple):
+class EndOffsetsTransaction(NamedTuple):
     """A transaction coordinator sends the marker that ends the transaction of a producer (WriteTxnMarkers).
 
     The answer is an `ErrorCode`: NONE when the marker is committed in the log, else the error of the marker.
@@ -109,7 +109,7 @@ GroupRequest: TypeAlias = Join | Sync | Heartbeat | Leave | CommitOffsets | Comm
 """A request that concerns one group, which may not exist: what it does depends on the kind of group."""
 
 ShardRequest: TypeAlias = (
-    GroupRequest | EndTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
+    GroupRequest | EndOffsetsTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
 )
 """What the shell gives to the shard."""
 

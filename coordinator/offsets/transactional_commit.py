@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, NamedTuple
 
-from coordinator.group.events import CommitTransactionalOffsets, EndTransaction
+from coordinator.group.events import CommitTransactionalOffsets, EndOffsetsTransaction
 from coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded
 from coordinator.group.step import GroupStep
 from coordinator.offsets.offset_commit import COMMIT_ERRORS
@@ -95,7 +95,7 @@ class MarkerWritten(NamedTuple):
         step.reply(self.waiter, MARKER_ERRORS.get(error, error))
 
 
-def end_transaction(step: GroupStep, event: EndTransaction) -> None:
+def end_transaction(step: GroupStep, event: EndOffsetsTransaction) -> None:
     """Write the marker, also where no group has an offset in the transaction: the log may have its records."""
     step.transaction = TransactionWrite(event.producer_id, event.producer_epoch, event.end)
     step.write(TransactionEnded(event.producer_id, event.end.is_commit))

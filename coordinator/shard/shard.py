@@ -22,7 +22,7 @@ from coordinator.group.events import (
     CommitTransactionalOffsets,
     DeleteGroups,
     DeleteOffsets,
-    EndTransaction,
+    EndOffsetsTransaction,
     FetchStableOffsets,
     GroupEvent,
     GroupRequest,
@@ -182,7 +182,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 group = self._groups.get(request.request.group_id)
                 kind = ClassicGroup if group is None else type(group)
                 REQUESTS[type(request), kind](step, group, request)
-            case EndTransaction():
+            case EndOffsetsTransaction():
                 end_transaction(step, request)
             case FetchStableOffsets():
                 fetch_stable_offsets(step, self._offsets, request)

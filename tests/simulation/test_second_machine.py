@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from broker.coordinators import composition
 from broker.coordinators.registry import CoordinatorRegistry, TopicCoordinator
 from broker.coordinators.row import KeyType
 from broker.coordinators.shards import Shards
-from broker.node import node as node_module
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -79,7 +79,7 @@ class Token:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_counters_outlive_their_coordinators(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_module, "CoordinatorRegistry", with_counters)
+    monkeypatch.setattr(composition, "CoordinatorRegistry", with_counters)
 
     async def story(cluster: Cluster) -> None:
         await cluster.settled()

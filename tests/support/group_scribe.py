@@ -224,7 +224,7 @@ class GroupScribe:
     def do_end_txn(self, command: Command) -> Iterator[str]:
         end = TransactionEnd(command.arguments == ["commit"], coordinator_epoch=0)
         waiter = self.waiter(command, 1)
-        return self.step(events.EndTransaction(waiter, command.int("producer"), command.int("epoch", 0), end))
+        return self.step(events.EndOffsetsTransaction(waiter, command.int("producer"), command.int("epoch", 0), end))
 
     def do_fetch(self, command: Command) -> Iterator[str]:
         request = OffsetFetchRequestGroup(group_id=command.arguments[0], topics=None)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from coordinator.transaction.events import AddPartitions
-
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from broker.coordinators.groups import Groups
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.runtime.pending import Pending
 from coordinator.runtime.effects import Waiter
+from coordinator.transaction.events import AddPartitions
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -32,7 +31,7 @@ class AddOffsetsToTxnServices(Protocol):
     def groups(self) -> Groups: ...
 
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> TransactionCoordinator: ...
 
 
 class Added:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from coordinator.transaction.events import AddPartitions, VerifyPartitions
-
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
 from broker.runtime.pending import Pending
 from coordinator.runtime.effects import Waiter
+from coordinator.transaction.events import AddPartitions, VerifyPartitions
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -41,7 +40,7 @@ TopicPartition = tuple[str, int]
 
 class AddPartitionsToTxnServices(Protocol):
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> TransactionCoordinator: ...
 
     @property
     def cluster(self) -> ClusterView: ...

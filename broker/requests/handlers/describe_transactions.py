@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transactions import TransactionCoordinator
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class DescribeTransactionsServices(Protocol):
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> TransactionCoordinator: ...
 
 
 def handle(
@@ -30,7 +30,7 @@ def handle(
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def described(transactions: Transactions, transactional_id: str) -> TransactionState:
+def described(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
     if not transactional_id:
         return TransactionState(error_code=ErrorCode.INVALID_REQUEST, transactional_id=transactional_id)
     runner = transactions.runner_of(transactional_id)

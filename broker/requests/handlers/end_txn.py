@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from coordinator.transaction.events import EndTransaction, ProducerIdAnswer
-
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.runtime.pending import Pending
 from coordinator.runtime.effects import Waiter
+from coordinator.transaction.events import EndTransaction, ProducerIdAnswer
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -31,7 +30,7 @@ NEW_PROTOCOL: Final = 2
 
 class EndTxnServices(Protocol):
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> TransactionCoordinator: ...
 
 
 class Ended:

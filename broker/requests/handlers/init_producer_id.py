@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.producer_ids import ProducerIds
 from broker.runtime.pending import Pending
@@ -36,7 +36,7 @@ class InitProducerIdServices(Protocol):
     def cluster(self) -> ClusterView: ...
 
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> TransactionCoordinator: ...
 
 
 class Initialized:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.runtime.environment import Environment
 from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -23,7 +23,7 @@ class ListTransactionsServices(Protocol):
     def environment(self) -> Environment: ...
 
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> TransactionCoordinator: ...
 
 
 def handle(

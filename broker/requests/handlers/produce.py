@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.transaction_partitions import TransactionPartitions
+from broker.coordinators.transaction_verifier import TransactionVerifier
 from broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.replicas.replicas import Replicas
@@ -70,7 +70,7 @@ class ProduceServices(LeaderServices, Protocol):
     def spawn(self) -> Spawn: ...
 
     @property
-    def transaction_partitions(self) -> TransactionPartitions: ...
+    def transaction_verifier(self) -> TransactionVerifier: ...
 
 
 def handle(
@@ -154,7 +154,7 @@ def _postpone(
 
     async def work() -> None:
         if unverified:
-            for each in await verified(services.transaction_partitions, request, context.version, unverified):
+            for each in await verified(services.transaction_verifier, request, context.version, unverified):
                 append(each)
         if large:
             await services.large_batches.examine_now(large, done)

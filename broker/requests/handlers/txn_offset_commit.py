@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from broker.coordinators.groups import Groups
-from broker.coordinators.transaction_partitions import Answer, Question, TransactionPartitions
+from broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
 from broker.metadata.cluster_view import ClusterView
 from broker.replicas.replicas import Replicas
 from broker.runtime.environment import Environment
@@ -58,7 +58,7 @@ class TxnOffsetCommitServices(Protocol):
     def replicas(self) -> Replicas: ...
 
     @property
-    def transaction_partitions(self) -> TransactionPartitions: ...
+    def transaction_verifier(self) -> TransactionVerifier: ...
 
 
 class CommitReply:
@@ -111,8 +111,8 @@ def handle(
         else:
             runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request, guard))
 
-    services.transaction_partitions.ask(
-        Question(
+    services.transaction_verifier.ask(
+        TransactionQuestion(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,

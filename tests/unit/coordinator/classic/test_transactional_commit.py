@@ -107,5 +107,5 @@ def test_what_is_written_is_part_of_the_transaction_and_a_marker_has_no_record()
     assert len(effects.records) == 1
     shard.step(runtime_events.Appended(1), 0, 0)
     end = TransactionEnd(is_commit=True, coordinator_epoch=4)
-    effects = shard.step(events.EndTransaction(Waiter("me", 1), 7, 2, end), 0, 0)
+    effects = shard.step(events.EndOffsetsTransaction(Waiter("me", 1), 7, 2, end), 0, 0)
     assert (effects.transaction, effects.records) == (TransactionWrite(7, 2, end), [])

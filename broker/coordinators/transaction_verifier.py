@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.coordinators.transactions import Transactions
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
 from broker.network.peer_channel import NoResponse, PeerChannels
 from coordinator.runtime.effects import Waiter
@@ -34,7 +34,7 @@ NEW_PROTOCOL: Final = 2
 """The transaction.version from which partitions are added by the leader that gets their first records."""
 
 
-class Question(NamedTuple):
+class TransactionQuestion(NamedTuple):
     """About one producer's transaction."""
 
     transactional_id: str
@@ -53,7 +53,7 @@ class Question(NamedTuple):
 class AnswerToken:
     """Where the coordinator of this broker answers."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: TransactionQuestion) -> None:
         self._question = question
 
     def complete(self, response: object) -> None:
@@ -63,7 +63,7 @@ class AnswerToken:
         self._question.answered(response)
 
 
-class TransactionPartitions:
+class TransactionVerifier:
     """`listener_name` is that of the brokers; `timeout_ms` that of a request to one of them."""
 
     def __init__(
@@ -72,7 +72,7 @@ class TransactionPartitions:
         loop: asyncio.AbstractEventLoop,
         cluster: ClusterView,
         channels: PeerChannels,
-        transactions: Transactions,
+        transactions: TransactionCoordinator,
         listener_name: str,
         timeout_ms: int,
         *,
@@ -88,18 +88,18 @@ class TransactionPartitions:
         self._timeout_ms = timeout_ms
         self._retry_ms = retry_ms
         self._retry_ms_max = retry_ms_max
-        self._waiting: defaultdict[int, list[Question]] = defaultdict(list)
+        self._waiting: defaultdict[int, list[TransactionQuestion]] = defaultdict(list)
         self._is_asking: dict[int, None] = {}
         """The brokers to which a request is under way."""
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: TransactionQuestion) -> None:
         """Ask; where the transaction before is still being completed, a question that adds is asked again for a
         while."""
         if question.adds:
             question = question._replace(answered=PatientAnswer(self, question, self._retry_ms_max).answered)
         self.ask_once(question)
 
-    def ask_once(self, question: Question) -> None:
+    def ask_once(self, question: TransactionQuestion) -> None:
         shards = self._transactions.shards
         topic, index = shards.topic.name, shards.partition_of(question.transactional_id)
         partition = self._cluster.image.topics.partition(topic, index)
@@ -111,13 +111,13 @@ class TransactionPartitions:
             self._waiting[partition.leader].append(question)
             self._ask_broker(partition.leader)
 
-    def ask_later(self, question: Question) -> None:
+    def ask_later(self, question: TransactionQuestion) -> None:
         self._loop.call_later(self._retry_ms / 1000, self.ask_once, question)
 
     def now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    def _ask_here(self, question: Question) -> None:
+    def _ask_here(self, question: TransactionQuestion) -> None:
         runner = self._transactions.runner_of(question.transactional_id)
         if isinstance(runner, ErrorCode):
             question.answered(question.all(runner))
@@ -165,7 +165,7 @@ class PatientAnswer:
     """Asks again where the coordinator is still completing the producer's last transaction: that takes milliseconds,
     and a client would wait longer before it produces again (`add.partitions.to.txn.retry.backoff.max.ms`)."""
 
-    def __init__(self, asker: TransactionPartitions, question: Question, patience_ms: int) -> None:
+    def __init__(self, asker: TransactionVerifier, question: TransactionQuestion, patience_ms: int) -> None:
         self._asker = asker
         self._question = question
         self._until_ms = asker.now_ms() + patience_ms
@@ -178,10 +178,10 @@ class PatientAnswer:
             self._question.answered(answer)
 
 
-def take_distinct(waiting: list[Question]) -> tuple[list[Question], list[Question]]:
+def take_distinct(waiting: list[TransactionQuestion]) -> tuple[list[TransactionQuestion], list[TransactionQuestion]]:
     """Those that one request may hold, each transactional id once, and the rest: answers name the id alone."""
-    taken: dict[str, Question] = {}
-    later: list[Question] = []
+    taken: dict[str, TransactionQuestion] = {}
+    later: list[TransactionQuestion] = []
     for question in waiting:
         if question.transactional_id in taken:
             later.append(question)
@@ -190,7 +190,7 @@ def take_distinct(waiting: list[Question]) -> tuple[list[Question], list[Questio
     return list(taken.values()), later
 
 
-def transaction_entry(question: Question) -> AddPartitionsToTxnTransaction:
+def transaction_entry(question: TransactionQuestion) -> AddPartitionsToTxnTransaction:
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for name, index in question.partitions:
         by_topic[name].append(index)
@@ -203,7 +203,7 @@ def transaction_entry(question: Question) -> AddPartitionsToTxnTransaction:
     )
 
 
-def give_answers(questions: list[Question], response: AddPartitionsToTxnResponse) -> None:
+def give_answers(questions: list[TransactionQuestion], response: AddPartitionsToTxnResponse) -> None:
     answers: dict[str, dict[TopicPartition, ErrorCode]] = {
         result.transactional_id: {
             (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
