@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
@@ -675,4 +676,5 @@ MUTANTS: Final = (
         shape=(("directories", 2),),
     ),
     *SHELL_MUTANTS,
+    *GROUP_TRANSACTION_MUTANTS,
 )
