@@ -21,6 +21,8 @@ class TransactionConfig:
     """transaction.state.log.num.partitions"""
     state_topic_replication_factor: int = 3
     """transaction.state.log.replication.factor"""
+    state_topic_min_isr: int = 2
+    """transaction.state.log.min.isr"""
     state_topic_segment_bytes: int = 104_857_600
     """transaction.state.log.segment.bytes"""
     load_buffer_size: int = 5_242_880

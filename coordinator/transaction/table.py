@@ -53,7 +53,7 @@ class Claim(Enum):
     """Another producer id."""
 
 
-class PendingRecord(Enum):
+class PendingWrite(Enum):
     """The state of a transactional id whose next record is written and not committed."""
 
     PENDING = auto()
@@ -82,10 +82,10 @@ class Move(Enum):
     """Repeat the answer to an EndTxn: the producer id and epoch to go on with."""
 
 
-Standing: TypeAlias = TransactionState | PendingRecord
+Standing: TypeAlias = TransactionState | PendingWrite
 Decision: TypeAlias = ErrorCode | Move
 
-PENDING = PendingRecord.PENDING
+PENDING = PendingWrite.PENDING
 UNNAMED, CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN = Claim
 CREATE, START, GO_ON, REPEAT, FENCE, ADD, CHECK, COMMIT, ABORT, ABORT_NOTHING, TELL = Move
 

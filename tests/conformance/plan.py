@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.conformance.clients import CLIENTS, ClientKind
 from tests.conformance.scenario import Scenario
-from tests.conformance.scenarios import configs, groups, offsets, produce, topics
+from tests.conformance.scenarios import configs, groups, offsets, produce, topics, transactions
 from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
@@ -21,6 +21,7 @@ CLIENT_SCENARIOS: tuple[Scenario, ...] = (
     *produce.SCENARIOS,
     *groups.SCENARIOS,
     *offsets.SCENARIOS,
+    *transactions.SCENARIOS,
     *topics.SCENARIOS,
     *configs.SCENARIOS,
 )
