@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from protocol.control_records import end_transaction_marker
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
 from protocol.record_validation import RejectedBatch, ValidBatch
@@ -26,8 +27,10 @@ from replication.follower_progress import FollowerProgress
 from replication.in_sync_set import InSyncSet
 from replication.leadership import Leadership
 from replication.partition_listener import PartitionListener
+from replication.verification import batch_verification
 from storage.log.append_result import AppendOrigin, AppendResult
 from storage.log.log import Log
+from storage.producers.verification import NOT_REQUIRED, VerificationGuard
 
 ACKS_ALL: Final = -1
 NONE: Final = ErrorCode.NONE
@@ -56,6 +59,7 @@ class Partition:
         "partition_epoch",
         "topic",
         "topic_id",
+        "verifies_transactions",
     )
 
     def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, high_watermark: int) -> None:
@@ -74,6 +78,8 @@ class Partition:
         """How many replicas must be in sync for an append under acks=all; never more than there are replicas."""
         self.is_internal = False
         """Whether only coordinators append to it: a client's batch is refused."""
+        self.verifies_transactions = True
+        """transaction.partition.verification.enable: a client's batch opens a transaction only with a guard."""
         self.high_watermark = high_watermark
         self.lag = 0
         """On a follower: offsets up to the leader's high watermark that it did not have after its last fetch."""
@@ -100,11 +106,6 @@ class Partition:
     def is_leader(self) -> bool:
         return self.leadership is not None
 
-    @property
-    def epoch_start_offset(self) -> int:
-        """The log end offset at which this leader's epoch began; 0 on a follower."""
-        return self.leadership.epoch_start_offset if self.leadership is not None else 0
-
     # Roles
 
     def become_leader(
@@ -127,6 +128,8 @@ class Partition:
             # all in-sync replicas have fetched in this term. Until then ListOffsets tells no latest offset (KIP-207).
             self.log.epochs.assign(leader_epoch, self.log.end_offset)
             self.leadership = Leadership(leader_id, replicas, in_sync, self.log.end_offset, now_ms)
+            # DIVERGES: in Apache Kafka a verification survives a change of leaders.
+            self.log.producers.verifications.clear()
             self.lag = 0
         elif partition_epoch >= self.partition_epoch:
             if replicas != self.leadership.replicas:
@@ -154,6 +157,7 @@ class Partition:
         self.partition_epoch = partition_epoch
         self.isr = ()
         if was_leader:
+            self.log.producers.verifications.clear()
             for listener in self._listeners:
                 listener.on_becoming_follower()
 
@@ -174,42 +178,105 @@ class Partition:
 
     # Leading
 
-    def append(self, records: BytesLike, required_acks: int, now_ms: int, produce_version: int) -> AppendResult:
-        """Append a client's batch. Where the result has an error, nothing was written."""
-        if self.leadership is None:
-            return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
-            return self._refused(ErrorCode.NOT_ENOUGH_REPLICAS)
-        result = self.log.append_as_leader(records, self.leader_epoch, now_ms, produce_version=produce_version)
+    def verification_needed(self, records: BytesLike, now_ms: int, produce_version: int) -> VerificationGuard | None:
+        """The guard for `append`, where the transaction coordinator must be asked before; None where it need not."""
+        return batch_verification(self, records, now_ms, produce_version)
+
+    def append(
+        self,
+        records: BytesLike,
+        required_acks: int,
+        now_ms: int,
+        produce_version: int,
+        guard: VerificationGuard | None = None,
+    ) -> AppendResult:
+        """Append a client's batch. Where the result has an error, nothing was written.
+
+        INVALID_TXN_STATE where the batch would open a transaction and `guard` is not the one noted by
+        `verification_needed`. NOT_LEADER_OR_FOLLOWER where the guard is of another term: the client tries again."""
+        refusal = _append_refusal(self, required_acks, guard)
+        if refusal is not NONE:
+            return _refused(self.log, refusal)
+        result = self.log.append_as_leader(
+            records,
+            self.leader_epoch,
+            now_ms,
+            produce_version=produce_version,
+            guard=guard if self.verifies_transactions else NOT_REQUIRED,
+        )
         if result.error is NONE:
             self.bytes_in += len(records)
             self._appended()
         return result
 
     def append_examined(
-        self, examined: ValidBatch | RejectedBatch, size: int, required_acks: int, now_ms: int
+        self,
+        examined: ValidBatch | RejectedBatch,
+        size: int,
+        required_acks: int,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
     ) -> AppendResult:
         """Append a client's batch of `size` bytes that an executor thread has examined."""
-        if self.leadership is None:
-            return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
-            return self._refused(ErrorCode.NOT_ENOUGH_REPLICAS)
-        result = self.log.append_examined(examined, self.leader_epoch, now_ms)
+        refusal = _append_refusal(self, required_acks, guard)
+        if refusal is not NONE:
+            return _refused(self.log, refusal)
+        guard = guard if self.verifies_transactions else NOT_REQUIRED
+        result = self.log.append_examined(examined, self.leader_epoch, now_ms, guard)
         if result.error is NONE:
             self.bytes_in += size
             self._appended()
         return result
 
-    def append_internal(self, batch: BytesLike, now_ms: int) -> AppendResult:
-        """Append a batch that a coordinator of this broker made, under acks=all."""
-        if self.leadership is None:
-            return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if len(self.isr) < self.min_insync_replicas:
-            return self._refused(ErrorCode.NOT_ENOUGH_REPLICAS)
-        result = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin=AppendOrigin.COORDINATOR)
+    def append_internal(
+        self,
+        batch: BytesLike,
+        now_ms: int,
+        guard: VerificationGuard | None = NOT_REQUIRED,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Append a batch that a coordinator of this broker made, under acks=all.
+
+        A coordinator that has asked for a verification (`coordinator_verification`) gives its guard. A marker is
+        checked by the transaction.version of the transaction that it ends."""
+        refusal = _append_refusal(self, ACKS_ALL, guard if guard is not NOT_REQUIRED else None)
+        if refusal is not NONE:
+            return _refused(self.log, refusal)
+        result = self.log.append_as_leader(
+            batch,
+            self.leader_epoch,
+            now_ms,
+            origin=AppendOrigin.COORDINATOR,
+            guard=guard if self.verifies_transactions else NOT_REQUIRED,
+            transaction_version=transaction_version,
+        )
         if result.error is ErrorCode.NONE:
             self._appended()
         return result
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        now_ms: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Append the marker that ends a producer's transaction here, under acks=all. A marker is appended also where no
+        transaction is open: it moves the producer's epoch.
+
+        INVALID_PRODUCER_EPOCH where the log knows a later epoch, or under transaction.version 2 the same epoch in an
+        open transaction. TRANSACTION_COORDINATOR_FENCED where it knows a later coordinator epoch."""
+        marker = end_transaction_marker(
+            commits=is_commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+        return self.append_internal(marker, now_ms, transaction_version=transaction_version)
 
     @property
     def commit_error(self) -> ErrorCode:
@@ -340,5 +407,15 @@ class Partition:
             for listener in self._listeners:
                 listener.on_high_watermark_updated()
 
-    def _refused(self, error: ErrorCode) -> AppendResult:
-        return AppendResult(error, -1, -1, -1, self.log.log_start_offset)
+
+def _refused(log: Log, error: ErrorCode) -> AppendResult:
+    return AppendResult(error, -1, -1, -1, log.log_start_offset)
+
+
+def _append_refusal(partition: Partition, required_acks: int, guard: VerificationGuard | None) -> ErrorCode:
+    """Why a replica takes no append at all; NONE where it does."""
+    if partition.leadership is None or (guard is not None and guard.leader_epoch != partition.leader_epoch):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if required_acks == ACKS_ALL and len(partition.isr) < partition.min_insync_replicas:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return NONE

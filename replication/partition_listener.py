@@ -20,10 +20,11 @@ class PartitionListener(Protocol):
         """The leader appended."""
 
     def on_high_watermark_updated(self) -> None:
-        """More is committed."""
+        """More is committed. The last stable offset may have moved with it, where no transaction holds it back."""
 
     def on_log_start_offset_updated(self) -> None:
-        """Records were deleted: the low watermark may have moved.
+        """Records were deleted: the low watermark may have moved, and the last stable offset where the first open
+        transaction began before the new log start offset.
 
         On a leader also when a follower's log start moved, or when other replicas are in sync."""
 

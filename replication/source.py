@@ -105,7 +105,9 @@ class LocalLog:
             found = log.read(offset, size_max, end_offset=end_offset, at_least_one=at_least_one, waits=waits)
             if isinstance(found, ErrorCode):
                 return found
-            aborted = _aborted(log, offset, end_offset, found) if isolation is TXN_COMMITTED and found.size else None
+            aborted = None
+            if isolation is TXN_COMMITTED and found.size:
+                aborted = _aborted(log, offset, end_offset, found, waits)
         except NotCached as missing:
             return Cold(log, missing.place)
         except OSError as error:  # of the transaction index
@@ -121,14 +123,7 @@ def upper_bound(partition: Partition, isolation: FetchIsolation) -> int:
     return partition.log.end_offset if isolation is LOG_END else partition.last_stable_offset
 
 
-def _aborted(log: Log, fetch_offset: int, end_offset: int, read: LogRead) -> list[AbortedTransaction]:
-    """The aborted transactions that may reach into what is read.
-
-    Sorted by first offset: the transaction index has the order of the markers, but some clients take the list in the
-    order of the records.
-    """
-    found = log.aborted_transactions(fetch_offset, min(end_offset, log.segment_end_offset(read.base_offset)))
-    return [
-        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in sorted(found, key=lambda each: each.first_offset)
-    ]
+def _aborted(log: Log, fetch_offset: int, end_offset: int, read: LogRead, waits: bool) -> list[AbortedTransaction]:
+    """The aborted transactions that may reach into what is read, as the response lists them."""
+    found = log.aborted_in_read(read, fetch_offset, end_offset, waits=waits)
+    return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in found]

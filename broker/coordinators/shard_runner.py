@@ -200,9 +200,12 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._is_stepping = False
         self._arm()
 
+    @property
+    def is_open(self) -> bool:
+        return self.state is RunnerState.ACTIVE
+
     def report(self, event: RequestT) -> None:
-        """What a command led to; dropped where the machine has lost its partition meanwhile."""
-        if self.state is RunnerState.ACTIVE:
+        if self.is_open:
             self.submit(event)
 
     def _step(self, event: RequestT | RuntimeEvent) -> None:
@@ -215,7 +218,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._act(effects)
 
     def _append(self, effects: Effects, wall_ms: int) -> Appended | AppendRefused:
-        error = self._log.append(self._batch_of(effects, wall_ms), wall_ms)
+        error = self._log.append(self._batch_of(effects, wall_ms), wall_ms, effects.transaction)
         if error is ErrorCode.NONE:
             return Appended(self._log.end_offset)
         self._notes.warning("%s refuses %d records: %s", self._name, len(effects.records), error.name)
@@ -225,7 +228,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         transaction, codec = effects.transaction, self._row.codec
         if transaction is None:
             return build_batch(effects.records, codec=codec, base_sequence=BASE_SEQUENCE)
-        producer_id, producer_epoch, end = transaction
+        producer_id, producer_epoch, end, _ = transaction
         if end is None:
             return build_batch(
                 effects.records,
@@ -248,7 +251,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         for token, response in effects.replies:
             cast(Token, token).complete(response)
         for command in effects.commands:
-            self._row.perform(command, self.report)
+            self._row.perform(command, self)
 
     def _high_watermark_moved(self) -> None:
         if self.state is RunnerState.ACTIVE:

@@ -6,6 +6,8 @@ moves there, or the fetch session of a follower.
     key                             told by                                         operations that watch it
     (partition, LOG_END_OFFSET)     the leader's append                             a follower's Fetch, no session
     (partition, HIGH_WATERMARK)     a commit                                        a consumer's Fetch, DeleteRecords
+    (partition, LAST_STABLE_OFFSET) the commit of a marker, or of records while     a read_committed consumer's Fetch
+                                    no transaction is open; DeleteRecords
     (partition, LOW_WATERMARK)      DeleteRecords, a follower's log start offset,   DeleteRecords
                                     another in-sync set
     (partition, up to an offset)    a commit                                        Produce under acks=all
@@ -45,11 +47,13 @@ class Watch(Enum):
 
     LOG_END_OFFSET = auto()
     HIGH_WATERMARK = auto()
+    LAST_STABLE_OFFSET = auto()
     LOW_WATERMARK = auto()
 
 
 LOG_END_OFFSET: Final = Watch.LOG_END_OFFSET
 HIGH_WATERMARK: Final = Watch.HIGH_WATERMARK
+LAST_STABLE_OFFSET: Final = Watch.LAST_STABLE_OFFSET
 LOW_WATERMARK: Final = Watch.LOW_WATERMARK
 """Looked up once: an enum's member costs as much as a call."""
 
@@ -130,6 +134,8 @@ class WatchingOperation(ABC):
             watchers = self._purgatory.watchers(partition)
             if what is HIGH_WATERMARK:
                 watching = watchers.high_watermark
+            elif what is LAST_STABLE_OFFSET:
+                watching = watchers.watch_last_stable_offset()
             else:
                 watching = watchers.log_end_offset if what is LOG_END_OFFSET else watchers.low_watermark
             watching[self] = None
@@ -220,16 +226,33 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
 class PartitionWatchers:
     """The operations that watch one partition; its `PartitionListener`."""
 
-    __slots__ = ("_partition", "_purgatory", "commits", "high_watermark", "log_end_offset", "low_watermark")
+    __slots__ = (
+        "_partition",
+        "_purgatory",
+        "_seen_last_stable_offset",
+        "commits",
+        "high_watermark",
+        "last_stable_offset",
+        "log_end_offset",
+        "low_watermark",
+    )
 
     def __init__(self, purgatory: Purgatory, partition: Partition) -> None:
         self._purgatory = purgatory
         self._partition = partition
         self.log_end_offset: dict[WatchingOperation, None] = {}
         self.high_watermark: dict[WatchingOperation, None] = {}
+        self.last_stable_offset: dict[WatchingOperation, None] = {}
+        self._seen_last_stable_offset = -1
+        """What the operations that watch the last stable offset have seen of it."""
         self.low_watermark: dict[WatchingOperation, None] = {}
         self.commits: deque[CommitWait] = deque()
         """Waiting commits in the order of the log: offsets are added as they are appended."""
+
+    def watch_last_stable_offset(self) -> dict[WatchingOperation, None]:
+        """The operations that are told of its next move, for one that has just looked."""
+        self._seen_last_stable_offset = self._partition.last_stable_offset
+        return self.last_stable_offset
 
     def on_log_end_offset_updated(self) -> None:
         if self.log_end_offset:
@@ -243,10 +266,21 @@ class PartitionWatchers:
                 waits.popleft().taken(error)
         if self.high_watermark:
             self._purgatory.check_soon(self.high_watermark)
+        if self.last_stable_offset:
+            self._look_at_last_stable_offset()
 
     def on_log_start_offset_updated(self) -> None:
         if self.low_watermark:
             self._purgatory.check_soon(self.low_watermark)
+        if self.last_stable_offset:
+            self._look_at_last_stable_offset()
+
+    def _look_at_last_stable_offset(self) -> None:
+        """It stays while a transaction is open, however much is committed behind that: no reader is woken then."""
+        offset = self._partition.last_stable_offset
+        if offset != self._seen_last_stable_offset:
+            self._seen_last_stable_offset = offset
+            self._purgatory.check_soon(self.last_stable_offset)
 
     def on_becoming_follower(self) -> None:
         self._leadership_lost(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -260,7 +294,7 @@ class PartitionWatchers:
         waits, self.commits = self.commits, deque()
         while waits:
             waits.popleft().taken(error)
-        for watching in (self.log_end_offset, self.high_watermark, self.low_watermark):
+        for watching in (self.log_end_offset, self.high_watermark, self.last_stable_offset, self.low_watermark):
             self._purgatory.check_soon(watching)
 
 

@@ -20,6 +20,7 @@ from protocol.record_batch import (
     NO_PRODUCER_ID,
     PREFIX,
     PREFIX_SIZE,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
     crc_is_valid,
@@ -27,8 +28,9 @@ from protocol.record_batch import (
 from protocol.record_validation import RejectedBatch, ValidBatch, validate_header, validate_records
 from storage.log.append_result import AppendOrigin, AppendResult
 from storage.log.log_state import LogState
-from storage.producers.producer_state import ProducerBatch, TransactionMarker
+from storage.producers.producer_state import NO_OFFSET, ProducerBatch, TransactionMarker
 from storage.producers.transaction_marker import read_transaction_marker
+from storage.producers.verification import VerificationGuard
 
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
@@ -37,32 +39,51 @@ NO_TIME = -1
 
 
 def append_from_client(
-    log: LogState, records: BytesLike, leader_epoch: int, now_ms: int, produce_version: int
+    log: LogState,
+    records: BytesLike,
+    leader_epoch: int,
+    now_ms: int,
+    produce_version: int,
+    guard: VerificationGuard | None,
 ) -> AppendResult:
     """Validate and append the one batch that a client sent for a partition.
 
-    Offsets and epoch are written into a writable buffer in place; that saves a copy of the batch.
+    Offsets and epoch are written into a writable buffer in place; that saves a copy of the batch. A batch that opens a
+    transaction needs the guard of its verification (`storage/producers/verification.py`).
     """
     config = log.config
     header = validate_header(records, config, produce_version=produce_version)
     if isinstance(header, RejectedBatch):
         return refuse_invalid(log, header)
-    return append_examined(log, validate_records(records, header, config, now_ms), leader_epoch, now_ms)
+    return append_examined(log, validate_records(records, header, config, now_ms), leader_epoch, now_ms, guard)
 
 
 def append_examined(
-    log: LogState, examined: ValidBatch | RejectedBatch, leader_epoch: int, now_ms: int
+    log: LogState,
+    examined: ValidBatch | RejectedBatch,
+    leader_epoch: int,
+    now_ms: int,
+    guard: VerificationGuard | None,
 ) -> AppendResult:
     """Append a client's batch that was validated before, or answer why it was rejected."""
     if isinstance(examined, RejectedBatch):
         return refuse_invalid(log, examined)
-    return append_batch(log, examined.batch, examined.header, leader_epoch, now_ms, CLIENT)
+    return append_batch(log, examined.batch, examined.header, leader_epoch, now_ms, CLIENT, guard, 0)
 
 
 def append_internal(
-    log: LogState, records: BytesLike, leader_epoch: int, now_ms: int, origin: AppendOrigin
+    log: LogState,
+    records: BytesLike,
+    leader_epoch: int,
+    now_ms: int,
+    origin: AppendOrigin,
+    guard: VerificationGuard | None,
+    transaction_version: int,
 ) -> AppendResult:
-    """Append the batches that this broker built. Those before a refused one stay in the log."""
+    """Append the batches that this broker built. Those before a refused one stay in the log.
+
+    `transaction_version` is that of the transactions which markers among the batches end.
+    """
     view = memoryview(records)
     batches = BatchIterator(records, 0, len(records))
     first_offset = log.end_offset
@@ -71,7 +92,7 @@ def append_internal(
             if not crc_is_valid(records, position, header):
                 return refuse(log, ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch does not match")
             batch = view[position : position + header.size]
-            result = append_batch(log, batch, header, leader_epoch, now_ms, origin)
+            result = append_batch(log, batch, header, leader_epoch, now_ms, origin, guard, transaction_version)
             if result.error is not NONE:
                 return result
     except MalformedMessage as malformed:
@@ -82,7 +103,14 @@ def append_internal(
 
 
 def append_batch(
-    log: LogState, batch: BytesLike, header: BatchHeader, leader_epoch: int, now_ms: int, origin: AppendOrigin
+    log: LogState,
+    batch: BytesLike,
+    header: BatchHeader,
+    leader_epoch: int,
+    now_ms: int,
+    origin: AppendOrigin,
+    guard: VerificationGuard | None,
+    transaction_version: int,
 ) -> AppendResult:
     """Let the producer state decide about a valid batch, assign its offsets and leader epoch, and write it."""
     if log.failure is not None:
@@ -93,11 +121,17 @@ def append_batch(
     marker = None
     if header.producer_id != NO_PRODUCER_ID:
         # Before the write: a duplicate must not be stored, and a marker of a fenced coordinator must not end anything.
-        if header.attributes & CONTROL_BIT:
+        producers = log.producers
+        attributes = header.attributes
+        verdict: ErrorCode | ProducerBatch = NONE
+        if attributes & CONTROL_BIT:
             marker = read_transaction_marker(batch)
-            verdict: ErrorCode | ProducerBatch = log.producers.check_marker(header, marker) if marker else NONE
-        else:
-            verdict = log.producers.check(header) if origin is CLIENT else NONE
+            if marker is not None:
+                verdict = producers.check_marker(header, marker, transaction_version)
+        elif attributes & TRANSACTIONAL_BIT or producers.verifications.guards:
+            verdict = producers.check_transactional(header, guard, is_from_client=origin is CLIENT)
+        elif origin is CLIENT:
+            verdict = producers.check(header)
         if verdict is not NONE:
             return refuse_producer(log, header, verdict)
     base_offset = log.end_offset
@@ -184,11 +218,13 @@ def refuse_producer(log: LogState, header: BatchHeader, verdict: ErrorCode | Pro
         return AppendResult(
             NONE, verdict.first_offset, verdict.last_offset, verdict.timestamp, log.log_start_offset, is_duplicate=True
         )
-    entry = log.producers.entries[header.producer_id]
-    message = (
-        f"producer {header.producer_id}: epoch {header.producer_epoch}, sequence {header.base_sequence}"
-        f" after epoch {entry.producer_epoch}, sequence {entry.last_sequence}"
-    )
+    message = f"producer {header.producer_id}: epoch {header.producer_epoch}, sequence {header.base_sequence}"
+    entry = log.producers.entries.get(header.producer_id)
+    if entry is not None:
+        message += f" after epoch {entry.producer_epoch}, sequence {entry.last_sequence}"
+    if verdict is ErrorCode.INVALID_TXN_STATE:
+        is_open = entry is not None and entry.open_transaction_offset != NO_OFFSET
+        message += ": its transaction is open here" if is_open else ": not part of an ongoing transaction"
     return refuse(log, verdict, message)
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from operator import attrgetter
-
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike
 from protocol.record_validation import PRODUCE_VERSION_OF_ZSTD, RejectedBatch, ValidBatch
 from storage.checkpoints.leader_epochs import EpochEnd
 from storage.checkpoints.partition_metadata import write_topic_id
 from storage.files.port import FileSystem
-from storage.log import flushing, follower_append, leader_append, log_start, reading, timestamp_lookup, truncation
+from storage.log import (
+    aborted_transactions,
+    flushing,
+    follower_append,
+    leader_append,
+    log_start,
+    reading,
+    timestamp_lookup,
+    truncation,
+)
 from storage.log.append_result import AppendOrigin, AppendResult
 from storage.log.flush_work import FlushWork
 from storage.log.loading import LogRequest, load_log
@@ -21,9 +27,8 @@ from storage.log.recovery import Checked, Report
 from storage.log.timestamp_lookup import TimestampedOffset
 from storage.log_config import LogConfig
 from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
+from storage.producers.verification import NOT_REQUIRED, VerificationGuard
 from storage.segment.transaction_index import AbortedTransaction
-
-_base_offset = attrgetter("base_offset")
 
 
 class Log(LogState):
@@ -92,15 +97,27 @@ class Log(LogState):
         *,
         origin: AppendOrigin = leader_append.CLIENT,
         produce_version: int = PRODUCE_VERSION_OF_ZSTD,
+        guard: VerificationGuard | None = NOT_REQUIRED,
+        transaction_version: int = 0,
     ) -> AppendResult:
-        """Check one batch of a client, or batches that this broker built, assign offsets and the epoch, and append."""
-        if origin is leader_append.CLIENT:
-            return leader_append.append_from_client(self, records, leader_epoch, now_ms, produce_version)
-        return leader_append.append_internal(self, records, leader_epoch, now_ms, origin)
+        """Check one batch of a client, or batches that this broker built, assign offsets and the epoch, and append.
 
-    def append_examined(self, examined: ValidBatch | RejectedBatch, leader_epoch: int, now_ms: int) -> AppendResult:
+        `guard`: of the verification of the transaction that the batch opens. `transaction_version`: of the transaction
+        that a marker ends.
+        """
+        if origin is leader_append.CLIENT:
+            return leader_append.append_from_client(self, records, leader_epoch, now_ms, produce_version, guard)
+        return leader_append.append_internal(self, records, leader_epoch, now_ms, origin, guard, transaction_version)
+
+    def append_examined(
+        self,
+        examined: ValidBatch | RejectedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        guard: VerificationGuard | None = NOT_REQUIRED,
+    ) -> AppendResult:
         """Append a client's batch that was validated before, perhaps in an executor thread."""
-        return leader_append.append_examined(self, examined, leader_epoch, now_ms)
+        return leader_append.append_examined(self, examined, leader_epoch, now_ms, guard)
 
     def append_as_follower(self, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append batches as the leader stored them; those before a refused one stay in the log."""
@@ -140,19 +157,14 @@ class Log(LogState):
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with batches in a range of offsets: those that a read_committed read must skip."""
-        found: list[AbortedTransaction] = []
-        slot = max(0, bisect_right(self.segments, first_offset, key=_base_offset) - 1)
-        for segment in self.segments[slot:]:
-            more, is_complete = segment.transaction_index.collect(first_offset, end_offset)
-            found += more
-            if is_complete:
-                break
-        return found
+        return aborted_transactions.aborted_transactions(self, first_offset, end_offset)
 
-    def segment_end_offset(self, base_offset: int) -> int:
-        """Where the segment with this base offset ends: one read never returns bytes past it."""
-        slot = bisect_right(self.segments, base_offset, key=_base_offset)
-        return self.segments[slot].base_offset if slot < len(self.segments) else self.end_offset
+    def aborted_in_read(
+        self, read: LogRead, first_offset: int, end_offset: int, *, waits: bool = True
+    ) -> list[AbortedTransaction]:
+        """Those of them that may reach into what a read found, sorted by first offset. Raises OSError, and without
+        `waits` `NotCached`."""
+        return aborted_transactions.aborted_in_read(self, read, first_offset, end_offset, waits=waits)
 
     # Truncating and deleting
 

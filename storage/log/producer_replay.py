@@ -55,7 +55,8 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
     for batch_position, header in segment.headers(segment.offset_index.position_at_or_before(first_offset)):
         if batch_position >= end_position:
             break
-        if header.base_offset >= producers.map_end_offset:
+        # The log start offset may lie within a batch: what is left of it may belong to a transaction.
+        if header.next_offset > producers.map_end_offset:
             is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
             batch = segment.file().pread(header.size, batch_position) if is_marker else None
             replay_batch(segment, producers, header, batch)

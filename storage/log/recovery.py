@@ -149,7 +149,7 @@ class TailRecovery:
         segment.note_run(run)
         for producer_id, (epoch, batches) in run.producers.items():
             self.producers.take_run(producer_id, epoch, batches)
-        if run.last_base_offset >= self.producers.map_end_offset:
+        if run.next_offset > self.producers.map_end_offset:
             self.producers.map_end_offset = run.next_offset
         self.next_offset = run.next_offset
         run.clear()
@@ -162,7 +162,7 @@ class TailRecovery:
         # Epochs past the recovery point are taken from the batches: the checkpoint may not have been written since.
         if header.partition_leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        if header.base_offset >= self.producers.map_end_offset:
+        if header.next_offset > self.producers.map_end_offset:
             is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
             replay_batch(segment, self.producers, header, batch if is_marker else None)
         self.next_offset = last_offset + 1

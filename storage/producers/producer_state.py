@@ -15,6 +15,33 @@ epoch (-1 for none):
 | known       | the known one        | those of a remembered batch | duplicate: answered with the offsets of that batch|
 | known       | the known one        | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER                      |
 
+A batch outside of transactions while the producer has a transaction open in this log is refused with INVALID_TXN_STATE.
+A transactional batch that would open a transaction needs a guard (`verification.py`), and obeys further rules:
+
+| what                                                             | decision                                    |
+|------------------------------------------------------------------|---------------------------------------------|
+| repeats a remembered batch                                       | duplicate, whatever else holds              |
+| epoch below the known one                                        | INVALID_PRODUCER_EPOCH                      |
+| the transaction is not open in this epoch, the guard not noted   | INVALID_TXN_STATE                           |
+| under transaction.version 2, nothing is remembered of the        | OUT_OF_ORDER_SEQUENCE_NUMBER                |
+| producer, first sequence other than 0                            |                                             |
+| first sequence above the lowest one that waits for verification  | OUT_OF_ORDER_SEQUENCE_NUMBER                |
+| otherwise                                                        | as in the first table                       |
+
+A marker (a control batch that ends a transaction), with the known epoch that of the producer in this log:
+
+| producer epoch                 | transaction version 0, 1 | transaction version 2                               |
+|--------------------------------|--------------------------|-----------------------------------------------------|
+| below the known one            | INVALID_PRODUCER_EPOCH   | INVALID_PRODUCER_EPOCH                              |
+| the known one, none is open    | accepted                 | accepted: the coordinator sends it again            |
+| the known one, one is open     | accepted                 | INVALID_PRODUCER_EPOCH: it ended the former         |
+|                                |                          | transaction (KIP-1228); accepted at the last epoch, |
+|                                |                          | which has no next one                               |
+| above the known one            | accepted                 | accepted                                            |
+
+An accepted epoch with a coordinator epoch below the known one is TRANSACTION_COORDINATOR_FENCED. A marker moves the
+producer's epoch to its own.
+
 Followers and recovery take every batch that the leader took, without a decision. Open transactions are noted with their
 first offset: the last stable offset does not go past the earliest of them.
 """
@@ -33,12 +60,16 @@ from protocol.record_batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
+from storage.producers.verification import NOT_REQUIRED, VerificationGuard, Verifications
 from storage.segment.transaction_index import AbortedTransaction
 
 BATCHES_KEPT = 5
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 PRODUCER_EXPIRATION_MS = 86_400_000
+EPOCH_MAX = 32_767
+EPOCH_BUMP_VERSION = 2
+"""From this transaction.version on a producer's epoch moves with each marker."""
 
 ACCEPTED = ErrorCode.NONE
 _new_tuple = tuple.__new__  # what the constructor of a named tuple calls in the end, at half its cost
@@ -131,15 +162,16 @@ class ProducerStates:
     marker that is not replicated yet may be truncated again. Either keeps the last stable offset at its first offset.
     """
 
-    __slots__ = ("_open_transactions", "_undecided", "entries", "expiration_ms", "map_end_offset")
+    __slots__ = ("_open_transactions", "_undecided", "entries", "expiration_ms", "map_end_offset", "verifications")
 
     def __init__(self, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
         self.map_end_offset = 0
         """The state is that of the log up to this offset (exclusive)."""
-        self._open_transactions: dict[int, int] = {}  # first offset -> producer id
-        self._undecided: dict[int, CompletedTransaction] = {}  # first offset -> its transaction
+        self.verifications = Verifications()
+        self._open_transactions: dict[int, int] = {}  # first offset -> producer id, by rising offset
+        self._undecided: dict[int, CompletedTransaction] = {}  # first offset -> its transaction, by rising last offset
 
     # The decision
 
@@ -154,6 +186,8 @@ class ProducerStates:
         # The usual case first: the next batch of a known producer in its epoch.
         if epoch == entry.producer_epoch:
             if first_sequence == (entry.last_sequence + 1) & SEQUENCE_MAX:
+                if entry.open_transaction_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL_BIT:
+                    return ErrorCode.INVALID_TXN_STATE
                 return ACCEPTED
             last_sequence = (first_sequence + header.last_offset_delta) & SEQUENCE_MAX
             return entry.duplicate_of(epoch, first_sequence, last_sequence) or ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -161,14 +195,83 @@ class ProducerStates:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if first_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return self._check_kind(header, entry)
+
+    def check_transactional(
+        self, header: BatchHeader, guard: VerificationGuard | None, *, is_from_client: bool
+    ) -> ErrorCode | ProducerBatch:
+        """What `check` does, for a batch of a transaction, or while verifications are under way.
+
+        `guard`: the one that `Verifications.begin` gave for the batch; `NOT_REQUIRED` where transactions open without a
+        verification. Batches of coordinators have no sequence.
+        """
+        entry = self.entries.get(header.producer_id)
+        epoch = header.producer_epoch
+        first_sequence = header.base_sequence
+        if entry is not None:
+            if is_from_client:
+                last_sequence = (first_sequence + header.last_offset_delta) & SEQUENCE_MAX
+                duplicate = entry.duplicate_of(epoch, first_sequence, last_sequence)
+                if duplicate is not None:
+                    return duplicate
+            if epoch < entry.producer_epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+        noted = self.verifications.guards.get(header.producer_id)
+        if (
+            guard is not NOT_REQUIRED
+            and header.attributes & TRANSACTIONAL_BIT
+            and not self.has_open_transaction(header.producer_id, epoch)
+            and (guard is None or guard is not noted)
+        ):
+            return ErrorCode.INVALID_TXN_STATE
+        if not is_from_client:
+            return ACCEPTED if entry is None else self._check_kind(header, entry)
+        if noted is not None:
+            if noted.supports_epoch_bump and first_sequence != 0 and (entry is None or not entry.batches):
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if first_sequence > noted.lowest_sequence:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return self.check(header)
+
+    @staticmethod
+    def _check_kind(header: BatchHeader, entry: ProducerEntry) -> ErrorCode:
+        if entry.open_transaction_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL_BIT:
+            return ErrorCode.INVALID_TXN_STATE
         return ACCEPTED
 
-    def check_marker(self, header: BatchHeader, marker: TransactionMarker) -> ErrorCode:
-        """NONE, or the error for a marker of an older producer epoch or of a former transaction coordinator."""
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction open in this log, in this epoch."""
+        entry = self.entries.get(producer_id)
+        return (
+            entry is not None and entry.open_transaction_offset != NO_OFFSET and entry.producer_epoch == producer_epoch
+        )
+
+    def must_be_verified(self, header: BatchHeader) -> bool:
+        """Whether a client's transactional batch would open a transaction, as far as its epoch and sequence go: it is
+        neither a duplicate nor of an epoch that is over."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            return True
+        epoch = header.producer_epoch
+        if epoch < entry.producer_epoch or self.has_open_transaction(header.producer_id, epoch):
+            return False
+        last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX
+        return entry.duplicate_of(epoch, header.base_sequence, last_sequence) is None
+
+    def check_marker(self, header: BatchHeader, marker: TransactionMarker, transaction_version: int = 0) -> ErrorCode:
+        """NONE, or the error for a marker of a wrong producer epoch or of a former transaction coordinator."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return ErrorCode.NONE
-        if header.producer_epoch < entry.producer_epoch:
+        epoch = header.producer_epoch
+        if epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if (
+            transaction_version >= EPOCH_BUMP_VERSION
+            and epoch == entry.producer_epoch
+            and entry.open_transaction_offset != NO_OFFSET
+            and epoch != EPOCH_MAX
+        ):
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if marker.coordinator_epoch < entry.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -193,10 +296,12 @@ class ProducerStates:
                 header.max_timestamp,
             )
             entry.take(header.producer_epoch, _new_tuple(ProducerBatch, batch))
-        # Only the first batch of a transaction counts: it is where the last stable offset stays.
-        if header.attributes & TRANSACTIONAL_BIT and entry.open_transaction_offset == NO_OFFSET:
-            entry.open_transaction_offset = base_offset
-            self._open_transactions[base_offset] = producer_id
+        if header.attributes & TRANSACTIONAL_BIT:
+            # Only the first batch of a transaction counts: it is where the last stable offset stays.
+            if entry.open_transaction_offset == NO_OFFSET:
+                entry.open_transaction_offset = base_offset
+                self._open_transactions[base_offset] = producer_id
+            self.verifications.appended(header)
 
     def take_run(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
         """Account for data batches of one producer outside of transactions, in order.
@@ -211,6 +316,7 @@ class ProducerStates:
 
     def take_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
         """Account for a transaction marker; the transaction that it ended, None where none was open."""
+        self.verifications.appended(header)
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id)
@@ -244,23 +350,24 @@ class ProducerStates:
         """The first offset of the earliest transaction that is open or undecided, None where there is none."""
         if not self._open_transactions and not self._undecided:
             return None  # Every fetch asks this, and most logs have no open transaction.
-        first = min(self._open_transactions, default=None)
+        first = next(iter(self._open_transactions), None)
         undecided = min(self._undecided, default=None)
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset after this transaction is decided and no other one: the transaction index stores
         it."""
-        open_offset = min(
-            (offset for offset in self._open_transactions if offset != completed.first_offset), default=None
-        )
+        open_offset = next((offset for offset in self._open_transactions if offset != completed.first_offset), None)
         return completed.last_offset + 1 if open_offset is None else open_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions with their marker below the high watermark are decided."""
-        if self._undecided:
-            for first_offset in [f for f, done in self._undecided.items() if done.last_offset < high_watermark]:
-                del self._undecided[first_offset]
+        undecided = self._undecided
+        while undecided:
+            first_offset, completed = next(iter(undecided.items()))
+            if completed.last_offset >= high_watermark:
+                break
+            del undecided[first_offset]
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
         """The transaction index entry of an aborted transaction."""
@@ -275,7 +382,8 @@ class ProducerStates:
 
     def expire(self, now_ms: int) -> list[int]:
         """Remove the producers without a batch for producer.id.expiration.ms and without an open transaction; their
-        ids."""
+        ids. Guards expire after the same time."""
+        self.verifications.expire(now_ms, self.expiration_ms)
         expired = [producer_id for producer_id, entry in self.entries.items() if self.is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.entries[producer_id]
@@ -291,8 +399,9 @@ class ProducerStates:
         for entry in entries:
             if not self.is_expired(entry, now_ms):
                 self.entries[entry.producer_id] = entry
-                if entry.open_transaction_offset != NO_OFFSET:
-                    self._open_transactions[entry.open_transaction_offset] = entry.producer_id
+        open_entries = [entry for entry in self.entries.values() if entry.open_transaction_offset != NO_OFFSET]
+        for entry in sorted(open_entries, key=lambda each: each.open_transaction_offset):
+            self._open_transactions[entry.open_transaction_offset] = entry.producer_id
 
     def clear(self, end_offset: int) -> None:
         """Reset to the empty state of a log that begins at an offset."""

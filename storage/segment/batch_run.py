@@ -43,7 +43,6 @@ class BatchRun:
         "bytes_since_index_entry",
         "index_entries",
         "index_interval_bytes",
-        "last_base_offset",
         "leader_epoch",
         "limit_offset",
         "max_timestamp",
@@ -64,7 +63,6 @@ class BatchRun:
         """The producer state knows the batches before this offset already."""
         self.batches_kept_max: int = batches_kept_max
         """How many of the last batches of each producer are noted."""
-        self.last_base_offset: int = -1
         self.index_interval_bytes: int = 0
         self.bytes_since_index_entry: int = 0
         self.max_timestamp: int = -1
@@ -92,7 +90,6 @@ class BatchRun:
         interval: i64 = self.index_interval_bytes
         since_entry: i64 = self.bytes_since_index_entry
         max_timestamp: i64 = self.max_timestamp
-        last_base_offset: i64 = self.last_base_offset
         offset_of_max_timestamp: i64 = self.offset_of_max_timestamp
         base_offset: i64
         length: i64
@@ -115,13 +112,12 @@ class BatchRun:
             size: i64 = length + LOG_OVERHEAD
             if crc32c(view[at + ATTRIBUTES_POSITION : at + size], 0) != crc:
                 break
-            if producer_id >= 0 and base_offset >= producers_offset:
+            if producer_id >= 0 and base_offset + delta >= producers_offset:
                 if attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or sequence == NO_SEQUENCE:
                     break
                 batch = (sequence, (sequence + delta) & SEQUENCE_MAX, base_offset + delta, delta, timestamp)
                 if not self._has_noted(producer_id, producer_epoch, batch):
                     break
-            last_base_offset = base_offset
             next_offset = base_offset + delta + 1
             if timestamp > max_timestamp:
                 max_timestamp = timestamp
@@ -135,7 +131,6 @@ class BatchRun:
                 since_entry += size
             at += size
         self.next_offset = next_offset
-        self.last_base_offset = last_base_offset
         self.bytes_since_index_entry = since_entry
         self.max_timestamp = max_timestamp
         self.offset_of_max_timestamp = offset_of_max_timestamp

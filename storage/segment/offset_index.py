@@ -31,6 +31,14 @@ class OffsetIndex:
         entry = self.entries.lookup(_OFFSET, offset - self._base_offset, waits=waits)
         return entry[_POSITION] if entry else 0
 
+    def offset_after(self, position: int, *, waits: bool = True) -> int | None:
+        """The last offset of a batch that begins past a position, None where no entry does.
+
+        Without `waits` it may raise `NotCached`.
+        """
+        entry = self.entries.entry_after(_POSITION, position, waits=waits)
+        return None if entry is None else entry[_OFFSET] + self._base_offset
+
     def last_position(self) -> int:
         """The position of the last entry, 0 in an empty index. Raises OSError."""
         last = self.entries.last()

@@ -127,6 +127,19 @@ class SparseIndex:
             return recent[bisect_right(recent, target, key=itemgetter(column)) - 1]
         return self._search(column, target, waits=waits)[1]
 
+    def entry_after(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
+        """The first entry with a column above the target, None where there is none. Raises OSError.
+
+        Without `waits` it raises `NotCached` where it would have to wait for the disk.
+        """
+        if self._count < 0:
+            self._load(waits=waits)
+        slot = self._upper_slot(column, target, waits=waits)
+        if slot >= self._count:
+            return None
+        recent_slot = slot - (self._count - len(self._recent))
+        return self._recent[recent_slot] if recent_slot >= 0 else self._read(slot, 1, waits=waits)[0]
+
     def truncate(self, column: int, bound: int) -> None:
         """Keep the entries with a column below the bound. Raises OSError."""
         kept_count = self._upper_slot(column, bound - 1)
@@ -247,12 +260,12 @@ class SparseIndex:
         assert len(data) == count * size, f"{self._path} became shorter"
         return data
 
-    def _upper_slot(self, column: int, target: int) -> int:
+    def _upper_slot(self, column: int, target: int, *, waits: bool = True) -> int:
         """The number of entries whose column is not above the target."""
         in_file_count = self.count - len(self._recent)
         if self._recent and self._recent[0][column] <= target:
             return in_file_count + bisect_right(self._recent, target, key=itemgetter(column))
-        return self._search(column, target, waits=True)[0]
+        return self._search(column, target, waits=waits)[0]
 
     def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None]:
         """Search the entries that are only in the file: how many are not above the target, and the last of those."""

@@ -7,6 +7,8 @@ records. A lookup therefore continues in later segments, up to an entry whose la
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from struct import Struct
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from storage.files.port import FileSystem
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0
+_last_offset = attrgetter("last_offset")
 
 
 class CorruptTransactionIndex(ValueError):
@@ -64,11 +67,19 @@ class TransactionIndex:
         self._open_file.file.append([ENTRY.pack(VERSION, *aborted)])
         entries.append(aborted)
 
+    def count_from(self, first_offset: int) -> int:
+        """How many aborted transactions have their marker at or past an offset. Raises OSError and
+        `CorruptTransactionIndex`."""
+        entries = self.entries()
+        return len(entries) - bisect_left(entries, first_offset, key=_last_offset) if entries else 0
+
     def collect(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The aborted transactions that overlap [first, end), and whether no later segment can hold another one."""
         found = []
-        for aborted in self.entries():
-            if aborted.last_offset >= first_offset and aborted.first_offset < end_offset:
+        entries = self.entries()
+        for slot in range(bisect_left(entries, first_offset, key=_last_offset), len(entries)):
+            aborted = entries[slot]
+            if aborted.first_offset < end_offset:
                 found.append(aborted)
             if aborted.last_stable_offset >= end_offset:
                 return found, True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
@@ -477,8 +478,9 @@ MUTANTS: Final = (
         74,
         "a batch of a former epoch of its producer is taken",
         "storage/producers/producer_state.py",
-        "        if epoch < entry.producer_epoch:\n            return ErrorCode.INVALID_PRODUCER_EPOCH\n",
-        "",
+        "        if epoch < entry.producer_epoch:\n            return ErrorCode.INVALID_PRODUCER_EPOCH\n"
+        "        if first_sequence != 0 and",
+        "        if first_sequence != 0 and",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -674,4 +676,5 @@ MUTANTS: Final = (
         shape=(("directories", 2),),
     ),
     *SHELL_MUTANTS,
+    *GROUP_TRANSACTION_MUTANTS,
 )

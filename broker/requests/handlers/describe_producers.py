@@ -65,9 +65,7 @@ def _describe(services: DescribeProducersServices, topic: str, index: int) -> Pa
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp,
                 coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=-1
-                if producer.open_transaction_offset is None
-                else producer.open_transaction_offset,
+                current_txn_start_offset=producer.open_transaction_offset,
             )
             for producer in partition.log.producers.entries.values()
         ],

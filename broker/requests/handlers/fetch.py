@@ -13,18 +13,31 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.purgatory.purgatory import HIGH_WATERMARK, LOG_END_OFFSET, DelayedOperation, Purgatory
+from broker.purgatory.purgatory import (
+    HIGH_WATERMARK,
+    LAST_STABLE_OFFSET,
+    LOG_END_OFFSET,
+    DelayedOperation,
+    Purgatory,
+)
 from broker.replicas.replicas import Replicas
 from broker.requests.current_leaders import FIRST_FETCH_VERSION, LeaderServices, add_to_fetch
 from broker.requests.fetched_records import RecordServices, read_records, sends_from_file
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
-from replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, FetchPlanner, PlannedRead, without_records
+from replication.fetch_plan import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchPlanner,
+    PlannedRead,
+    isolation_of,
+    without_records,
+)
 from replication.fetch_session import FetchContext, FetchSessions
 from replication.follower_fetch import InSyncCandidates, replica_of, update_fetch_states
 from replication.partition import Partition
-from replication.source import Cold
+from replication.source import Cold, FetchIsolation
 from replication.updated_partitions import PartitionKey
 from storage.files.file_slice import FileSlice
 
@@ -35,6 +48,12 @@ log = logging.getLogger("moldau.fetch")
 
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
+AWAITED: Final = {
+    FetchIsolation.LOG_END: LOG_END_OFFSET,
+    FetchIsolation.HIGH_WATERMARK: HIGH_WATERMARK,
+    FetchIsolation.TXN_COMMITTED: LAST_STABLE_OFFSET,
+}
+"""What has to move before more can be read."""
 COLD_LOOKUPS_MAX: Final = 16
 """Most times that a lookup begins anew because a page was not in the page cache; the next one waits for the disk."""
 
@@ -162,7 +181,8 @@ class Fetch:
         if updates is not None:
             operation.watch_updates(updates)
         else:
-            operation.watch(self._wanted(), HIGH_WATERMARK if self._replica is None else LOG_END_OFFSET)
+            isolation = isolation_of(self._request, self._replica)
+            operation.watch(self._wanted(), AWAITED[isolation])
         if self._replica is not None:
             purgatory.followers.add(operation)
         return operation.reply

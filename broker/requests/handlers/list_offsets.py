@@ -92,7 +92,8 @@ def _answer(
     refusal = partition.check_leader_epoch(wish.current_leader_epoch)
     if refusal is not ErrorCode.NONE:
         return _refused(wish, refusal)
-    if not partition.is_leader:
+    leadership = partition.leadership
+    if leadership is None:
         return _refused(wish, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if wish.timestamp < 0 and version < FIRST_VERSIONS.get(wish.timestamp, VERSION_MAX):
         return _refused(wish, ErrorCode.UNSUPPORTED_VERSION)
@@ -105,7 +106,9 @@ def _answer(
         end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
     answer = ListOffsetsPartitionResponse(partition_index=wish.partition_index)
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID
-    if is_consumer and wish.timestamp == LATEST and end_offset < partition.epoch_start_offset:
+    # The high watermark counts also where the consumer reads to the last stable offset: a transaction may stay open.
+    is_behind = is_consumer and partition.high_watermark < leadership.epoch_start_offset
+    if wish.timestamp == LATEST and is_behind:
         return _refused(wish, _not_available(version))
     if wish.timestamp == LATEST:
         answer.offset = end_offset
@@ -131,6 +134,6 @@ def _answer(
             answer.timestamp = found.timestamp
             answer.offset = found.offset
             answer.leader_epoch = found.leader_epoch
-        elif is_consumer and end_offset < partition.epoch_start_offset:
+        elif is_behind:
             return _refused(wish, _not_available(version))
     return answer

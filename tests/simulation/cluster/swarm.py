@@ -151,7 +151,7 @@ class Swarm:
             return None
         images += [] if self.observer.image is None else [self.observer.image]
         image = max(images, key=lambda each: each.provenance.end_offset)
-        index = broker.groups.partition_of(group)
+        index = broker.coordinators.groups.partition_of(group)
         mine = broker.replicas.get(GROUP_METADATA_TOPIC, index)
         assigned = image.topics.partition(GROUP_METADATA_TOPIC, index)
         if mine is None or assigned is None or mine.leader_epoch != assigned.leader_epoch or not mine.is_leader:

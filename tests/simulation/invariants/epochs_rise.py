@@ -21,8 +21,9 @@ class EpochsRise:
             before = self._of_partitions.get(place, epochs)
             if epochs[0] < before[0] or epochs[1] < before[1]:
                 raise Violation(f"{replica}: (leader epoch, partition epoch) went from {before} to {epochs}")
-            if replica.partition.leadership is not None:
-                log, began = replica.partition.log, replica.partition.epoch_start_offset
+            leadership = replica.partition.leadership
+            if leadership is not None:
+                log, began = replica.partition.log, leadership.epoch_start_offset
                 latest, may_be_closed = log.epochs.latest_epoch, replica.node_id in stopping and began == log.end_offset
                 if latest != epochs[0] and log.failure is None and not may_be_closed:
                     raise Violation(f"{replica} leads in epoch {epochs[0]}, its log knows epoch {latest}")

@@ -1,0 +1,51 @@
+"""ListTransactions (API key 66, versions 0-2; KIP-664, KIP-994, KIP-1152): the transactions of this coordinator.
+
+KIP-994: only those that have run for a while, from version 1 on. KIP-1152: only transactional ids that match a regular
+expression, from version 2 on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from broker.coordinators.transactions import TransactionCoordinator
+from broker.runtime.environment import Environment
+from protocol.errors import ErrorCode
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+
+
+class ListTransactionsServices(Protocol):
+    @property
+    def environment(self) -> Environment: ...
+
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+
+
+def handle(
+    services: ListTransactionsServices, context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """The list is complete or an error: while a shard is loading, its transactions are not known."""
+    from coordinator.transaction.listing import unknown_states
+
+    try:
+        pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    except re.error:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
+    for runner in services.transactions.runners:
+        if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ListTransactionsResponse(error_code=runner.refusal)
+        if runner.refusal is not ErrorCode.NONE:
+            continue
+        found = runner.shard.list_transactions(
+            request.state_filters, request.producer_id_filters, request.duration_filter, services.environment.wall_ms()
+        )
+        response.transaction_states += [
+            each for each in found if pattern is None or pattern.fullmatch(each.transactional_id)
+        ]
+    return response

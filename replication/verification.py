@@ -1,0 +1,79 @@
+"""Which transactional writes a leader verifies with the transaction coordinator before it appends them (KIP-890).
+
+The leader asks once for each transaction and partition: from its first batch to its marker the transaction is open in
+the log, and further batches need no verification.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import CONTROL_BIT, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT, parse_header
+from storage.producers.verification import VerificationGuard
+
+if TYPE_CHECKING:
+    from replication.partition import Partition
+
+EPOCH_BUMP_PRODUCE_VERSION: Final = 12
+"""From this version of Produce on a client speaks the protocol of transaction.version 2: the leader adds the partition
+to the client's transaction, and does so also where verification is off."""
+
+
+def batch_verification(
+    partition: Partition, records: BytesLike, now_ms: int, produce_version: int
+) -> VerificationGuard | None:
+    """The guard for a client's batch that would open a transaction.
+
+    None where the batch may be appended without asking the coordinator: its transaction is open in this log, it repeats
+    a batch that was appended, it is not transactional, or verification is off for this client. None also where the
+    append will refuse it: the replica does not lead, the batch is malformed, or its producer epoch is over.
+    """
+    supports_epoch_bump = produce_version >= EPOCH_BUMP_PRODUCE_VERSION
+    if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):
+        return None
+    try:
+        header = parse_header(records)
+    except MalformedMessage:
+        return None
+    if (
+        header.producer_id == NO_PRODUCER_ID
+        or header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) != TRANSACTIONAL_BIT
+    ):
+        return None
+    producers = partition.log.producers
+    if not producers.must_be_verified(header):
+        return None
+    return producers.verifications.begin(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        partition.leader_epoch,
+        now_ms,
+        supports_epoch_bump=supports_epoch_bump,
+    )
+
+
+def coordinator_verification(
+    partition: Partition, producer_id: int, producer_epoch: int, now_ms: int, *, supports_epoch_bump: bool
+) -> VerificationGuard | None:
+    """The guard for a batch that a coordinator of this broker writes as part of a producer's transaction: offsets.
+
+    Such a batch has no sequence. None in the same cases as for a client's batch.
+    """
+    if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):
+        return None
+    producers = partition.log.producers
+    entry = producers.entries.get(producer_id)
+    if entry is not None and producer_epoch < entry.producer_epoch:
+        return None
+    if producers.has_open_transaction(producer_id, producer_epoch):
+        return None
+    return producers.verifications.begin(
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        partition.leader_epoch,
+        now_ms,
+        supports_epoch_bump=supports_epoch_bump,
+    )

@@ -1,0 +1,52 @@
+"""Which aborted transactions reach into a read: a read_committed consumer skips their records."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import Final
+
+from storage.log.log_state import LogState
+from storage.log.reading import LogRead
+from storage.segment.segment import Segment
+from storage.segment.transaction_index import AbortedTransaction
+
+FEW: Final = 16
+"""The number of aborted transactions that are listed without looking up which of them begin behind what is read."""
+_base_offset = attrgetter("base_offset")
+
+
+def aborted_transactions(log: LogState, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Those with batches in a range of offsets. Raises OSError and `CorruptTransactionIndex`."""
+    found: list[AbortedTransaction] = []
+    slot = max(0, bisect_right(log.segments, first_offset, key=_base_offset) - 1)
+    for segment in log.segments[slot:]:
+        more, is_complete = segment.transaction_index.collect(first_offset, end_offset)
+        found += more
+        if is_complete:
+            break
+    return found
+
+
+def aborted_in_read(
+    log: LogState, read: LogRead, first_offset: int, end_offset: int, *, waits: bool
+) -> list[AbortedTransaction]:
+    """Those that may reach into what a read found from `first_offset` on, sorted by first offset.
+
+    The transaction index has the order of the markers, but some clients take the list in the order of the records.
+    Raises OSError and `CorruptTransactionIndex`; without `waits` also `NotCached`.
+    """
+    segments = log.segments
+    slot = bisect_right(segments, read.base_offset, key=_base_offset) - 1
+    if slot + 1 < len(segments):
+        end_offset = min(end_offset, segments[slot + 1].base_offset)
+    segment = segments[slot]
+    if read.slice is not None and segment.transaction_index.count_from(first_offset) > FEW:
+        end_offset = min(end_offset, read_end_offset(segment, read.slice.position + read.size, end_offset, waits))
+    return sorted(aborted_transactions(log, first_offset, end_offset), key=lambda each: each.first_offset)
+
+
+def read_end_offset(segment: Segment, end_position: int, otherwise: int, waits: bool) -> int:
+    """An offset at or past the end of the batches that begin before a position, as near as the offset index tells."""
+    later = segment.offset_index.offset_after(end_position - 1, waits=waits)
+    return otherwise if later is None else later

@@ -1,0 +1,107 @@
+"""The verification of transactions before they open in a log (KIP-890).
+
+A transactional batch that arrives late, after the marker of its transaction, would open a transaction that no
+coordinator ends: the last stable offset would stay at it permanently. Therefore the leader asks the transaction
+coordinator before the first batch of a transaction, and appends the batch only with the guard that it noted when it
+began to ask:
+
+    begin ──▶ noted ──the coordinator confirms──▶ the batch is appended with the guard: the transaction opens
+                │
+                ├── a transactional batch of the producer is appended: the guard is used up
+                ├── a marker of the producer is appended: what the coordinator confirmed has ended
+                ├── the replica leads no more, or in a new term
+                └── producer.id.expiration.ms is over
+
+A guard that is not noted any more opens nothing: the append is refused with INVALID_TXN_STATE.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.record_batch import CONTROL_BIT, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+
+NO_TERM: Final = -1
+
+
+class VerificationGuard:
+    """A verification under way: Apache Kafka's VerificationStateEntry and its guard in one. It is compared by
+    identity."""
+
+    __slots__ = ("leader_epoch", "lowest_sequence", "noted_ms", "producer_epoch", "supports_epoch_bump")
+
+    def __init__(
+        self, producer_epoch: int, lowest_sequence: int, leader_epoch: int, now_ms: int, *, supports_epoch_bump: bool
+    ) -> None:
+        self.producer_epoch = producer_epoch
+        self.lowest_sequence = lowest_sequence
+        """The lowest first sequence among the batches that wait: one with a higher sequence may not go first."""
+        self.leader_epoch = leader_epoch
+        """The leader's term in which the verification began."""
+        self.noted_ms = now_ms
+        self.supports_epoch_bump = supports_epoch_bump
+        """The client speaks the protocol of transaction.version 2: its epoch is new in each transaction, and sequences
+        begin at 0."""
+
+    def asked_again(self, producer_epoch: int, sequence: int) -> None:
+        """Another batch of the producer waits for the same verification."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.lowest_sequence = sequence
+        elif producer_epoch == self.producer_epoch and sequence < self.lowest_sequence:
+            self.lowest_sequence = sequence
+
+
+NOT_REQUIRED: Final = VerificationGuard(NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TERM, 0, supports_epoch_bump=False)
+"""In a guard's place: the batch may open a transaction without a verification."""
+
+
+class Verifications:
+    """The guards that are noted in one log, at most one for each producer id."""
+
+    __slots__ = ("guards",)
+
+    def __init__(self) -> None:
+        self.guards: dict[int, VerificationGuard] = {}
+
+    def begin(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        supports_epoch_bump: bool,
+    ) -> VerificationGuard:
+        """The guard for a batch with this first sequence; the batches of a producer that wait together share one."""
+        guard = self.guards.get(producer_id)
+        if guard is None:
+            guard = self.guards[producer_id] = VerificationGuard(
+                producer_epoch, sequence, leader_epoch, now_ms, supports_epoch_bump=supports_epoch_bump
+            )
+        else:
+            guard.asked_again(producer_epoch, sequence)
+        return guard
+
+    def appended(self, header: BatchHeader) -> None:
+        """A transactional batch or a marker was appended: its producer's guard is used up.
+
+        A marker with the epoch of the guard, under transaction.version 2, ended the transaction *before* the one that
+        is verified: there the marker already carries the producer's next epoch.
+        """
+        guard = self.guards.get(header.producer_id)
+        if guard is None:
+            return
+        is_marker = header.attributes & CONTROL_BIT != 0
+        if not (is_marker and guard.supports_epoch_bump and header.producer_epoch == guard.producer_epoch):
+            del self.guards[header.producer_id]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Drop the guards that were noted at least that long ago."""
+        for producer_id in [key for key, each in self.guards.items() if now_ms - each.noted_ms >= expiration_ms]:
+            del self.guards[producer_id]
+
+    def clear(self) -> None:
+        """The replica leads no more, or in a new term."""
+        self.guards.clear()
