@@ -46,7 +46,7 @@ class AddPartitions(NamedTuple):
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     client_version: int
-    """Of the protocol of transactions: 2 where a produce adds the partition, 0 where the client does."""
+    """2 where a produce adds the partition, 0 where the client of an earlier protocol does. Records have it so."""
 
 
 class VerifyPartitions(NamedTuple):
@@ -68,6 +68,7 @@ class EndTransaction(NamedTuple):
     producer_epoch: int
     is_commit: bool
     client_version: int
+    """2 from version 5 of EndTxn on, 0 before it."""
 
 
 class MarkersWritten(NamedTuple):

@@ -38,6 +38,8 @@ def record_of(change: TransactionChange, transaction_version: int, wall_ms: int)
 
 
 def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
+    # DIVERGES: at transaction.version 0, Apache answers a request of protocol 2 with UNSUPPORTED_VERSION, and each
+    # later one for the transactional id with CONCURRENT_TRANSACTIONS: version 0 has no place for the protocol.
     has_tags = version >= FLEXIBLE_VALUE_VERSION
     return TransactionLogValue(
         producer_id=transaction.producer_id,

@@ -50,6 +50,8 @@ class Transactions:
     def append(self, change: TransactionChange, end_offset: int) -> None:
         """A record is in the log; its batch ends at `end_offset`."""
         assert change.transactional_id not in self._pending, "one record of a transactional id is pending"
+        # DIVERGES: Apache goes back to the former state after a timeout, and has another state than its log once the
+        # record is committed nevertheless. Here the transactional id waits until the record is committed.
         self._pending.add(change.transactional_id)
         self._changes.add(change, end_offset)
 

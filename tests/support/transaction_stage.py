@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -10,6 +11,7 @@ from coordinator.runtime.events import Appended, AppendRefused, Committed, Loade
 from coordinator.runtime.log_reading import LogReader
 from coordinator.transaction.config import TransactionConfig
 from coordinator.transaction.events import (
+    EPOCH_BUMP_VERSION,
     AddPartitions,
     EndTransaction,
     InitProducerId,
@@ -22,7 +24,7 @@ from coordinator.transaction.events import (
     VerifyPartitions,
 )
 from coordinator.transaction.listing import TransactionDescription
-from coordinator.transaction.records import TransactionChange, change_of
+from coordinator.transaction.records import TransactionChange, change_of, record_of
 from coordinator.transaction.shard import TransactionShard, transaction_reader
 from coordinator.transaction.transaction import Transaction
 from protocol.errors import ErrorCode
@@ -33,6 +35,11 @@ TID = "tid"
 TIMEOUT_MS = 60_000
 A: TopicPartition = ("a", 0)
 B: TopicPartition = ("b", 1)
+
+
+def client_version(protocol: int) -> int:
+    """What records say of a protocol: of the first, what they say of no transaction."""
+    return protocol if protocol >= EPOCH_BUMP_VERSION else 0
 
 
 @dataclass(slots=True)
@@ -153,6 +160,17 @@ class TransactionStage:
     def step_without_commit(self, event: RuntimeEvent) -> None:
         self._act(self._stepped(event))
 
+    def store(self, transaction: Transaction | None, tid: str = TID) -> None:
+        """A record of a former coordinator, with which the next one begins."""
+        self.load({tid: transaction})
+
+    def load(self, transactions: Mapping[str, Transaction | None]) -> None:
+        """One record each."""
+        changes = [TransactionChange(tid, transaction) for tid, transaction in transactions.items()]
+        records = [record_of(change, self.transaction_version, self.wall_ms) for change in changes]
+        assert isinstance(self._append(records), Appended)
+        self.fail_over(self.end_offset)
+
     # Clients
 
     def init(
@@ -166,7 +184,7 @@ class TransactionStage:
     def add(
         self, producer_id: int, epoch: int, *partitions: TopicPartition, tid: str = TID, protocol: int = 2
     ) -> ErrorCode | None:
-        answer = self._ask(AddPartitions(self._waiter(), tid, producer_id, epoch, partitions, protocol))
+        answer = self._ask(AddPartitions(self._waiter(), tid, producer_id, epoch, partitions, client_version(protocol)))
         assert answer is None or isinstance(answer, ErrorCode)
         return answer
 
@@ -178,7 +196,7 @@ class TransactionStage:
     def end(
         self, producer_id: int, epoch: int, *, commits: bool, tid: str = TID, protocol: int = 2
     ) -> ProducerIdAnswer | None:
-        answer = self._ask(EndTransaction(self._waiter(), tid, producer_id, epoch, commits, protocol))
+        answer = self._ask(EndTransaction(self._waiter(), tid, producer_id, epoch, commits, client_version(protocol)))
         assert answer is None or isinstance(answer, ProducerIdAnswer)
         return answer
 
