@@ -31,6 +31,7 @@ CLASSES = {
     "kafka-cluster": TOOLS + "ClusterTool",
     "kafka-leader-election": TOOLS + "LeaderElectionCommand",
     "kafka-reassign-partitions": TOOLS + "reassign.ReassignPartitionsCommand",
+    "kafka-transactions": TOOLS + "TransactionsCommand",
     "kafka-metadata-shell": "org.apache.kafka.shell.MetadataShell",
 }
 

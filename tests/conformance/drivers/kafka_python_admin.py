@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import kafka.errors
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.admin import AbortTransactionSpec, AlterConfigOp, ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
 from protocol.errors import ErrorCode
@@ -214,6 +214,16 @@ class KafkaPythonAdmin:
     def list_transactions(self, states: list[str]) -> object:
         found = self._admin.list_transactions(state_filters=states or None).values()
         return sorted([each.transactional_id, each.state.value] for listed in found for each in listed)
+
+    def abort_transaction(self, topic: str, partition: int) -> object:
+        """Ends the transaction that is open in a partition without its coordinator."""
+        place = TopicPartition(topic, partition)
+        for state in self._admin.describe_producers([place])[place].active_producers:
+            if state.current_transaction_start_offset >= 0:
+                self._admin.abort_transaction(
+                    AbortTransactionSpec(place, state.producer_id, state.producer_epoch, state.coordinator_epoch)
+                )
+        return None
 
     def describe_quorum(self) -> object:
         found = self._admin.describe_metadata_quorum()

@@ -293,7 +293,7 @@ def offsets_of(session: Session, group: str) -> list[list[int]]:
 
 def processor_dies(session: Session) -> None:
     """Killed between its offsets and its commit: nothing of the transaction is seen, and its input is read again."""
-    session.needs("transactions")
+    session.needs("transactions", "offsets without an end")
     source, sink = Ledger(session, "source"), Ledger(session, "sink")
     group, id = session.name("g"), session.name("x")
     source.plain(30)
