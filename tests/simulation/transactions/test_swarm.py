@@ -1,0 +1,1 @@
+"""The transaction coordinator without a network keeps every rule."""
