@@ -213,7 +213,7 @@ class LogRules:
 
     def _is_ended(self, change: TransactionEnded) -> None:
         event = self._event
-        if not isinstance(event, events.EndTransaction) or change != (event.producer_id, event.end.is_commit):
+        if not isinstance(event, events.EndOffsetsTransaction) or change != (event.producer_id, event.end.is_commit):
             raise Violation(f"no transaction coordinator asked for {change}")
 
     def _may_forget(self, change: OffsetChange) -> None:
@@ -303,7 +303,7 @@ class LogRules:
             case events.CommitTransactionalOffsets(_, asked_within), TxnOffsetCommitResponse():
                 for within, done_within in zip(asked_within.topics, response.topics, strict=True):
                     self._is_stored(asked_within.group_id, within, done_within)
-            case events.EndTransaction(), ErrorCode.NONE:
+            case events.EndOffsetsTransaction(), ErrorCode.NONE:
                 said = (asked.event.producer_id, asked.event.end.is_commit)
                 if self.committed_log.ended.get(said, -1) <= asked.log_end_offset:
                     raise Violation(f"the marker {said} is said to be written, and is not")

@@ -34,7 +34,7 @@ READS = (
     events.Heartbeat,
     events.CommitOffsets,
     events.CommitTransactionalOffsets,
-    events.EndTransaction,
+    events.EndOffsetsTransaction,
     events.FetchStableOffsets,
     events.DeleteOffsets,
     events.TopicsDeleted,

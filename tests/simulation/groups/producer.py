@@ -80,7 +80,7 @@ class Producer:
 
     def _end(self, is_commit: bool) -> Sent:
         producer_id, epoch, end = self.producer_id, self.epoch, TransactionEnd(is_commit, coordinator_epoch=0)
-        return lambda waiter: events.EndTransaction(waiter, producer_id, epoch, end), MARKER_VERSION
+        return lambda waiter: events.EndOffsetsTransaction(waiter, producer_id, epoch, end), MARKER_VERSION
 
     def hear(self, response: object) -> None:
         self.is_waiting = False

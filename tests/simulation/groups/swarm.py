@@ -145,7 +145,7 @@ class Swarm:
         for producer_id in sorted(self.log_rules.latest.pending):
             end = TransactionEnd(self.random.random() < 0.5, coordinator_epoch=0)
             epoch = self.shell.epoch_of(producer_id)
-            make = partial(events.EndTransaction, producer_id=producer_id, producer_epoch=epoch, end=end)
+            make = partial(events.EndOffsetsTransaction, producer_id=producer_id, producer_epoch=epoch, end=end)
             self._ask((make, MARKER_VERSION), None)
         if self.log_rules.committed_log.pending:
             raise Violation(f"markers are written, and pending are {self.log_rules.committed_log.pending}")
