@@ -122,6 +122,23 @@ FAMILIES: Final = (
         (("trims", True), ("small_segments", True)),
     ),
     Family(
+        "transactions",
+        (Fault.KILL_TRANSACTION_COORDINATOR, Fault.KILL_LEADER, Fault.ISOLATE, Fault.RESET, Fault.STALL_LINK),
+        (
+            ("transactional", 2),
+            ("partitions", 1),
+            ("producers", 1),
+            ("members", 0),
+            ("skew_ms_max", 0),
+            ("churns_topics", False),
+            ("retains", ""),
+            ("trims", False),
+            ("look_every_s", 0.03),
+            ("strike_every_s", 1.2),
+            ("fault_s", 10.0),
+        ),
+    ),
+    Family(
         "links",
         (Fault.RESET, Fault.STALL_LINK, Fault.SLOW_LINK, Fault.WALL_JUMP),
         (("timeout_ms", 200), ("members", 2), ("skew_ms_max", 1_000_000)),

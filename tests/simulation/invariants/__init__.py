@@ -30,6 +30,7 @@ from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
 from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
+from tests.simulation.invariants.stable_offset import StableOffset
 from tests.simulation.invariants.start_bound import StartBound
 from tests.simulation.invariants.true_snapshots import TrueSnapshots
 
@@ -66,6 +67,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     RolesFollowMetadata,
     SoundImage,
     SoundLog,
+    StableOffset,
     StartBound,
     TrueSnapshots,
 )
