@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from tests.simulation.invariants.as_assigned import AsAssigned
+from tests.simulation.invariants.commits_answered import CommitsAnswered
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
@@ -45,6 +46,7 @@ class Invariant(Protocol):
 ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     AsAssigned,
     CommittedPrefix,
+    CommitsAnswered,
     ConfirmedSet,
     ControllerState,
     EpochsOfLog,
