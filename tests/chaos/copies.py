@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.chaos import group_readers, transactions
-from tests.chaos.transactions import TRANSACTIONS_TOPIC, MustAbort, MustBeginAnew, repeated
+from tests.chaos.transactions import TRANSACTIONS_TOPIC, MustAbort, MustBeginAnew, Waiting, repeated
 from tests.support.history import Key
 
 COPIES_TOPIC: Final = "chaos-copies"
@@ -37,6 +37,11 @@ class Copies:
             copier.join()
 
     @property
+    def waiting(self) -> dict[str, str]:
+        """By copier, what it was told of the call that it repeats."""
+        return {copier.name: copier.waiting.told for copier in self._copiers}
+
+    @property
     def commit_times(self) -> dict[str, list[float]]:
         """By copier, when each commit was acknowledged, by the monotonic clock."""
         return {copier.name: copier.commit_times for copier in self._copiers}
@@ -56,6 +61,7 @@ class _Copier(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.errors: list[str] = []
         self.incarnation = 0
+        self.waiting = Waiting()
         self.commit_times: list[float] = []
         self.is_ending = False
         address = {"bootstrap.servers": bootstrap}
@@ -75,7 +81,7 @@ class _Copier(threading.Thread):
         self._taken.clear()
         producer, consumer = Producer(self._producing), Consumer(self._consuming)
         try:
-            repeated(producer.init_transactions)
+            repeated(self.waiting, producer.init_transactions)
             consumer.subscribe([TRANSACTIONS_TOPIC], on_revoke=self._lost, on_lost=self._lost)
             while not self.is_ending:
                 self._take(consumer)
@@ -109,10 +115,10 @@ class _Copier(threading.Thread):
         ends = [TopicPartition(TRANSACTIONS_TOPIC, partition, end) for partition, end in offsets.items()]
         group = consumer.consumer_group_metadata()
         try:
-            repeated(lambda timeout_s: producer.send_offsets_to_transaction(ends, group, timeout_s))
-            repeated(producer.commit_transaction)
+            repeated(self.waiting, lambda timeout_s: producer.send_offsets_to_transaction(ends, group, timeout_s))
+            repeated(self.waiting, producer.commit_transaction)
         except MustAbort:
-            repeated(producer.abort_transaction)
+            repeated(self.waiting, producer.abort_transaction)
             raise
         self._taken.clear()
         self.commit_times.append(time.monotonic())

@@ -62,7 +62,9 @@ class Transactions:
         """
         while silent := [name for name, at in self._first_commits(began).items() if at is None]:
             if time.monotonic() - began > COMMIT_PATIENCE_S:
-                raise Broken(f"stuck: {silent} commit nothing {COMMIT_PATIENCE_S:.0f} s after a fault: {self.errors}")
+                waiting = {**self._load.waiting, **self._copies.waiting}
+                told_last = {name: waiting[name] for name in silent}
+                raise Broken(f"stuck: no commit {COMMIT_PATIENCE_S:.0f} s after a fault: {told_last}; {self.errors}")
             time.sleep(0.01)
         waited_s = max(at - began for at in self._first_commits(began).values() if at is not None)
         self.silences_s.append(waited_s)
