@@ -59,7 +59,7 @@ SHELL_MUTANTS: Final = (
         "                    loop = services.purgatory._loop\n"
         "                    loop.call_soon(_append, partition, copied, acks, now_ms, context.version)\n"
         "                else:\n"
-        "                    result = _append(partition, data, acks, now_ms, context.version)\n",
+        "                    result = _append(partition, records, acks, now_ms, context.version)\n",
     ),
     Mutant(
         113,
