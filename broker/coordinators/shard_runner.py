@@ -32,7 +32,8 @@ CHANGES_AT_ONCE: Final = 1_000
 TICKS_AT_ONCE: Final = 100
 RETRY_MS: Final = 1000
 BASE_SEQUENCE: Final = 0
-"""What Apache Kafka's coordinator writes into its batches, which have no producer."""
+"""What Apache Kafka's coordinators write into all their batches. Within a transaction it has the log take note of the
+producer's epoch; the log does not compare the sequences of coordinators' batches."""
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
@@ -235,6 +236,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
                 codec=codec,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
+                base_sequence=BASE_SEQUENCE,
                 is_transactional=True,
             )
         return end_transaction_marker(

@@ -137,7 +137,7 @@ GROUP_TRANSACTION_MUTANTS: Final = (
         165,
         "offsets of a transaction are written outside of it",
         COMMIT,
-        "        step.transaction = TransactionWrite(request.producer_id, request.producer_epoch)\n",
+        "        step.transaction = TransactionWrite(request.producer_id, request.producer_epoch, guard=event.guard)\n",
         "",
         Hunt.GROUPS,
     ),

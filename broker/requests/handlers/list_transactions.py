@@ -6,7 +6,7 @@ expression, from version 2 on.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.transactions import TransactionCoordinator
@@ -32,9 +32,8 @@ def handle(
     """The list is complete or an error: while a shard is loading, its transactions are not known."""
     from coordinator.transaction.listing import unknown_states
 
-    try:
-        pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
-    except re.error:
+    is_wanted = filter_of(request.transactional_id_pattern)
+    if is_wanted is None:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
     for runner in services.transactions.runners:
@@ -45,7 +44,20 @@ def handle(
         found = runner.shard.list_transactions(
             request.state_filters, request.producer_id_filters, request.duration_filter, services.environment.wall_ms()
         )
-        response.transaction_states += [
-            each for each in found if pattern is None or pattern.fullmatch(each.transactional_id)
-        ]
+        response.transaction_states += [each for each in found if is_wanted(each.transactional_id)]
     return response
+
+
+def filter_of(pattern: str | None) -> Callable[[str], object] | None:
+    """What a transactional id must pass; None where RE2 cannot compile the pattern."""
+    if not pattern:
+        return lambda transactional_id: True
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        matched: Callable[[str], object] = re2.compile(pattern, options).fullmatch
+    except re2.error:
+        return None
+    return matched

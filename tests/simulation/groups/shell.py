@@ -247,6 +247,7 @@ def batch_of(effects: Effects, base_offset: int, wall_ms: int) -> bytes:
             base_offset=base_offset,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            base_sequence=0,
             is_transactional=True,
         )
     return end_transaction_marker(

@@ -14,7 +14,7 @@ from broker.node.node import Node as Broker
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.primitives import BytesLike
-from protocol.record_batch import crc_is_valid, parse_header
+from protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, TRANSACTIONAL_BIT, crc_is_valid, parse_header
 from replication.partition import Partition
 from storage.log.log import Log
 from storage.segment.segment import Segment
@@ -54,6 +54,15 @@ class StoredBatch(NamedTuple):
     def identity(self) -> tuple[int, int, int, int]:
         """Equal wherever the batch is the same."""
         return self.base_offset, self.last_offset, self.leader_epoch, self.crc
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.head[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT)
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether the batch ends a transaction."""
+        return self.producer_id >= 0 and bool(self.head[ATTRIBUTES_POSITION + 1] & CONTROL_BIT)
 
 
 class LogContent:

@@ -44,6 +44,7 @@ from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
 from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
+from tests.simulation.invariants.stable_offset import StableOffset
 from tests.simulation.invariants.start_bound import StartBound
 from tests.simulation.invariants.true_snapshots import TrueSnapshots
 from tests.support.cluster import Cluster
@@ -124,6 +125,15 @@ def plant_repeat(cluster: Cluster, seen: Observation) -> None:
     """As a coordinator's own batch, of which nobody asks whether it was there before."""
     again = batch("again", producer_id=5, producer_epoch=0, base_sequence=2)
     assert replica(seen, leads=True).append_internal(again, 1000).error == 0
+
+
+def plant_forgotten_transaction(cluster: Cluster, seen: Observation) -> None:
+    """The leader appends it, and does not know it as open."""
+    opening = batch("opening", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+    leader = replica(seen, leads=True)
+    assert leader.append_internal(opening, 1000).error == 0
+    leader.log.producers.clear(leader.log.end_offset)
+    leader.high_watermark = leader.log.end_offset
 
 
 def plant_lost_epochs(cluster: Cluster, seen: Observation) -> None:
@@ -236,6 +246,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (RolesFollowMetadata, plant_second_leader),
     (SoundImage, plant_orphan_settings),
     (SoundLog, lambda cluster, seen: rot(seen, leads=True)),
+    (StableOffset, plant_forgotten_transaction),
     (StartBound, plant_late_start),
     (TrueSnapshots, plant_lost_snapshot),
 ]

@@ -363,6 +363,8 @@ class Swarm:
             return
         offset = self.random.randrange(log.log_start_offset, end_offset)
         found = log.read(offset, self.random.choice((1, 300, 5000)), end_offset=end_offset, at_least_one=True)
+        if not isinstance(found, ErrorCode) and found.slice is None and self._is_split(host):
+            return
         if isinstance(found, ErrorCode) or found.slice is None:
             raise Violation(f"node {host.node_id}: offset {offset} of {end_offset} cannot be read: {found}")
         next_offset = None
@@ -378,6 +380,12 @@ class Swarm:
             next_offset = header.next_offset
         if next_offset is None:
             raise Violation(f"node {host.node_id}: nothing whole comes at {offset} of {end_offset}")
+
+    def _is_split(self, host: Host) -> bool:
+        """Whether the high watermark lies in the first batch of the log: the log began with a later record of that
+        batch, as its leader's did, and a crash took that back."""
+        batches = self._contents[host.node_id, host.life].batches
+        return bool(batches) and batches[0].base_offset < host.partition.high_watermark <= batches[0].last_offset
 
     def trim(self) -> None:
         host = self._leading()
@@ -428,7 +436,8 @@ class Swarm:
         """One bit, of what its checksum covers."""
         for data in (data for topic in response.responses for data in topic.partitions if data.records):
             records = bytearray(cast("bytes", data.records))
-            position, header = self.faults.choice([*iterate_batches(bytes(records))])
+            batches = [*iterate_batches(bytes(records))]
+            position, header = self.faults.choice(batches[1:] or batches)  # those before it are taken, and stay
             records[position + self.faults.randrange(CRC_BEGINS, header.size)] ^= 1 << self.faults.randrange(8)
             data.records = bytes(records)
 
@@ -470,7 +479,8 @@ class Swarm:
                 if self.random.random() < self.sync_ends:
                     host.end_flush()
                 return
-            if self.flushes or self.random.random() < 0.1:
+            is_asked = self.flushes and (host.partition.is_leader or host.awaiting_flush)
+            if is_asked or self.random.random() < 0.1:
                 host.begin_flush()
                 if host.awaiting_flush and not host.flushes:
                     host.end_flush()
