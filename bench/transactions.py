@@ -121,10 +121,13 @@ def run_case(contender: Contender, case: Case, transactions: int) -> Run:
 
 
 def create(client: Client, topic: str, partitions: int) -> None:
+    """Returns once every partition takes records."""
     wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
     answer = client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5).topics[0]
     if answer.error_code != ErrorCode.NONE:
         raise Unanswered(f"topic {topic}: {answer.error_message}")
+    for partition in range(partitions):
+        client.produce_when_possible(topic, partition)
 
 
 def _source(client: Client, topic: str) -> bytes:
