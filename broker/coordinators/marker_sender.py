@@ -219,16 +219,7 @@ class MarkerSender:
 def report(errand: Errand, partitions: list[TopicPartition]) -> None:
     from coordinator.transaction.events import MarkersWritten
 
-    command = errand.command
-    errand.reports.report(
-        MarkersWritten(
-            command.transactional_id,
-            command.producer_id,
-            command.producer_epoch,
-            command.coordinator_epoch,
-            frozenset(partitions),
-        )
-    )
+    errand.reports.report(MarkersWritten(errand.command, frozenset(partitions)))
 
 
 def marker_entry(errand: Errand) -> WritableTxnMarker:

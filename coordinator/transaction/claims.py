@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.transaction.events import NO_PRODUCER_ID
+from coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_ID
 from coordinator.transaction.table import CURRENT, FOREIGN, NEWER, OLDER, PREVIOUS, REPLACED, UNNAMED, Claim
 from coordinator.transaction.transaction import LAST_EPOCH, Transaction
 
@@ -12,7 +12,9 @@ def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: 
     if transaction is None:
         return FOREIGN
     if producer_id == transaction.producer_id:
-        if producer_epoch + 1 == transaction.producer_epoch:
+        # DIVERGES: Apache takes any epoch right below the current one for that of a repeated EndTxn. After a
+        # transaction of protocol 1, whose end moves no epoch, it gives its producer's epoch to the one that is fenced.
+        if transaction.client_version >= EPOCH_BUMP_VERSION and producer_epoch + 1 == transaction.producer_epoch:
             return PREVIOUS
         return compared(transaction, producer_epoch)
     is_replaced = producer_id == transaction.previous_producer_id and transaction.producer_epoch == 0

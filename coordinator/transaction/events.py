@@ -71,19 +71,6 @@ class EndTransaction(NamedTuple):
     """2 from version 5 of EndTxn on, 0 before it."""
 
 
-class MarkersWritten(NamedTuple):
-    """These partitions have the marker of a `SendMarkers` in their logs, or do not exist any more."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    partitions: frozenset[TopicPartition]
-
-
-TransactionEvent: TypeAlias = InitProducerId | AddPartitions | VerifyPartitions | EndTransaction | MarkersWritten
-
-
 class SendMarkers(NamedTuple):
     """A command: write the marker of this outcome to each of the partitions, however long that takes, and report
     `MarkersWritten`. The same command may come again from a new coordinator, with a higher epoch."""
@@ -96,3 +83,15 @@ class SendMarkers(NamedTuple):
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
     """Of the client's protocol: a partition's leader requires a higher epoch than the transaction's from 2 on."""
+    number: int
+    """Of the command, among those of this coordinator: the next transaction of protocol 1 has the same epoch."""
+
+
+class MarkersWritten(NamedTuple):
+    """These partitions have the markers of a command in their logs, or do not exist any more."""
+
+    command: SendMarkers
+    partitions: frozenset[TopicPartition]
+
+
+TransactionEvent: TypeAlias = InitProducerId | AddPartitions | VerifyPartitions | EndTransaction | MarkersWritten

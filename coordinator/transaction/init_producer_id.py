@@ -16,6 +16,7 @@ from coordinator.transaction.events import (
 from coordinator.transaction.step import TransactionStep
 from coordinator.transaction.table import CREATE, FENCE, GO_ON, REPEAT, TABLE, Intent, Move
 from coordinator.transaction.transaction import (
+    EPOCH_MAX,
     Transaction,
     bumped,
     created,
@@ -104,7 +105,7 @@ def fence(step: TransactionStep, event: InitProducerId, before: Transaction) -> 
 
 def aborted_by_coordinator(step: TransactionStep, before: Transaction, transaction_version: int) -> Transaction | None:
     """The transaction aborted with an epoch that its producer does not have; None where producer ids are missing."""
-    if transaction_version < EPOCH_BUMP_VERSION:
+    if transaction_version < EPOCH_BUMP_VERSION or before.producer_epoch == EPOCH_MAX:
         return fenced(before, step.wall_ms)
     next_producer_id = step.next_producer_id() if before.is_exhausted else NO_PRODUCER_ID
     if next_producer_id is None:

@@ -42,11 +42,12 @@ class Claim(Enum):
     """The request names no producer: a producer starts."""
     CURRENT = auto()
     PREVIOUS = auto()
-    """The epoch before the current one; of an InitProducerId, the one that the coordinator remembers."""
+    """The epoch that the last transaction of protocol 2 ended with; of an InitProducerId, the epoch that the
+    coordinator remembers."""
     REPLACED = auto()
     """The producer id before the current one, with its last epoch, and the current epoch is 0."""
     OLDER = auto()
-    """An epoch before these."""
+    """Another epoch below the current one."""
     NEWER = auto()
     """An epoch that no producer has been given."""
     FOREIGN = auto()

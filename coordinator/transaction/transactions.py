@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.runtime.pairs import PendingChanges
-from coordinator.transaction.events import TopicPartition
+from coordinator.transaction.events import SendMarkers, TopicPartition
 from coordinator.transaction.records import TransactionChange
 from coordinator.transaction.table import PENDING, Standing
 from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import DEAD, FORMER_STATES, ONGOING
+from coordinator.transaction.transaction_state import DEAD, FORMER_STATES, ONGOING, PREPARE_COMMIT
 
 
 @dataclass(slots=True)
 class Completion:
     """A committed outcome whose markers are being written."""
 
+    command: SendMarkers
     partitions_left: set[TopicPartition]
     """Partitions whose marker is not reported yet."""
 
@@ -33,6 +34,7 @@ class Transactions:
         """By transactional id; its committed state is prepared."""
         self._unsent: dict[str, None] = {}
         """Transactional ids whose committed state is prepared, and whose markers nothing was commanded about."""
+        self._commands = 0
         self._changes: PendingChanges[TransactionChange] = PendingChanges()
         self._pending: set[str] = set()
 
@@ -78,10 +80,26 @@ class Transactions:
         elif transaction.is_prepared:
             self._unsent[transactional_id] = None
 
-    def take_unsent(self) -> Iterator[tuple[str, Transaction]]:
-        """The transactions that were prepared since the last call; each has a completion from now on."""
+    def take_unsent(self, coordinator_epoch: int) -> Iterator[SendMarkers]:
+        """The commands for the transactions that were prepared since the last call; each has a completion from now
+        on."""
         unsent, self._unsent = self._unsent, {}
         for transactional_id in unsent:
+            self._commands += 1
             transaction = self.committed[transactional_id]
-            self.completions[transactional_id] = Completion(set(transaction.partitions))
-            yield transactional_id, transaction
+            command = markers_of(transactional_id, transaction, coordinator_epoch, self._commands)
+            self.completions[transactional_id] = Completion(command, set(transaction.partitions))
+            yield command
+
+
+def markers_of(transactional_id: str, transaction: Transaction, coordinator_epoch: int, number: int) -> SendMarkers:
+    return SendMarkers(
+        transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        coordinator_epoch,
+        transaction.state is PREPARE_COMMIT,
+        tuple(sorted(transaction.partitions)),
+        transaction.client_version,
+        number,
+    )

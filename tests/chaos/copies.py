@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.chaos import group_readers, transactions
-from tests.chaos.transactions import TRANSACTIONS_TOPIC, MustAbort, MustBeginAnew, repeated
+from tests.chaos.transactions import TRANSACTIONS_TOPIC, MustAbort, MustBeginAnew, Waiting, repeated
 from tests.support.history import Key
 
 COPIES_TOPIC: Final = "chaos-copies"
@@ -17,6 +17,9 @@ COPIERS_GROUP: Final = "chaos-copiers"
 RECORDS_MAX: Final = 50
 POLLS_MAX: Final = 60
 POLL_S: Final = 0.01
+POLL_INTERVAL_MS_MAX: Final = 15_000
+"""After that long without a poll a member that hangs leaves the group."""
+JOIN_S: Final = 150.0
 
 
 class Copies:
@@ -24,44 +27,64 @@ class Copies:
 
     def __init__(self, bootstrap: str, partitions: int, members: int) -> None:
         self.keys: list[Key] = [(COPIES_TOPIC, partition) for partition in range(partitions)]
-        self._copiers = [_Copier(f"c{i}", bootstrap) for i in range(members)]
+        self.replaced: list[str] = []
+        """The names of copiers whose client hung, once for each time."""
+        self._bootstrap = bootstrap
+        names = [f"c{number}" for number in range(members)]
+        self.commit_times: dict[str, list[float]] = {name: [] for name in names}
+        """By copier, when each commit was acknowledged, by the monotonic clock."""
+        self._copiers = {name: _Copier(name, bootstrap, self.commit_times[name]) for name in names}
+        self._all = list(self._copiers.values())
 
     def start(self) -> None:
-        for copier in self._copiers:
+        for copier in self._copiers.values():
             copier.start()
 
+    def replace(self, name: str) -> None:
+        """Leave a copier behind that hangs, and start another with its transactional id, as for a process that died.
+
+        librdkafka 2.16 hangs in `send_offsets_to_transaction`, whatever its timeout is, where the group's coordinator
+        was killed and is not in the cluster's metadata for a while (its issues 5456 and 5511).
+        """
+        self._copiers[name].is_ending = True
+        self.replaced.append(name)
+        self._copiers[name] = _Copier(name, self._bootstrap, self.commit_times[name])
+        self._all.append(self._copiers[name])
+        self._copiers[name].start()
+
     def finish(self) -> None:
-        for copier in self._copiers:
+        for copier in self._copiers.values():
             copier.is_ending = True
-        for copier in self._copiers:
-            copier.join()
+        for copier in self._copiers.values():
+            copier.join(JOIN_S)
 
     @property
-    def commit_times(self) -> dict[str, list[float]]:
-        """By copier, when each commit was acknowledged, by the monotonic clock."""
-        return {copier.name: copier.commit_times for copier in self._copiers}
+    def waiting(self) -> dict[str, str]:
+        """By copier, what it was told of the call that it repeats."""
+        return {name: copier.waiting.told for name, copier in self._copiers.items()}
 
     @property
     def incarnations(self) -> int:
-        return sum(copier.incarnation for copier in self._copiers)
+        return sum(copier.incarnation for copier in self._all)
 
     @property
     def errors(self) -> list[str]:
         """What ended an incarnation: a rebalance between reading and committing does, too."""
-        return [error for copier in self._copiers for error in copier.errors]
+        return [error for copier in self._all for error in copier.errors]
 
 
 class _Copier(threading.Thread):
-    def __init__(self, name: str, bootstrap: str) -> None:
+    def __init__(self, name: str, bootstrap: str, commit_times: list[float]) -> None:
         super().__init__(name=name, daemon=True)
         self.errors: list[str] = []
         self.incarnation = 0
-        self.commit_times: list[float] = []
+        self.waiting = Waiting()
+        self.commit_times = commit_times
         self.is_ending = False
         address = {"bootstrap.servers": bootstrap}
         self._producing = {**transactions.SETTINGS, **address, "transactional.id": name}
         self._consuming = {**group_readers.SETTINGS, **address, "group.id": COPIERS_GROUP}
-        self._consuming["isolation.level"] = "read_committed"
+        self._consuming |= {"isolation.level": "read_committed", "max.poll.interval.ms": POLL_INTERVAL_MS_MAX}
         self._taken: list[tuple[int, int, bytes]] = []
         """Partition, offset and value of what the next transaction copies."""
 
@@ -75,7 +98,7 @@ class _Copier(threading.Thread):
         self._taken.clear()
         producer, consumer = Producer(self._producing), Consumer(self._consuming)
         try:
-            repeated(producer.init_transactions)
+            repeated(self.waiting, producer.init_transactions)
             consumer.subscribe([TRANSACTIONS_TOPIC], on_revoke=self._lost, on_lost=self._lost)
             while not self.is_ending:
                 self._take(consumer)
@@ -109,10 +132,10 @@ class _Copier(threading.Thread):
         ends = [TopicPartition(TRANSACTIONS_TOPIC, partition, end) for partition, end in offsets.items()]
         group = consumer.consumer_group_metadata()
         try:
-            repeated(lambda timeout_s: producer.send_offsets_to_transaction(ends, group, timeout_s))
-            repeated(producer.commit_transaction)
+            repeated(self.waiting, lambda timeout_s: producer.send_offsets_to_transaction(ends, group, timeout_s))
+            repeated(self.waiting, producer.commit_transaction)
         except MustAbort:
-            repeated(producer.abort_transaction)
+            repeated(self.waiting, producer.abort_transaction)
             raise
         self._taken.clear()
         self.commit_times.append(time.monotonic())

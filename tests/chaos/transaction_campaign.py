@@ -20,7 +20,9 @@ from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
 
 COMMIT_PATIENCE_S: Final = 60.0
-COPY_PATIENCE_S: Final = 60.0
+REPLACED_AFTER_S: Final = 25.0
+COPY_PATIENCE_S: Final = 120.0
+"""More than the timeout of a transaction that a client leaves open at the end."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 6
 PRODUCERS: Final = 3
@@ -58,11 +60,20 @@ class Transactions:
     def await_commits(self, began: float) -> float:
         """Until every producer and copier has committed after this time of the monotonic clock; how long after it.
 
-        Raises `Broken`.
+        A copier that is silent for too long is replaced once, since the coordinators must serve a new client. Raises
+        `Broken`.
         """
+        replaced: list[str] = []
         while silent := [name for name, at in self._first_commits(began).items() if at is None]:
             if time.monotonic() - began > COMMIT_PATIENCE_S:
-                raise Broken(f"stuck: {silent} commit nothing {COMMIT_PATIENCE_S:.0f} s after a fault: {self.errors}")
+                waiting = {**self._load.waiting, **self._copies.waiting}
+                told_last = {name: waiting[name] for name in silent}
+                raise Broken(f"stuck: no commit {COMMIT_PATIENCE_S:.0f} s after a fault: {told_last}; {self.errors}")
+            if time.monotonic() - began > REPLACED_AFTER_S:
+                for name in silent:
+                    if name in self._copies.commit_times and name not in replaced:
+                        replaced.append(name)
+                        self._copies.replace(name)
             time.sleep(0.01)
         waited_s = max(at - began for at in self._first_commits(began).values() if at is not None)
         self.silences_s.append(waited_s)
@@ -117,5 +128,6 @@ class Transactions:
                 "median": round(median(self.silences_s), 2),
                 "longest": round(max(self.silences_s), 2),
             },
+            "copiers_replaced": self._copies.replaced,
             "told_to_clients": self.errors,
         }

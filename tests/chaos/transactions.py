@@ -47,15 +47,23 @@ class MustBeginAnew(Exception):
     """The client was told an error that ends this incarnation of it."""
 
 
-def repeated(call: Callable[[float], object]) -> None:
+class Waiting:
+    """What a client was told of the call that it repeats now, for the report of a client that is stuck."""
+
+    told = ""
+
+
+def repeated(waiting: Waiting, call: Callable[[float], object]) -> None:
     """A transactional call, as often as the client says that it may be repeated."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             call(ATTEMPT_S)
+            waiting.told = ""
             return
         except KafkaException as told:
             error: KafkaError = told.args[0]
+            waiting.told = f"{error.name()}: {error.str()}"
             if error.txn_requires_abort():
                 raise MustAbort(error.str()) from told
             if not error.retriable():
@@ -90,6 +98,11 @@ class TransactionalLoad:
             producer.join()
 
     @property
+    def waiting(self) -> dict[str, str]:
+        """By producer, what it was told of the call that it repeats."""
+        return {producer.name: producer.waiting.told for producer in self._producers}
+
+    @property
     def commit_times(self) -> dict[str, list[float]]:
         """By producer, when each commit was acknowledged, by the monotonic clock."""
         return {producer.name: producer.commit_times for producer in self._producers}
@@ -115,6 +128,7 @@ class _Transactional(threading.Thread):
         self.transactions: list[list[Send]] = []
         self.errors: list[str] = []
         self.incarnation = 0
+        self.waiting = Waiting()
         self.commit_times: list[float] = []
         self.is_ending = False
         self._settings = {**SETTINGS, "bootstrap.servers": bootstrap, "transactional.id": name}
@@ -132,7 +146,7 @@ class _Transactional(threading.Thread):
         self.incarnation += 1
         client = Producer(self._settings)
         try:
-            repeated(client.init_transactions)
+            repeated(self.waiting, client.init_transactions)
             while not self.is_ending:
                 transaction = self._begun(client)
                 fate = self._random.random()
@@ -173,7 +187,7 @@ class _Transactional(threading.Thread):
 
     def _commit(self, client: Producer, transaction: list[Send]) -> None:
         try:
-            repeated(client.commit_transaction)
+            repeated(self.waiting, client.commit_transaction)
         except MustAbort as told:
             self.errors.append(f"{self.name}.{self.incarnation}, aborted: {told}")
             self._abort(client, transaction)
@@ -184,6 +198,6 @@ class _Transactional(threading.Thread):
 
     def _abort(self, client: Producer, transaction: list[Send]) -> None:
         """Aborted is what the coordinator acknowledges; what it does not is unknown, since a commit may precede."""
-        repeated(client.abort_transaction)
+        repeated(self.waiting, client.abort_transaction)
         for sent in transaction:
             sent.fail()

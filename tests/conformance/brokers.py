@@ -22,7 +22,7 @@ from tests.conformance.toolchain import Toolchain
 ELIGIBLE_LEADERS_OFF = "eligible.leader.replicas.version=0"
 """Off on both: scenarios turn them on themselves."""
 FEATURES_OFF = ("group.version=0", "share.version=0", "streams.version=0", ELIGIBLE_LEADERS_OFF)
-TRANSACTION_VERSION = 0
+TRANSACTION_VERSION = 2
 """The level of `transaction.version` where a run names no other."""
 RELEASE = "4.3-IV0"
 

@@ -217,15 +217,7 @@ class TransactionStage:
 
     def written(self, command: SendMarkers, *partitions: TopicPartition) -> None:
         """Report markers of a command: of these partitions, or of all."""
-        self.step(
-            MarkersWritten(
-                command.transactional_id,
-                command.producer_id,
-                command.producer_epoch,
-                command.coordinator_epoch,
-                frozenset(partitions or command.partitions),
-            )
-        )
+        self.step(MarkersWritten(command, frozenset(partitions or command.partitions)))
 
     def write_markers(self) -> None:
         """Report all markers that were commanded."""

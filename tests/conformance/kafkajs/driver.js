@@ -111,9 +111,10 @@ async function consume({ topic, partition, offset, count, isolation, wait_s: wai
   readers += 1
   const consumer = kafka.consumer({
     groupId: `reader.${process.pid}.${readers}`, maxBytesPerPartition: 16000000,
-    readUncommitted: isolation === 'read_uncommitted',
+    readUncommitted: isolation === 'read_uncommitted', maxWaitTimeInMs: 500,
   })
   const read = []
+  let next = 0
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   try {
@@ -123,8 +124,10 @@ async function consume({ topic, partition, offset, count, isolation, wait_s: wai
       consumer.run({
         autoCommit: false,
         eachMessage: async ({ partition: from, message }) => {
-          if (from === partition && read.length < count) {
+          // kafkajs reads as a member of a group alone, which may be handed a record again.
+          if (from === partition && read.length < count && Number(message.offset) >= next) {
             read.push(wireOf(from, message))
+            next = Number(message.offset) + 1
           }
           if (read.length === count) {
             clearTimeout(patience)

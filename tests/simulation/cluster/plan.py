@@ -108,6 +108,8 @@ class Plan:
     """Between two of their acts, at the most."""
     transactional: int = 0
     """Transactional ids of each protocol. Only where wall clocks agree: they tell when a transaction times out."""
+    transforms: bool = False
+    """What is written in transactions is read, and written elsewhere, in transactions with the offsets."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -163,7 +165,7 @@ class Plan:
         )
         if random.random() < TRANSACTIONAL_SHARE and plan.skew_ms_max <= AGREEING_MS:
             faults = (*plan.faults, Fault.KILL_TRANSACTION_COORDINATOR)
-            plan = replace(plan, transactional=1, faults=faults)
+            plan = replace(plan, transactional=1, transforms=random.random() < 0.5, faults=faults)
         return plan
 
     def broker_properties(self) -> dict[str, str]:

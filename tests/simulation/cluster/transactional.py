@@ -16,13 +16,18 @@ from tests.support.transactions.application import TransactionalApplication
 from tests.support.transactions.ledger import Ledger
 from tests.support.transactions.producer import Identity
 from tests.support.transactions.reader import CommittedReader
+from tests.support.transactions.transformer import Transformer, differences
 
 if TYPE_CHECKING:
     from tests.support.cluster import Cluster
     from tests.support.cluster_clients import Bootstrap
 
 TOPIC: Final = "transfers"
+RESULTS: Final = "results"
+"""What is made of the transfers, partition by partition."""
 PARTITIONS: Final = 3
+TRANSFORMED: Final = 2
+"""The first partitions, one by each protocol."""
 TIMEOUT_MS: Final = 3000
 """Of a transaction."""
 STABLE_S: Final = TIMEOUT_MS / 1000 + 10
@@ -37,15 +42,19 @@ class Transactional:
         self._cluster = cluster
         self._plan = plan
         self._bootstrap_of = bootstrap_of
-        self._keys: list[Key] = [(TOPIC, index) for index in range(PARTITIONS)] if plan.transactional else []
+        sources: list[Key] = [(TOPIC, index) for index in range(PARTITIONS)] if plan.transactional else []
+        self._keys = list(sources)
         self._is_over = False
         self._before: list[int] = []
         self._working: list[asyncio.Task[None]] = []
+        self._transforming: list[asyncio.Task[None]] = []
+        self._has_ended = False
+        """Nothing more comes into the source of the transformers."""
         self._reading: list[asyncio.Task[None]] = []
         self._applications = [
             TransactionalApplication(
                 Identity(f"t{protocol}-{number}", protocol, TIMEOUT_MS),
-                self._keys,
+                sources,
                 bootstrap_of,
                 ledger,
                 pause_s=plan.pause_s,
@@ -54,20 +63,37 @@ class Transactional:
             for protocol in (1, 2)
         ]
 
+        self._transformers = [
+            Transformer(
+                Identity(f"x{index + 1}", index + 1, TIMEOUT_MS),
+                (TOPIC, index),
+                (RESULTS, index),
+                bootstrap_of,
+                ledger,
+                pause_s=plan.pause_s,
+            )
+            for index in range(TRANSFORMED if plan.transforms else 0)
+        ]
+        self._keys += [(RESULTS, index) for index in range(len(self._transformers))]
+
     @property
     def topics(self) -> tuple[str, ...]:
-        return (TOPIC,) if self._plan.transactional else ()
+        return (TOPIC, RESULTS) if self._plan.transactional else ()
 
     async def begin(self, configs: dict[str, str]) -> None:
         """Create the topic, and start the clients."""
         if not self._plan.transactional:
             return
         await self._cluster.create(TOPIC, PARTITIONS, 3, **configs)
+        if self._transformers:
+            await self._cluster.create(RESULTS, TRANSFORMED, 3, **configs)
         loop = asyncio.get_running_loop()
         self._working = [loop.create_task(each.work()) for each in self._applications]
+        transforming = [each.work(lambda: self._has_ended) for each in self._transformers]
+        self._transforming = [loop.create_task(each) for each in transforming]
         for key in self._keys:
             for from_followers in (False, True):
-                name = f"committed-{'any' if from_followers else 'tail'}-{key[1]}"
+                name = f"committed-{'any' if from_followers else 'tail'}-{key[0]}-{key[1]}"
                 reader = self._reader(name, key, from_followers=from_followers)
                 self._reading.append(loop.create_task(reader.work(lambda: self._is_over)))
 
@@ -93,11 +119,22 @@ class Transactional:
             application.is_ending = True
         await asyncio.wait_for(asyncio.gather(*self._working), patience_s)
         await self._cluster.until(lambda: not self._unstable(), f"stable offsets, {self._unstable()}", STABLE_S)
+        self._has_ended = True
+        await asyncio.wait_for(asyncio.gather(*self._transforming), patience_s)
+        await self._cluster.until(lambda: not self._unstable(), f"stable offsets, {self._unstable()}", STABLE_S)
         self._is_over = True
         await asyncio.wait_for(asyncio.gather(*self._reading), patience_s)
         for key in self._keys:
             final = self._reader("committed-final", key, is_complete=True)
             await asyncio.wait_for(final.work(lambda: True), patience_s)
+        self._compare_effects()
+
+    def _compare_effects(self) -> None:
+        complete = {
+            each.key: [f"{value}" for _, value in each.records] for each in self.ledger.readings if each.is_complete
+        }
+        for index in range(len(self._transformers)):
+            self.ledger.complaints += differences(complete[TOPIC, index], complete[RESULTS, index])
 
     def _unstable(self) -> list[str]:
         """Partitions of which the last stable offset is behind the high watermark."""

@@ -11,6 +11,7 @@ from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.dead_are_fenced import DeadAreFenced
+from tests.simulation.invariants.decided_first import DecidedFirst
 from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
 from tests.simulation.invariants.equal_images import EqualImages
@@ -51,6 +52,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     ControllerState,
     EpochsOfLog,
     DeadAreFenced,
+    DecidedFirst,
     EpochsRise,
     EqualImages,
     HighWatermarkBound,

@@ -39,6 +39,9 @@ AGAIN: Final = frozenset(
     }
 )
 """After these errors the client asks the same again."""
+RECOVERS: Final = 0.03
+"""How often a client asks for another epoch (KIP-360), where it might do something else."""
+ENDS_NOTHING: Final = 0.05
 PROTOCOL_1: Final = 0
 PROTOCOL_2: Final = 2
 """As requests and records name them."""
@@ -93,8 +96,7 @@ class Producer:
             case Phase.STARTING:
                 return self._init()
             case Phase.IDLE:
-                self._begin()
-                return self._add()
+                return self._start_transaction()
             case Phase.OPEN if self._adding:
                 return self._add()
             case Phase.OPEN:
@@ -104,22 +106,36 @@ class Producer:
             case _:
                 return None
 
-    def _begin(self) -> None:
+    def _start_transaction(self) -> Sent:
+        """Begin one, now and then without a partition, or have another epoch first."""
+        if self._random.random() < RECOVERS:
+            self.phase = Phase.STARTING
+            return self._init()
         self._efforts += 1
         self.effort = Effort(f"{self.name}.{self._efforts}", self.producer_id, self.epoch)
-        self.phase, self.added = Phase.OPEN, []
+        self.added = []
+        if self._random.random() < ENDS_NOTHING:
+            return self._choose_end()
+        self.phase = Phase.OPEN
         self._adding = self._random.sample(self._partitions, self._random.choice((1, 1, 2)))
+        return self._add()
+
+    def _choose_end(self) -> Sent:
+        self._commits = self._random.random() < 0.7
+        self.phase = Phase.ENDING
+        return self._end()
 
     def _choose(self) -> Sent | None:
-        """Add another partition, end the transaction, or do nothing of the kind for now."""
+        """Add another partition, end the transaction, recover from an error, or do nothing of the kind for now."""
         drawn = self._random.random()
         if drawn < 0.2:
             self._adding = [self._random.choice(self._partitions)]
             return self._add()
         if drawn < 0.7:
-            self._commits = self._random.random() < 0.7
-            self.phase = Phase.ENDING
-            return self._end()
+            return self._choose_end()
+        if drawn < 0.7 + RECOVERS:
+            self.phase = Phase.STARTING
+            return self._init()
         return None
 
     def _init(self) -> Sent:

@@ -14,7 +14,7 @@ from coordinator.transaction.events import (
     TransactionEvent,
 )
 from coordinator.transaction.records import TransactionChange
-from coordinator.transaction.transaction import Transaction
+from coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
 from coordinator.transaction.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -58,8 +58,11 @@ class Rules:
         for tid, after in changes:
             before = self.latest.get(tid)
             self._is_allowed(tid, before, after)
-            if isinstance(cause, EndTransaction) and after is not None and after.state in COMPLETED:
-                self._ends_what_was_meant(cause)
+            if after is not None and after.state in COMPLETED:
+                if isinstance(cause, EndTransaction):
+                    self._ends_what_was_meant(cause)
+                elif before is not None and before.producer_epoch == after.producer_epoch != EPOCH_MAX:
+                    raise Violation(f"{tid} is ended by {type(cause).__name__}, and its producer is not fenced")
             if after is None:
                 self.latest.pop(tid, None)
             else:
@@ -171,6 +174,10 @@ class Rules:
         """Before the client hears it."""
         if not isinstance(answer, ProducerIdAnswer) or answer.error is not ErrorCode.NONE:
             return
+        if answer.producer_epoch > LAST_EPOCH:
+            raise Violation(
+                f"{client.name} has epoch {answer.producer_epoch}, above which there is none to fence it by"
+            )
         if answer.producer_id != -1:
             owner = self._owners.setdefault((answer.producer_id, answer.producer_epoch), client)
             if owner is not client:

@@ -264,7 +264,7 @@ class Swarm:
     def _fly(self, flight: Flight) -> None:
         command, name = flight
         if self.rules.mark(command, name):
-            self._reports.append(MarkersWritten(*command[:4], frozenset({(name, 0)})))
+            self._reports.append(MarkersWritten(command, frozenset({(name, 0)})))
 
     def report(self) -> None:
         """Reports come to the coordinator of the moment, also those about markers of a former one."""

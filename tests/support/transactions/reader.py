@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from protocol.batch_iterator import iterate_batches
@@ -34,7 +34,6 @@ class CommittedReader:
     ) -> None:
         self.reading = reading
         self.offset = 0
-        self.on_record: Callable[[int, str], None] = lambda offset, value: None
         self._bootstrap = bootstrap
         self._ledger = ledger
         self._from_followers = from_followers
@@ -84,33 +83,37 @@ class CommittedReader:
         stored = bytes(cast("bytes", data.records or b""))
         if self._may_rot and damage_in(stored) is not None:
             return
-        aborted = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or [])
-        passed_over: dict[int, None] = {}
-        """Producers whose records belong to an aborted transaction, at this place of the response."""
-        for place, header in iterate_batches(stored):
+        for place, header, is_shown in told_apart(stored, data):
             if not crc_is_valid(stored, place, header):
                 self._complain("was served a batch with a wrong CRC")
                 raise Closed
             if header.last_offset >= data.last_stable_offset:
                 self._complain(f"got offset {header.last_offset}, last stable offset {data.last_stable_offset}")
-            while aborted and aborted[0][0] <= header.last_offset:
-                passed_over[aborted.pop(0)[1]] = None
-            if header.is_control:
-                if marker_of(stored, place, header) is ControlRecordType.ABORT:
-                    passed_over.pop(header.producer_id, None)
-            elif not header.is_transactional or header.producer_id not in passed_over:
+            if is_shown:
                 self._read(stored, place, header)
             self.offset = max(self.offset, header.next_offset)
 
     def _read(self, stored: bytes, place: int, header: BatchHeader) -> None:
         for record in records_of(stored, place, header):
             if record.offset >= self.offset:
-                value = (record.value or b"").decode()
-                self._ledger.read(self.reading, record.offset, value)
-                self.on_record(record.offset, value)
+                self._ledger.read(self.reading, record.offset, (record.value or b"").decode())
 
     def _complain(self, text: str) -> None:
         self._ledger.complaints.append(f"{self.reading.reader} {text} of {self.reading.key}")
+
+
+def told_apart(stored: bytes, data: PartitionData) -> Iterator[tuple[int, BatchHeader, bool]]:
+    """Place and header of each batch, and whether an application gets its records."""
+    aborted = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or [])
+    passed_over: dict[int, None] = {}
+    """Producers whose records belong to an aborted transaction, at this place of the response."""
+    for place, header in iterate_batches(stored):
+        while aborted and aborted[0][0] <= header.last_offset:
+            passed_over[aborted.pop(0)[1]] = None
+        if header.is_control and marker_of(stored, place, header) is ControlRecordType.ABORT:
+            passed_over.pop(header.producer_id, None)
+        is_aborted = header.is_transactional and header.producer_id in passed_over
+        yield place, header, not header.is_control and not is_aborted
 
 
 def marker_of(stored: bytes, place: int, header: BatchHeader) -> ControlRecordType | None:

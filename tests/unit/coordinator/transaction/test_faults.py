@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.runtime.events import Unloaded
-from coordinator.transaction.events import MarkersWritten, ProducerIdAnswer, SendMarkers
+from coordinator.transaction.events import ProducerIdAnswer, SendMarkers
 from coordinator.transaction.markers import COMPLETION_RETRY_MS
 from coordinator.transaction.transaction import Transaction
 from coordinator.transaction.transaction_state import (
@@ -18,7 +18,7 @@ from coordinator.transaction.transaction_state import (
     TransactionState,
 )
 from protocol.errors import ErrorCode
-from tests.support.transaction_stage import TID, TIMEOUT_MS, WALL_MS, A, B, TransactionStage
+from tests.support.transaction_stage import TIMEOUT_MS, WALL_MS, A, B, TransactionStage
 
 NONE = ErrorCode.NONE
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -148,17 +148,27 @@ def test_late_reports_change_nothing() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"producer_id": 7}, {"producer_epoch": 0}, {"coordinator_epoch": 1}, {"transactional_id": "other"}],
+    [{"producer_id": 7}, {"producer_epoch": 0}, {"coordinator_epoch": 1}, {"transactional_id": "other"}, {"number": 7}],
     ids=str,
 )
-def test_reports_about_another_transaction_do_not_count(other: dict[str, object]) -> None:
+def test_reports_about_another_command_do_not_count(other: dict[str, object]) -> None:
     stage = TransactionStage()
     command = prepared(stage)
-    report = MarkersWritten(TID, 1_000, 1, 0, frozenset(command.partitions))
-    stage.step(report._replace(**other))  # type: ignore[arg-type]
+    stage.written(command._replace(**other))  # type: ignore[arg-type]
     assert stage.state() == "PrepareCommit"
-    stage.step(report)
+    stage.written(command)
     assert stage.state() == "CompleteCommit"
+
+
+def test_a_report_of_protocol_1_does_not_count_for_the_next_transaction() -> None:
+    """Both have the same epoch."""
+    stage = TransactionStage(transaction_version=1)
+    stage.init()
+    for _ in range(2):
+        stage.add(1_000, 0, A, protocol=1)
+        stage.end(1_000, 0, commits=True, protocol=1)
+        stage.written(stage.commands[0])
+    assert stage.state() == "PrepareCommit"
 
 
 def test_a_completion_that_the_log_refuses_is_stored_later() -> None:
@@ -213,7 +223,9 @@ def test_a_new_coordinator_sends_the_markers_again(state: TransactionState, is_c
     assert stage.last.state is state
     stage.written(before, A)
     stage.fail_over()
-    assert stage.commands == [before._replace(coordinator_epoch=1)], "of every partition: none is known to have it"
+    assert stage.commands == [before._replace(coordinator_epoch=1, number=1)], (
+        "of every partition: none is known to have it"
+    )
     assert stage.end(1_000, 1, commits=is_commit) == ProducerIdAnswer(WAIT)
     stage.written(before, A, B)
     assert stage.state() == state.name.title().replace("_", ""), "those were sent by the former coordinator"

@@ -7,7 +7,7 @@ import pytest
 from coordinator.transaction.config import TransactionConfig
 from coordinator.transaction.events import ProducerIdAnswer, SendMarkers
 from coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from coordinator.transaction.transaction_state import COMPLETE_ABORT, EMPTY, ONGOING
+from coordinator.transaction.transaction_state import EMPTY, ONGOING
 from protocol.errors import ErrorCode
 from tests.support.transaction_stage import TID, TIMEOUT_MS, WALL_MS, A, B, TransactionStage
 
@@ -31,7 +31,7 @@ def test_a_transaction_of_protocol_2() -> None:
     assert stage.add(1_000, 0, B) is NONE
     assert stage.end(1_000, 0, commits=True) == ProducerIdAnswer(NONE, 1_000, 1)
     assert stage.state() == "PrepareCommit"
-    assert stage.commands == [SendMarkers(TID, 1_000, 1, 0, True, (A, B), 2)]
+    assert stage.commands == [SendMarkers(TID, 1_000, 1, 0, True, (A, B), 2, 1)]
     assert stage.add(1_000, 1, A) is ErrorCode.CONCURRENT_TRANSACTIONS
     stage.written(stage.commands[0], B)
     assert stage.state() == "PrepareCommit"
@@ -45,7 +45,7 @@ def test_a_transaction_of_protocol_1_keeps_the_epoch() -> None:
     stage.init()
     stage.add(1_000, 0, A, protocol=1)
     assert stage.end(1_000, 0, commits=False, protocol=1) == DONE_1
-    assert stage.commands == [SendMarkers(TID, 1_000, 0, 0, False, (A,), 0)]
+    assert stage.commands == [SendMarkers(TID, 1_000, 0, 0, False, (A,), 0, 1)]
     stage.write_markers()
     assert stage.state() == "CompleteAbort"
     assert stage.end(1_000, 0, commits=False, protocol=1) == DONE_1
@@ -92,7 +92,7 @@ def test_a_new_producer_fences_the_one_before() -> None:
     stage.init()
     stage.add(1_000, 0, A)
     assert stage.init() == WAIT
-    assert stage.commands == [SendMarkers(TID, 1_000, 1, 0, False, (A,), 2)]
+    assert stage.commands == [SendMarkers(TID, 1_000, 1, 0, False, (A,), 2, 1)]
     assert stage.init() == WAIT, "until the marker is written"
     stage.write_markers()
     assert stage.init() == ProducerIdAnswer(NONE, 1_000, 2)
@@ -157,6 +157,17 @@ def test_a_repeated_end_of_the_other_kind_is_refused() -> None:
     assert stage.end(1_000, 0, commits=False) == ProducerIdAnswer(ErrorCode.INVALID_TXN_STATE)
 
 
+def test_a_fenced_producer_of_protocol_2_is_not_told_the_end_of_another_of_protocol_1() -> None:
+    """The end of protocol 1 does not move the epoch: the one below is that of the producer before."""
+    stage = TransactionStage()
+    stage.init()
+    stage.init()
+    stage.add(1_000, 1, A, protocol=1)
+    stage.end(1_000, 1, commits=True, protocol=1)
+    stage.write_markers()
+    assert stage.end(1_000, 0, commits=True) == FENCED
+
+
 def test_the_last_epoch_of_a_producer_is_ended_with_a_new_id() -> None:
     stage = TransactionStage()
     with_producer(stage, LAST_EPOCH)
@@ -216,9 +227,19 @@ def test_the_highest_epoch_is_never_passed() -> None:
     stage.store(Transaction(7, EPOCH_MAX, TIMEOUT_MS, ONGOING, WALL_MS, frozenset({A}), WALL_MS))
     assert stage.init() == WAIT
     assert stage.commands[0].producer_epoch == EPOCH_MAX
+    assert stage.commands[0].transaction_version == 0, "partitions take a marker of the same epoch"
     stage.write_markers()
-    stage.store(Transaction(7, EPOCH_MAX, TIMEOUT_MS, COMPLETE_ABORT, WALL_MS, start_ms=WALL_MS))
-    assert stage.init() == ProducerIdAnswer(NONE, 1_001, 0)
+    assert stage.init() == ProducerIdAnswer(NONE, 1_000, 0)
+
+
+def test_the_highest_epoch_is_given_to_no_client() -> None:
+    stage = TransactionStage(transaction_version=1)
+    with_producer(stage, LAST_EPOCH)
+    stage.add(7, LAST_EPOCH, A)
+    assert stage.init() == WAIT
+    stage.write_markers()
+    stage.transaction_version = 2
+    assert stage.end(7, LAST_EPOCH, commits=False) == FENCED
 
 
 def test_without_producer_ids_the_client_tries_again() -> None:

@@ -23,7 +23,7 @@ def test_a_transaction_is_aborted_after_its_timeout() -> None:
     stage.wait(TIMEOUT_MS)
     assert stage.state() == "Ongoing", "at its deadline exactly it is not over"
     stage.wait(10_000)
-    assert stage.commands == [SendMarkers(TID, 1_000, 1, 0, False, (A,), 2)]
+    assert stage.commands == [SendMarkers(TID, 1_000, 1, 0, False, (A,), 2, 1)]
     assert any("60000 ms" in note for note in stage.notes)
     stage.write_markers()
     assert stage.state() == "CompleteAbort"
@@ -45,7 +45,7 @@ def test_under_protocol_1_the_producer_is_fenced() -> None:
     stage.init()
     stage.add(1_000, 0, A, protocol=1)
     stage.wait(TIMEOUT_MS + 10_000)
-    assert stage.commands == [SendMarkers(TID, 1_000, 1, 0, False, (A,), 0)]
+    assert stage.commands == [SendMarkers(TID, 1_000, 1, 0, False, (A,), 0, 1)]
     stage.write_markers()
     assert stage.end(1_000, 0, commits=False, protocol=1) == ProducerIdAnswer(ErrorCode.PRODUCER_FENCED)
 
