@@ -44,7 +44,7 @@ async def found(cluster: Cluster) -> int:
     for node in cluster.nodes.values():
         if node.is_up:
             try:
-                reply = await ask(cluster, node.id, FindCoordinatorRequest(key=KEY, key_type=1), 3)
+                reply = await ask(cluster, node.id, FindCoordinatorRequest(key=KEY, key_type=KeyType.SHARE), 3)
             except LOST:
                 continue
             if reply.error_code == 0:

@@ -52,6 +52,8 @@ LIMIT_S: Final = 400.0
 LIVENESS_S: Final = 60.0
 """How long a healed cluster may take until it serves fully."""
 DRAIN_S: Final = 60.0
+COMMIT_S: Final = 30.0
+"""How long an application may take until it commits a transaction in a healed cluster: a process may have just died."""
 REPLICAS: Final = 3
 GIVES_UP: Final = 0.01
 """How often a producer begins a new incarnation after an answer."""
@@ -389,7 +391,7 @@ class Swarm:
                 "new acknowledgements for every producer",
                 DRAIN_S,
             )
-            await self.cluster.until(self._transactional.has_progressed, "a commit of every application", DRAIN_S)
+            await self.cluster.until(self._transactional.has_progressed, "a commit of every application", COMMIT_S)
             await self._transactional.end(DRAIN_S)
             for producer in self.producers:
                 producer.is_ending = True

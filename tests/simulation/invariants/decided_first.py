@@ -51,7 +51,9 @@ class DecidedFirst:
             else:
                 self._take_markers((replica.node_id, replica.life, key), replica.content.batches)
         for key, replica in coordinators:
-            if replica.partition.is_leader:
+            assigned = seen.assigned(key)
+            is_current = assigned is not None and assigned.leader_epoch == replica.partition.leader_epoch
+            if replica.partition.is_leader and is_current:  # a deposed leader does not hear what its successor decides
                 self._check_coordinator(seen, key, replica)
 
     def _take_markers(self, place: Place, batches: list[StoredBatch]) -> None:

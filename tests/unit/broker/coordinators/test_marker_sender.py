@@ -35,7 +35,6 @@ class Reports:
 
     def report(self, event: Any) -> None:
         assert isinstance(event, MarkersWritten)
-        assert event.command.coordinator_epoch == COORDINATOR_EPOCH
         self.written.append((event.command.transactional_id, sorted(event.partitions)))
 
 
@@ -76,7 +75,7 @@ class Stage:
         written(self.local_error)
 
     def command(self, producer_id: int, *partitions: tuple[str, int], is_commit: bool = True) -> None:
-        command = SendMarkers(f"id-{producer_id}", producer_id, 3, COORDINATOR_EPOCH, is_commit, partitions, 2, 1)
+        command = SendMarkers(f"id-{producer_id}", producer_id, 3, COORDINATOR_EPOCH, is_commit, partitions, 2, 0)
         self.sender.perform(command, self.reports)
 
     def answer(self, *errors: ErrorCode) -> None:
