@@ -6,7 +6,6 @@ from typing import Final
 
 from coordinator.runtime.events import RuntimeEvent
 from coordinator.transaction.events import (
-    NO_PRODUCER_ID,
     AddPartitions,
     EndTransaction,
     InitProducerId,
@@ -193,7 +192,7 @@ class Rules:
                 stands = transaction.state is ONGOING and has_all and (producer_id, epoch) == transaction[:2]
             case EndTransaction(is_commit=is_commit):
                 stands = transaction.state in (COMMITTED if is_commit else ABORTED)
-                if event.client_version and transaction.next_producer_id == NO_PRODUCER_ID:
+                if event.client_version and transaction.producer_epoch <= LAST_EPOCH:
                     stands = stands and producer == [*transaction[:2]]
         if not stands:
             raise Violation(f"{type(event).__name__} {event[1:]} is answered with {answer}; the log: {transaction}")
