@@ -249,7 +249,8 @@ class Swarm:
         self._careless = [*self._careless_producers()]
         working = [loop.create_task(producer.work()) for producer in self.producers]
         self._mixed = [*self._mixed_producers()]
-        working += [loop.create_task(producer.work()) for producer in (*self._careless, *self._mixed)]
+        working += [loop.create_task(producer.work()) for producer in self._careless]
+        working += [loop.create_task(producer.work()) for producer in self._mixed]
         for key in self.keys:
             for from_followers in (False, True):
                 name = f"{'any' if from_followers else 'tail'}-{key[1]}"
@@ -293,7 +294,7 @@ class Swarm:
             yield LeaderProducer("r", (RETAINED, 0), self.bootstrap("r"), None, self._answers, shape)
 
     def _mixed_producers(self) -> Iterator[MixedProducer]:
-        """A large batch of theirs is one that this plan has examined beside the loop, where it has small limits."""
+        """Their large batches are examined in an executor thread where the plan's limit is small."""
         run, large = self.run, min(self.plan.loop_records_max + 1, MIXED_RECORDS_MAX)
         for number in range(self.plan.mixed):
             name = f"m{number}"
