@@ -327,7 +327,7 @@ class Node:
             throttles=self.throttles,
             in_sync_changes=self.in_sync_changes,
             damaged=self.damaged,
-            groups=self.coordinators.groups,
+            coordinators=self.coordinators,
             purgatory=self.purgatory,
             listeners=self.listeners,
             request_memory=self.request_memory,
