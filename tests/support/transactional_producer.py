@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from protocol.batch_iterator import iterate_batches
+from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import (
@@ -72,7 +73,12 @@ class Producer:
         ]
 
     async def send(
-        self, topic: str, *values: bytes, partition: int = 0, transactional_id: str | None = ID
+        self,
+        topic: str,
+        *values: bytes,
+        partition: int = 0,
+        transactional_id: str | None = ID,
+        codec: Codec = Codec.NONE,
     ) -> tuple[ErrorCode, int]:
         sequence = self.sequences.get(partition, 0)
         batch = build_batch(
@@ -81,6 +87,7 @@ class Producer:
             producer_epoch=self.epoch,
             base_sequence=sequence,
             is_transactional=True,
+            codec=codec,
         )
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
         request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5_000, topic_data=[data])

@@ -74,7 +74,7 @@ def aborted(box: Toolbox) -> None:
     box.observe("hanging", without(box.run("kafka-transactions", "find-hanging", "--broker-id", "1")))
     box.run("kafka-transactions", "abort", *place, "--start-offset", first_offset())
     box.observe("first offset after the abort", first_offset())
-    box.run("kafka-transactions", "forceTerminateTransaction", "--transactional-id", id)
+    box.run("kafka-transactions", "forceTerminateTransaction", "--transactionalId", id)
     until("the transaction is complete", lambda: state(box, id) == "CompleteAbort")
     box.observe("terminated", described(box, id))
     box.run("kafka-transactions", "abort", *place, "--start-offset", "0", status=1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
+from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import (
@@ -19,6 +20,7 @@ from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from protocol.record_validation import LOOP_EXPANDED_SIZE_MAX
 from tests.support.node import Client, Node, serve_and
 from tests.support.transactional_producer import (
     COMMITTED,
@@ -246,5 +248,27 @@ def test_what_names_no_transactional_id_is_refused() -> None:
         end.transactional_id = ID
         assert (await client.ask(end, 5)).error_code == ErrorCode.NOT_COORDINATOR
         assert GROUP_METADATA_TOPIC not in node.broker.replicas.by_name
+
+    serve_and(story, **SETTINGS)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_large_first_batch_is_appended_once_the_coordinator_knows_of_the_partition(is_new: bool) -> None:
+    async def story(node: Node) -> None:
+        producer = await started(node, is_new=is_new)
+        memory, batches = node.broker.request_memory, node.broker.large_batches
+        if not is_new:
+            assert await producer.add("t", 0) == [NONE]
+        large = bytes(LOOP_EXPANDED_SIZE_MAX + 1)
+        assert await producer.send("t", large, codec=Codec.ZSTD) == (NONE, 0)
+        assert await producer.send("t", b"small") == (NONE, 1)
+        assert batches.examined_count == 1
+        assert (batches.waiting_bytes, memory.used_size) == (0, 0)
+        assert await producer.end(commits=True) == NONE
+        assert await eventually(producer.client, 0, [large, b"small"])
+        refused = await producer.send("t", large, partition=1, transactional_id="another", codec=Codec.ZSTD)
+        assert refused[0] == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert batches.examined_count == 1
+        assert memory.used_size == 0
 
     serve_and(story, **SETTINGS)
