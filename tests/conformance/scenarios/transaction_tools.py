@@ -75,7 +75,7 @@ def aborted(box: Toolbox) -> None:
     box.run("kafka-transactions", "abort", *place, "--start-offset", first_offset())
     box.observe("first offset after the abort", first_offset())
     box.run("kafka-transactions", "forceTerminateTransaction", "--transactionalId", id)
-    until("the transaction is complete", lambda: state(box, id) == "CompleteAbort")
+    until("the transaction is ended, and a new producer could begin", lambda: state(box, id) == "Empty")
     box.observe("terminated", described(box, id))
     box.run("kafka-transactions", "abort", *place, "--start-offset", "0", status=1)
     box.send_lines(topic, "after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from protocol.messages.add_partitions_to_txn import (
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.list_transactions import ListTransactionsRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from protocol.record_validation import LOOP_EXPANDED_SIZE_MAX
 from tests.support.node import Client, Node, serve_and
@@ -272,3 +274,54 @@ def test_a_large_first_batch_is_appended_once_the_coordinator_knows_of_the_parti
         assert memory.used_size == 0
 
     serve_and(story, **SETTINGS)
+
+
+async def finalize(client: Client, level: int, kind: int) -> None:
+    """Move `transaction.version` while clients are at work. `kind`: 1 for an upgrade, 2 for a safe downgrade."""
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=kind)
+    reply = await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
+    assert reply.error_code == NONE, reply.error_message
+    await asyncio.sleep(0.5)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_transactions_are_ended_through_a_downgrade_and_an_upgrade_of_the_feature(is_new: bool, commits: bool) -> None:
+    """A client keeps to the protocol that it found when it connected."""
+
+    async def story(node: Node) -> None:
+        producer = await started(node, is_new=is_new)
+        expected: list[bytes] = []
+        for number, (level, kind) in enumerate(((0, 2), (1, 1), (2, 1), (1, 2), (0, 2), (2, 1))):
+            value, offset = b"%d" % number, number
+            if not is_new:
+                assert await until_done(first_of(producer.add), "t", 0) is NONE
+            assert (await send_patiently(producer, value))[0] == NONE
+            assert await producer.commit_offset("t", offset) == NONE
+            await finalize(producer.client, level, kind)
+            assert (await send_patiently(producer, value))[0] == NONE
+            assert await until_done(partial(producer.end, commits=commits)) == NONE
+            if commits:
+                expected += [value, value]
+            assert await eventually(producer.client, 0, expected)
+            wanted = offset if commits else -1
+            while (await committed_offset(producer.client))[1] != wanted:
+                await asyncio.sleep(0.1)
+        assert await everything_is_stable(producer.client)
+
+    serve_and(story, **SETTINGS)
+
+
+async def send_patiently(producer: Producer, value: bytes) -> tuple[ErrorCode, int]:
+    """A producer of the newer protocol may find its transaction before still being completed."""
+    for _ in range(100):
+        error, offset = await producer.send("t", value)
+        if error not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS):
+            break
+        await asyncio.sleep(0.1)
+    return error, offset
+
+
+async def everything_is_stable(client: Client) -> bool:
+    found = await client.fetch("t", isolation_level=COMMITTED)
+    return found.last_stable_offset == found.high_watermark
