@@ -12,6 +12,7 @@ from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.shell import SHELL_MUTANTS
+from tests.mutants.transactions import TRANSACTION_MUTANTS
 from tests.simulation.cluster.plan import Fault
 
 LEADERSHIP_MOVES: Final = (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.KILL, Fault.CUT_ONE_WAY)
@@ -675,4 +676,5 @@ MUTANTS: Final = (
         shape=(("directories", 2),),
     ),
     *SHELL_MUTANTS,
+    *TRANSACTION_MUTANTS,
 )

@@ -31,6 +31,7 @@ from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadat
 from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
 from tests.simulation.invariants.start_bound import StartBound
+from tests.simulation.invariants.transactions_of_log import TransactionsOfLog
 from tests.simulation.invariants.true_snapshots import TrueSnapshots
 
 
@@ -67,5 +68,6 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     SoundImage,
     SoundLog,
     StartBound,
+    TransactionsOfLog,
     TrueSnapshots,
 )

@@ -14,9 +14,11 @@ from broker.node.node import Node as Broker
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.primitives import BytesLike
-from protocol.record_batch import crc_is_valid, parse_header
+from protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, crc_is_valid, parse_header
 from replication.partition import Partition
 from storage.log.log import Log
+from storage.producers.producer_state import TransactionMarker
+from storage.producers.transaction_marker import read_transaction_marker
 from storage.segment.segment import Segment
 from tests.support.cluster import Cluster
 from tests.support.simulation.disk import SimulatedDisk
@@ -49,6 +51,14 @@ class StoredBatch(NamedTuple):
     size: int
     head: bytes
     is_sound: bool
+    attributes: int
+    marker: TransactionMarker | None
+    """Of a control batch that ends a transaction."""
+
+    @property
+    def is_of_transaction(self) -> bool:
+        """Whether it holds data of a transaction."""
+        return self.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) == TRANSACTIONAL_BIT
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
@@ -99,6 +109,9 @@ class LogContent:
         while position < size and (end_offset is None or next_offset < end_offset):
             header = parse_header(data, position)
             next_offset = header.next_offset
+            is_sound, marker = crc_is_valid(data, position, header), None
+            if header.attributes & CONTROL_BIT and header.producer_id >= 0 and is_sound:
+                marker = read_transaction_marker(data[position : position + header.size])
             self.batches.append(
                 StoredBatch(
                     header.base_offset,
@@ -113,7 +126,9 @@ class LogContent:
                     position,
                     header.size,
                     bytes(data[position : position + HEADER_SIZE]),
-                    crc_is_valid(data, position, header),
+                    is_sound,
+                    header.attributes,
+                    marker,
                 )
             )
             position += header.size

@@ -33,15 +33,18 @@ class ProducerSequences:
             if walk.count > len(batches) or (walk.count and batches[walk.count - 1] is not walk.last):
                 walk = self._walks[place] = Walk()  # it was cut
             for batch in batches[walk.count :]:
-                self._take(replica, walk.of_producers, batch)
+                self._take(
+                    replica, walk.of_producers, batch, seen.committed[key].deleted_end if key in seen.committed else 0
+                )
             walk.count, walk.last = len(batches), batches[-1] if batches else None
 
     @staticmethod
-    def _take(replica: Replica, of_producers: dict[int, StoredBatch], batch: StoredBatch) -> None:
+    def _take(replica: Replica, of_producers: dict[int, StoredBatch], batch: StoredBatch, deleted_end: int) -> None:
         if batch.producer_id < 0 or batch.base_sequence < 0:
             return
         before = of_producers.get(batch.producer_id)
-        if before is not None:
+        # A leader that deleted all of a producer's batches forgets the producer when it restarts.
+        if before is not None and before.last_offset >= deleted_end:
             is_next = batch.producer_epoch == before.producer_epoch and (
                 batch.base_sequence == (before.last_sequence + 1) & SEQUENCE_MAX
             )

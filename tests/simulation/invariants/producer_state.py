@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.record_batch import NO_SEQUENCE
 from tests.simulation.invariants.observation import LogContent, Observation, PartitionKey, Violation
 
 
@@ -34,6 +35,11 @@ class ProducerState:
 def states_of(content: LogContent) -> dict[int, tuple[int, int]]:
     states: dict[int, tuple[int, int]] = {}
     for batch in content.batches:
-        if batch.producer_id >= 0:
-            states[batch.producer_id] = batch.producer_epoch, batch.last_sequence
+        if batch.producer_id < 0:
+            continue
+        last_sequence = batch.last_sequence
+        if batch.marker is not None:  # it has no sequence, and may move the epoch
+            epoch, last_sequence = states.get(batch.producer_id, (batch.producer_epoch, NO_SEQUENCE))
+            last_sequence = last_sequence if epoch == batch.producer_epoch else NO_SEQUENCE
+        states[batch.producer_id] = batch.producer_epoch, last_sequence
     return states
