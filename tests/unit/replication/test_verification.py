@@ -108,7 +108,7 @@ def test_where_verification_is_off_the_new_protocol_adds_partitions_all_the_same
 
 def test_a_coordinators_offsets_are_verified_like_a_clients_batch(leader: Partition) -> None:
     records = of_transaction(-1)
-    guard = coordinator_verification(leader, 7, 0, 0, supports_epoch_bump=True)
+    guard = coordinator_verification(leader, 7, 0, 0, supports_epoch_bump=False)
     assert guard is not None
     assert end(leader) is NONE
     assert leader.append_internal(records, 0, guard).error is ErrorCode.INVALID_TXN_STATE

@@ -14,6 +14,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from protocol.record_builder import Record, build_batch
 from tests.support.node import Client, Node, batch, serve_and
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
@@ -102,9 +103,9 @@ def test_read_committed_tells_no_offset_at_or_past_the_first_open_transaction() 
         client = await filled(node)
         partition = node.broker.replicas.by_name["t"][0]
         end = partition.log.end_offset
-        sent = batch("x", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True, timestamp=5000)
+        sent = build_batch([Record(b"k", b"v", 5000)], producer_id=9, producer_epoch=0, is_transactional=True)
         assert partition.append_internal(sent, 1).error == 0
-        await client.produce("t", batch("later", timestamp=6000))
+        assert (await client.produce("t", build_batch([Record(b"k", b"v", 6000)]))).error_code == 0
         assert await list_offset(client, LATEST, level=0) == (0, end + 2, -1, 0)
         assert await list_offset(client, LATEST, level=1) == (0, end, -1, 0)
         for timestamp in (5000, 6000, MAX_TIMESTAMP):
