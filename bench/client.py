@@ -73,9 +73,9 @@ class Client:
             time.sleep(0.05)
         raise Unanswered(f"no producer id: error {answer.error_code}")
 
-    def produce_when_possible(self, topic: str) -> None:
+    def produce_when_possible(self, topic: str, partition: int = 0) -> None:
         """Repeat one small produce until it is acknowledged."""
-        frame = produce_frame(topic, batch_of([100], time.time_ns() // 1_000_000))
+        frame = produce_frame(topic, batch_of([100], time.time_ns() // 1_000_000), partition)
         position = produce_error_position(topic)
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:

@@ -61,7 +61,9 @@ GROUPS: Final = (
         "controller_scale", "bench.controller_scale", "100,000 and 1,000,000 partitions", is_in_quick=False, rounds=3
     ),
     Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False, rounds=2),
+    Group("transaction_loading", "bench.transaction_loading", "100,000 transactional ids", is_in_quick=False, rounds=2),
     Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False, rounds=2),
+    Group("transactions", "bench.transactions", "transactions of protocol 2, and read_committed", is_in_quick=False),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),

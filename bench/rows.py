@@ -82,6 +82,11 @@ def _within(name: str, group: str, bar: float, target: float | None = None) -> R
     return Row(name, group, bar, target, less_is_better=True, is_ratio=False)
 
 
+def _not_below(name: str, group: str, bar: float) -> Row:
+    """In the figure's own unit."""
+    return Row(name, group, bar, is_ratio=False)
+
+
 ROWS: Final = (
     _within("start: exec to first acknowledged produce, one topic", "start", 0.35),
     _within("start: exec to first acknowledged produce, new directory and an auto-created topic", "start", 0.35),
@@ -146,6 +151,20 @@ ROWS: Final = (
     _at_most("recovery of ten active 1 GiB segments, 169-byte batches", "recovery", 2.0),
     _at_most("a million offset records loaded", "offset_loading", 2.5),
     _within("p99 of other requests while offsets load", "offset_loading", 50),
+    _at_least("transactions of 100 records, 3 partitions, one producer: rate", "transactions", 1.2, 2.0),
+    _at_most("transactions of 100 records, 3 partitions, one producer: p99 of a commit", "transactions", 0.8, 0.5),
+    _at_least("transactions of 100 records, 3 partitions, ten producers: rate", "transactions", 1.2, 2.0),
+    _at_most("transactions of 100 records, 3 partitions, ten producers: p99 of a commit", "transactions", 0.8, 0.5),
+    _at_least("consume-transform-produce, 100 records, one producer: rate", "transactions", 1.2),
+    _at_least("consume-transform-produce, 100 records, ten producers: rate", "transactions", 1.2),
+    _at_least("fetch 1 MiB of transactions, 10 % aborted, 4 connections: rate of read_committed", "transactions", 1.0),
+    _not_below(
+        "fetch 1 MiB of transactions, 10 % aborted, 4 connections: read_committed in times read_uncommitted",
+        "transactions",
+        0.95,
+    ),
+    _within("100,000 transactional ids loaded", "transaction_loading", 5),
+    _within("p99 of other requests while transactional ids load", "transaction_loading", 50),
     _within("10,000 idle connections: memory of each", "idle_connections", 20),
     _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),
 )

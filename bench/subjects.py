@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bench import load
 from bench.client import Client, connect_when_possible
-from tests.conformance.brokers import Apache, Moldau, Ports
+from tests.conformance.brokers import TRANSACTION_VERSION, Apache, Moldau, Ports
 from tests.conformance.toolchain import Missing, Toolchain
 
 if TYPE_CHECKING:
@@ -94,14 +94,18 @@ class Bench:
         """A port that is free together with the next one."""
         return self._ports.pair()
 
-    def new(self, name: str) -> Server:
+    def new(self, name: str, transaction_version: int = TRANSACTION_VERSION) -> Server:
         """A broker that has never run, neither formatted nor started."""
         self._count += 1
         home = self.directory / f"{name}-{self._count}"
+        server: Ours | Apache
         if name == "moldau":
-            return Ours(home, self._ports.pair(), SETTINGS)
-        assert self.toolchain is not None
-        return Apache(home, self._ports.pair(), self.toolchain, SETTINGS)
+            server = Ours(home, self._ports.pair(), SETTINGS)
+        else:
+            assert self.toolchain is not None
+            server = Apache(home, self._ports.pair(), self.toolchain, SETTINGS)
+        server.transaction_version = transaction_version
+        return server
 
 
 class Running:

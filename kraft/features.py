@@ -13,6 +13,7 @@ from protocol.schema import spec_of
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 
@@ -28,7 +29,7 @@ class SupportedRange(NamedTuple):
 SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     METADATA_VERSION: SupportedRange(25, 30),
     KRAFT_VERSION: SupportedRange(0, 1),
-    "transaction.version": SupportedRange(0, 0),
+    TRANSACTION_VERSION: SupportedRange(0, 2),
     "group.version": SupportedRange(0, 0),
     "share.version": SupportedRange(0, 0),
     "streams.version": SupportedRange(0, 0),

@@ -340,7 +340,7 @@ class Partition:
         self, records: BytesLike, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> AppendResult:
         """Append the leader's batches as they are. The leader's high watermark holds as far as this log goes."""
-        start_with_batch(self.log, records, now_ms)
+        start_with_batch(self.log, records, self.leader_epoch, now_ms)
         result = self.log.append_as_follower(records, self.leader_epoch, now_ms)
         self.lag = max(0, high_watermark - self.log.end_offset)
         if result.error is NONE:

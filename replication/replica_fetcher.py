@@ -197,11 +197,14 @@ class ReplicaFetcher:
 
     def _wish(self, partition: Partition) -> FetchPartition:
         log = partition.log
+        # A log without records cannot diverge: what lay before its start was committed. Its last epoch may be one that
+        # a crash brought back; the leader's answer to that epoch could truncate the replica below its log start offset.
+        is_empty = log.end_offset == log.log_start_offset
         return FetchPartition(
             partition=partition.index,
             current_leader_epoch=partition.leader_epoch,
             fetch_offset=log.end_offset,
-            last_fetched_epoch=log.epochs.latest_epoch,
+            last_fetched_epoch=UNDEFINED if is_empty else log.epochs.latest_epoch,
             log_start_offset=log.log_start_offset,
             partition_max_bytes=self._settings.max_bytes,
         )

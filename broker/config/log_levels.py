@@ -19,6 +19,7 @@ LOGGERS: Final = (
     "moldau.connection",
     "moldau.fetch",
     "moldau.groups",
+    "moldau.transactions",
     "moldau.listener",
     "moldau.logs",
     "moldau.peer",

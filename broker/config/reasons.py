@@ -35,5 +35,5 @@ REASONS: Final = {
     "tiered": "Tiered storage is not part of this version.",
     "tls": "TLS listeners are refused in this version, so nothing reads it.",
     "tokens": "Delegation tokens are not part of this version.",
-    "transactions": "Transactions are not served in this version and their APIs are not offered.",
+    "two-phase-commit": "Two-phase commit is unreleased in Apache Kafka 4.3 and is not part of this version.",
 }

@@ -6,11 +6,14 @@ import errno
 from collections.abc import Callable
 from typing import Protocol
 
+from coordinator.runtime.effects import TransactionWrite
 from protocol.errors import ErrorCode
 from replication.partition import Partition
 from replication.partition_listener import HighWatermarkListener
 from storage.files.file_slice import FileSlice
+from storage.log.append_result import AppendResult
 from storage.log.log import Log
+from storage.producers.verification import VerificationGuard
 
 
 class CoordinatorLog(Protocol):
@@ -31,8 +34,9 @@ class CoordinatorLog(Protocol):
     @property
     def high_watermark(self) -> int: ...
 
-    def append(self, batch: bytes, wall_ms: int) -> ErrorCode:
-        """Append one batch, whole or not at all. May call the watcher before it returns."""
+    def append(self, batch: bytes, wall_ms: int, transaction: TransactionWrite | None = None) -> ErrorCode:
+        """Append one batch, whole or not at all; `transaction`: what it is to a producer's transaction. May call the
+        watcher before it returns."""
 
     def watch(self, moved: Callable[[], None]) -> None:
         """Call at every move of the high watermark, until `unwatch`."""
@@ -81,11 +85,20 @@ class LeaderLog:
     def high_watermark(self) -> int:
         return self._partition.high_watermark
 
-    def append(self, batch: bytes, wall_ms: int) -> ErrorCode:
-        error = self._partition.append_internal(batch, wall_ms).error
+    def append(self, batch: bytes, wall_ms: int, transaction: TransactionWrite | None = None) -> ErrorCode:
+        error = self._appended(batch, wall_ms, transaction).error
         if self._partition.awaits_flush:
             self._flush(self._partition.log)
         return error
+
+    def _appended(self, batch: bytes, wall_ms: int, transaction: TransactionWrite | None) -> AppendResult:
+        if transaction is None:
+            return self._partition.append_internal(batch, wall_ms)
+        if transaction.end is not None:
+            version = transaction.end.transaction_version
+            return self._partition.append_internal(batch, wall_ms, transaction_version=version)
+        assert transaction.guard is None or isinstance(transaction.guard, VerificationGuard)
+        return self._partition.append_internal(batch, wall_ms, guard=transaction.guard)
 
     def watch(self, moved: Callable[[], None]) -> None:
         listener = self._listeners[moved] = HighWatermarkListener(moved)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from broker.config.internal_topics import InternalTopic
 from coordinator.runtime.log_reading import RecordReader
@@ -13,6 +13,7 @@ from protocol.compression import Codec
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
+RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
 LoadedT = TypeVar("LoadedT")
 
 
@@ -24,7 +25,18 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
-def performs_nothing(command: object, report: Callable[[RequestT], None]) -> None:
+class Reports(Protocol[RequestT_contra]):
+    """Where it is reported what a machine's command led to."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the machine still has its partition; what is reported afterwards is dropped."""
+
+    def report(self, event: RequestT_contra) -> None:
+        """Give the machine an event of its own."""
+
+
+def performs_nothing(command: object, reports: Reports[RequestT]) -> None:
     """For machines that give no commands."""
     raise AssertionError(f"no such command: {command}")
 
@@ -47,6 +59,5 @@ class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     """How many bytes of a log are read at once, at least one batch."""
     codec: Codec
     """The codec by which the machines' records are compressed."""
-    perform: Callable[[object, Callable[[RequestT], None]], None] = performs_nothing
-    """Does what a machine commands outside of its log, and reports back by events. What is reported to a machine that
-    has lost its partition meanwhile is dropped."""
+    perform: Callable[[object, Reports[RequestT]], None] = performs_nothing
+    """Does what a machine commands outside of its log, and reports back by events."""

@@ -32,7 +32,8 @@ CHANGES_AT_ONCE: Final = 1_000
 TICKS_AT_ONCE: Final = 100
 RETRY_MS: Final = 1000
 BASE_SEQUENCE: Final = 0
-"""What Apache Kafka's coordinator writes into its batches, which have no producer."""
+"""What Apache Kafka's coordinators write into all their batches. Within a transaction it has the log take note of the
+producer's epoch; the log does not compare the sequences of coordinators' batches."""
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
@@ -200,9 +201,12 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._is_stepping = False
         self._arm()
 
+    @property
+    def is_open(self) -> bool:
+        return self.state is RunnerState.ACTIVE
+
     def report(self, event: RequestT) -> None:
-        """What a command led to; dropped where the machine has lost its partition meanwhile."""
-        if self.state is RunnerState.ACTIVE:
+        if self.is_open:
             self.submit(event)
 
     def _step(self, event: RequestT | RuntimeEvent) -> None:
@@ -215,7 +219,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._act(effects)
 
     def _append(self, effects: Effects, wall_ms: int) -> Appended | AppendRefused:
-        error = self._log.append(self._batch_of(effects, wall_ms), wall_ms)
+        error = self._log.append(self._batch_of(effects, wall_ms), wall_ms, effects.transaction)
         if error is ErrorCode.NONE:
             return Appended(self._log.end_offset)
         self._notes.warning("%s refuses %d records: %s", self._name, len(effects.records), error.name)
@@ -225,13 +229,14 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         transaction, codec = effects.transaction, self._row.codec
         if transaction is None:
             return build_batch(effects.records, codec=codec, base_sequence=BASE_SEQUENCE)
-        producer_id, producer_epoch, end = transaction
+        producer_id, producer_epoch, end, _ = transaction
         if end is None:
             return build_batch(
                 effects.records,
                 codec=codec,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
+                base_sequence=BASE_SEQUENCE,
                 is_transactional=True,
             )
         return end_transaction_marker(
@@ -248,7 +253,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         for token, response in effects.replies:
             cast(Token, token).complete(response)
         for command in effects.commands:
-            self._row.perform(command, self.report)
+            self._row.perform(command, self)
 
     def _high_watermark_moved(self) -> None:
         if self.state is RunnerState.ACTIVE:

@@ -77,7 +77,11 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     def runner_of(self, key: str) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
         """The loaded machine of a key, or the error that its request is answered with."""
-        runner = self._runners.get(self.partition_of(key))
+        return self.runner_at(self.partition_of(key))
+
+    def runner_at(self, index: int) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
+        """The loaded machine of a partition, or the error that its requests are answered with."""
+        runner = self._runners.get(index)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
         return runner if runner.refusal is ErrorCode.NONE else runner.refusal

@@ -23,6 +23,21 @@ class ProducerIds:
         self._block = range(0)
         self._waiting: list[Receiver] = []
 
+    def take(self) -> int | None:
+        """An id never given before; None until the next block is there, which this asks for."""
+        if self._block and not self._waiting:
+            producer_id = self._block[0]
+            self._block = self._block[1:]
+            return producer_id
+        if not self._waiting:
+            self.next(self._put_back)
+        return None
+
+    def _put_back(self, error: ErrorCode, producer_id: int) -> None:
+        """The block is there: the id that was asked for to begin it goes back to its start."""
+        if error is ErrorCode.NONE:
+            self._block = range(producer_id, self._block.stop)
+
     def next(self, receiver: Receiver) -> None:
         """Give the receiver an id never given before, now or when the next block is there."""
         if self._block:

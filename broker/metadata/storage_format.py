@@ -20,6 +20,8 @@ from kraft.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
     refusal_of_feature,
 )
 from kraft.quorum.control_records import QuorumDescription
@@ -97,6 +99,7 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
     levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
     if levels[METADATA_VERSION] >= ELIGIBLE_LEADER_REPLICAS_DEFAULT:
         levels.setdefault(ELIGIBLE_LEADER_REPLICAS, 1)
+    levels.setdefault(TRANSACTION_VERSION, SUPPORTED_FEATURES[TRANSACTION_VERSION].last)
     for name, level in levels.items():
         refusal = refusal_of_feature(name, level)
         if refusal is not None:

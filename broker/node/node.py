@@ -9,9 +9,7 @@ from typing import Final
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.config.replica_selectors import RACK_AWARE
-from broker.coordinators.group_row import group_config
-from broker.coordinators.groups import Groups
-from broker.coordinators.registry import CoordinatorRegistry
+from broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.controller_registration import keep_registered
@@ -31,6 +29,7 @@ from broker.network.listener_role import ListenerRole
 from broker.network.peer_channel import PeerChannels
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
+from broker.node.open_files import bound_open_files
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
 from broker.release import KAFKA_VERSION
@@ -39,7 +38,7 @@ from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.failed_directories import FailedDirectories
 from broker.replicas.file_removal import FileRemoval
 from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import LocalLogs
+from broker.replicas.local_logs import LocalLogs, impaired
 from broker.replicas.log_failures import LogFailures
 from broker.replicas.log_jobs import LogJobs
 from broker.replicas.metadata_applier import AppliedTo, MetadataApplier
@@ -53,7 +52,6 @@ from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
 from broker.requests.rack_aware_selector import RackAwareReplicaSelector
-from broker.requests.refused_transactions import RefusedTransactions
 from broker.requests.services import Services
 from broker.requests.table import routes
 from broker.runtime.environment import Environment
@@ -65,9 +63,6 @@ from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
 from replication.source import LocalLog
 
-OPEN_FILES_SHARE: Final = 2
-"""Segments keep one in so many of the process's file descriptors at most. The rest is for connections, and for files
-that are open for a moment."""
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 """A fetch session unused for so long makes room for a new one."""
 SHUTDOWN_PATIENCE_MS: Final = 10_000
@@ -141,14 +136,27 @@ class Node:
                 spawn,
             )
         )
-        self.groups = Groups(group_config(config), environment, loop, spawn, self.cluster.partitions_count)
-        self.coordinators = CoordinatorRegistry([self.groups.shards], self.flusher.flush)
+        self.coordinators = BrokerCoordinators(
+            CoordinatorPorts(
+                self.node_id,
+                config,
+                environment,
+                loop,
+                spawn,
+                self.cluster,
+                self.channels,
+                self.producer_ids,
+                self.replicas,
+                self.flusher,
+                self.purgatory,
+            )
+        )
         self.roles = ReplicaRoles(
             self.node_id,
             self.replicas,
             self.fetchers,
             self.flusher,
-            self.coordinators,
+            self.coordinators.registry,
             self.purgatory.followers.leadership_gained,
             environment.monotonic_ms,
         )
@@ -198,7 +206,7 @@ class Node:
                 self.assignments,
                 self.partition_work,
                 self.removal,
-                self.groups.topics_deleted,
+                self.coordinators.groups.topics_deleted,
             ),
         )
         self.log_jobs = LogJobs(
@@ -246,8 +254,11 @@ class Node:
             replicas=self.replicas,
             flusher=self.flusher,
             in_sync_changes=self.in_sync_changes,
-            coordinators=self.coordinators,
-            groups=self.groups,
+            coordinators=self.coordinators.registry,
+            groups=self.coordinators.groups,
+            transactions=self.coordinators.transactions,
+            transaction_verifier=self.coordinators.transaction_verifier,
+            markers=self.coordinators.markers,
             purgatory=self.purgatory,
             reply_memory=self.reply_memory,
             fetch_sessions=self.fetch_sessions,
@@ -255,7 +266,6 @@ class Node:
             fetch_size_max=config.integer("fetch.max.bytes"),
             large_batches=self.large_batches,
             large_metadata=self.large_metadata,
-            refused_transactions=RefusedTransactions(),
         )
         self._compose_listeners()
         self.metrics = self._compose_metrics()
@@ -271,6 +281,7 @@ class Node:
             ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
         }
         self.settings.watchers.append(self._settings_changed)
+        self._settings_changed(config)
         resources = ConnectionResources(
             loop,
             environment,
@@ -316,7 +327,7 @@ class Node:
             throttles=self.throttles,
             in_sync_changes=self.in_sync_changes,
             damaged=self.damaged,
-            groups=self.groups,
+            groups=self.coordinators.groups,
             purgatory=self.purgatory,
             listeners=self.listeners,
             request_memory=self.request_memory,
@@ -324,7 +335,7 @@ class Node:
             large_batches=self.large_batches,
             stage=lambda: self.stage,
             not_ready=self.not_ready,
-            impaired=self.impaired,
+            impaired=partial(impaired, self.logs),
         )
         return Metrics(observed, address, self.loop, self.tasks.spawn)
 
@@ -350,6 +361,7 @@ class Node:
     def _settings_changed(self, config: Config) -> None:
         for admission in self.admissions.values():
             admission.set_limits(connection_limits(config))
+        self.replicas.verify_transactions(config.flag("transaction.partition.verification.enable"))
 
     # Health
 
@@ -361,11 +373,6 @@ class Node:
         if self.config.is_broker and self.registration.is_fenced:
             reasons.append("the controller has fenced this broker")
         return reasons
-
-    def impaired(self) -> list[str]:
-        """What is not as it should be, though clients are served."""
-        offline = [f"log directory {path} is offline: {why}" for path, why in self.logs.offline.items()]
-        return offline + [f"log directory {path} is full" for path in self.logs.space.full]
 
     # Life
 
@@ -396,7 +403,7 @@ class Node:
     async def _start_broker(self) -> None:
         """Load the replicas, register, take up their roles, serve clients."""
         await self.applier.start(self.quorum)
-        self._bound_open_files()
+        bound_open_files(self.config, self.environment, self.loop)
         await self.registration.register(self.config.integer("initial.broker.registration.timeout.ms"))
         self.logs.note_serving_epoch(self.registration.epoch)
         self.applier.begin()
@@ -418,13 +425,6 @@ class Node:
         if delta.configs.changed:
             self.settings.follow(image)
 
-    def _bound_open_files(self) -> None:
-        """Once the logs are loaded by executor threads: from here on only the event loop gives files back."""
-        count_max = self.config.integer("moldau.open.files.max")
-        if count_max < 0:
-            count_max = max(1, self.environment.descriptors_max() // OPEN_FILES_SHARE)
-        self.environment.fs.open_files.bound(count_max, self.loop.call_soon_threadsafe)
-
     async def stop(self) -> None:
         """Leave cleanly: leadership handed over, no new requests, logs flushed, a mark that no recovery is needed."""
         self.stage = Stage.STOPPING
@@ -433,7 +433,7 @@ class Node:
         for listener in self.listeners:
             await listener.stop()
         self.fetchers.end()
-        self.coordinators.close()
+        self.coordinators.registry.close()
         if self.metrics is not None:
             self.metrics.stop()
         await self.partition_work.finish()

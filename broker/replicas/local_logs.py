@@ -438,3 +438,9 @@ def failing(directory: LogDirectory) -> Iterator[None]:
         yield
     except OSError as error:
         directory.refused(error)
+
+
+def impaired(logs: LocalLogs) -> list[str]:
+    """What is not as it should be with the log directories, though clients are served."""
+    offline = [f"log directory {path} is offline: {why}" for path, why in logs.offline.items()]
+    return offline + [f"log directory {path} is full" for path in logs.space.full]

@@ -37,6 +37,7 @@ class Replicas:
         """By topic id, the partitions that are assigned to this broker and whose log is in no online log directory."""
         self._expected: dict[bytes, dict[int, None]] = {}
         """By topic id, the partitions whose logs are being created."""
+        self._verifies_transactions = True
         self.generation = 0
         """Changes whenever a partition is added or removed: a result of an earlier lookup may be stale."""
         self.gone = Traffic()
@@ -51,12 +52,20 @@ class Replicas:
 
     def add(self, partition: Partition) -> None:
         self.generation += 1
+        partition.verifies_transactions = self._verifies_transactions
         indexed = self.by_name.setdefault(partition.topic, {})
         indexed[partition.index] = partition
         self.by_id[partition.topic_id] = indexed
         self._ids[partition.topic] = partition.topic_id
         if self._expected:
             self.forget_expected(partition.topic_id, partition.index)
+
+    def verify_transactions(self, verifies: bool) -> None:
+        """Whether the first records of a transaction in a partition wait for the transaction coordinator
+        (transaction.partition.verification.enable)."""
+        self._verifies_transactions = verifies
+        for partition in self:
+            partition.verifies_transactions = verifies
 
     def flushed(self, log: Log) -> None:
         """A log was synced: what waited for that may be committed now."""

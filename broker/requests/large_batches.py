@@ -44,17 +44,16 @@ class LargeBatches:
         """Bytes of the batches that are examined or wait for it."""
 
     def examine(self, connection: ClientConnection, batches: list[LargeBatch], done: Callable[[], None]) -> None:
-        """Examine and append each batch after those before it, then call `done`; until then the connection is not read.
-
-        The copies count as request memory until then.
-        """
+        """Examine and append each batch after those before it, then call `done`; until then the connection is not
+        read."""
         connection.hold()
+        self._spawn(connection.hold_during(self.examine_now(batches, done)))
+
+    async def examine_now(self, batches: list[LargeBatch], done: Callable[[], None]) -> None:
+        """The same for a connection that is held already. The copies count as request memory until all are examined."""
         size = sum(len(each.batch) for each in batches)
         self.waiting_bytes += size
         self._memory.keep(size)
-        self._spawn(connection.hold_during(self._examine(batches, size, done)))
-
-    async def _examine(self, batches: list[LargeBatch], size: int, done: Callable[[], None]) -> None:
         try:
             for each in batches:
                 each.append(await self._examined(each))

@@ -81,7 +81,7 @@ class ProduceHook(FrameHook):
         topic = request.topic_data[0]
         by_id = context.version >= TOPIC_ID_VERSION
         partition = self._replicas.find((topic.topic_id if by_id else topic.name, topic.partition_data[0].index))
-        if partition is None or partition.is_internal:
+        if partition is None or partition.is_internal or request.transactional_id is not None:
             return None
         return learned(frame, context.version, request, partition, self._replicas.generation)
 

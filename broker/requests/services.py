@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from broker.config.config import Config
 from broker.coordinators.groups import Groups
+from broker.coordinators.marker_writer import MarkerWriter
 from broker.coordinators.registry import CoordinatorRegistry
+from broker.coordinators.transaction_verifier import TransactionVerifier
+from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
@@ -20,7 +23,6 @@ from broker.replicas.replicas import Replicas
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
-from broker.requests.refused_transactions import RefusedTransactions
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Spawn
@@ -49,6 +51,9 @@ class Services:
     in_sync_changes: InSyncChanges
     coordinators: CoordinatorRegistry
     groups: Groups
+    transactions: TransactionCoordinator
+    transaction_verifier: TransactionVerifier
+    markers: MarkerWriter
     purgatory: Purgatory
     reply_memory: ReplyMemory
     fetch_sessions: FetchSessions
@@ -57,4 +62,3 @@ class Services:
     """fetch.max.bytes, in bytes."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata
-    refused_transactions: RefusedTransactions

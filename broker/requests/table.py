@@ -14,6 +14,8 @@ from broker.network.listener_role import ListenerRole
 from broker.network.route import Route
 from broker.requests.api import Api, api, route
 from broker.requests.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_replica_log_dirs,
     api_versions,
@@ -34,7 +36,9 @@ from broker.requests.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
+    end_txn,
     envelope,
     expire_delegation_token,
     fetch,
@@ -49,6 +53,7 @@ from broker.requests.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -59,10 +64,14 @@ from broker.requests.handlers import (
     quorum,
     renew_delegation_token,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from broker.requests.produce_hook import ProduceHook
 from broker.requests.services import Services
 from kraft.controller.apis import CONTROLLER_APIS, ControllerApi
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.alter_configs import AlterConfigsRequest
 from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
@@ -85,8 +94,10 @@ from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.describe_quorum import DescribeQuorumRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.envelope import EnvelopeRequest
 from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from protocol.messages.fetch import FetchRequest
@@ -101,6 +112,7 @@ from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
@@ -111,8 +123,10 @@ from protocol.messages.push_telemetry import PushTelemetryRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from protocol.messages.sync_group import SyncGroupRequest
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.messages.vote import VoteRequest
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 ROWS: Final = (
     api(ProduceRequest, broker=produce.handle, hook=ProduceHook),
@@ -138,6 +152,11 @@ ROWS: Final = (
     api(DeleteRecordsRequest, broker=delete_records.handle),
     api(InitProducerIdRequest, broker=init_producer_id.handle),
     api(OffsetForLeaderEpochRequest, broker=offset_for_leader_epoch.handle),
+    api(AddPartitionsToTxnRequest, broker=add_partitions_to_txn.handle),
+    api(AddOffsetsToTxnRequest, broker=add_offsets_to_txn.handle),
+    api(EndTxnRequest, broker=end_txn.handle),
+    api(WriteTxnMarkersRequest, broker=write_txn_markers.handle),
+    api(TxnOffsetCommitRequest, broker=txn_offset_commit.handle),
     api(DescribeAclsRequest, broker=describe_acls.handle, controller=describe_acls.handle),
     api(CreateAclsRequest, broker=create_acls.handle, controller=create_acls.handle, is_forwardable=True),
     api(DeleteAclsRequest, broker=delete_acls.handle, controller=delete_acls.handle, is_forwardable=True),
@@ -185,6 +204,8 @@ ROWS: Final = (
     api(DescribeProducersRequest, broker=describe_producers.handle),
     api(GetTelemetrySubscriptionsRequest, broker=get_telemetry_subscriptions.handle, is_advertised=False),
     api(PushTelemetryRequest, broker=push_telemetry.handle, is_advertised=False),
+    api(DescribeTransactionsRequest, broker=describe_transactions.handle),
+    api(ListTransactionsRequest, broker=list_transactions.handle),
     api(ListConfigResourcesRequest, broker=list_config_resources.handle),
     api(DescribeTopicPartitionsRequest, broker=describe_topic_partitions.handle),
     api(AddRaftVoterRequest, broker=forwarded.handle, controller=quorum.handle, is_forwardable=True),

@@ -8,9 +8,9 @@ from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE
 from coordinator.classic.sessions import expect_heartbeat
 from coordinator.group.events import CommitOffsets
-from coordinator.group.records import is_storable
 from coordinator.group.step import GroupStep
 from coordinator.offsets.offset_commit import same_for_all, store_offsets
+from coordinator.runtime.record_frames import is_storable
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequest
 

@@ -14,9 +14,10 @@ from coordinator.classic.records import new_group_change
 from coordinator.classic.sessions import expect_new_member
 from coordinator.classic.static_join import static_member_returns
 from coordinator.group.events import Join
-from coordinator.group.records import is_storable
-from coordinator.group.step import GroupStep, TimerKind, write_error
+from coordinator.group.step import GroupStep, TimerKind
 from coordinator.runtime.effects import Waiter
+from coordinator.runtime.record_frames import is_storable
+from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 

@@ -8,7 +8,9 @@ from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import EMPTY
 from coordinator.classic.rebalance import rebalance, remove_member
 from coordinator.group.events import Leave
-from coordinator.group.step import GroupStep, ReplyWhenCommitted, TimerKind, write_error
+from coordinator.group.step import GroupStep, TimerKind
+from coordinator.runtime.outcomes import ReplyWhenCommitted
+from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 

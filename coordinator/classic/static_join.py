@@ -20,8 +20,9 @@ from coordinator.classic.records import generation_change
 from coordinator.classic.sessions import expect_heartbeat
 from coordinator.classic.sync_answers import refuse_sync
 from coordinator.group.events import Join
-from coordinator.group.step import GroupStep, TimerKind, write_error
+from coordinator.group.step import GroupStep, TimerKind
 from coordinator.runtime.effects import Waiter
+from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequestProtocol
 

@@ -13,7 +13,8 @@ from coordinator.classic.records import generation_change
 from coordinator.classic.sessions import expect_heartbeat
 from coordinator.classic.sync_answers import answer_syncs, refuse_sync, refuse_syncs, sync_refusal, sync_response
 from coordinator.group.events import Sync
-from coordinator.group.step import GroupStep, TimerKind, write_error
+from coordinator.group.step import GroupStep, TimerKind
+from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest
 

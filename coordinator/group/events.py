@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from coordinator.group.step import TimerKey
-from coordinator.runtime.effects import Waiter
+from coordinator.runtime.effects import TransactionEnd, Waiter
 from coordinator.runtime.events import Loaded, RuntimeEvent, Unloaded
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -15,6 +15,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from protocol.messages.sync_group import SyncGroupRequest
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class Join(NamedTuple):
@@ -50,6 +51,27 @@ class CommitOffsets(NamedTuple):
     request: OffsetCommitRequest
 
 
+class CommitTransactionalOffsets(NamedTuple):
+    """The request names only topics that exist. The offsets count when the transaction of the producer is committed."""
+
+    waiter: Waiter
+    request: TxnOffsetCommitRequest
+    guard: object = None
+    """The log's, where the transaction coordinator was asked before (`TransactionWrite.guard`)."""
+
+
+class EndOffsetsTransaction(NamedTuple):
+    """A transaction coordinator sends the marker that ends the transaction of a producer (WriteTxnMarkers).
+
+    The answer is an `ErrorCode`: NONE when the marker is committed in the log, else the error of the marker.
+    """
+
+    waiter: Waiter
+    producer_id: int
+    producer_epoch: int
+    end: TransactionEnd
+
+
 class FetchStableOffsets(NamedTuple):
     """A read that waits until every commit before it is decided. Topics are given by name; None: all topics."""
 
@@ -83,10 +105,12 @@ class TimerFired(NamedTuple):
     key: TimerKey
 
 
-GroupRequest: TypeAlias = Join | Sync | Heartbeat | Leave | CommitOffsets
+GroupRequest: TypeAlias = Join | Sync | Heartbeat | Leave | CommitOffsets | CommitTransactionalOffsets
 """A request that concerns one group, which may not exist: what it does depends on the kind of group."""
 
-ShardRequest: TypeAlias = GroupRequest | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
+ShardRequest: TypeAlias = (
+    GroupRequest | EndOffsetsTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
+)
 """What the shell gives to the shard."""
 
 Event: TypeAlias = ShardRequest | RuntimeEvent

@@ -5,11 +5,12 @@ A key is an int16 type and a struct, a value an int16 version and a struct; a mi
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple, TypeAlias
 
+from coordinator.runtime.record_frames import read_prefix, type_prefix, value_version
 from protocol.compiler import decode, encode
 from protocol.primitives import MalformedMessage
+from protocol.record_batch import NO_PRODUCER_ID
 from protocol.record_builder import Record
 from protocol.records.offsets import (
     GroupMetadataKey,
@@ -17,7 +18,7 @@ from protocol.records.offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.schema import ZERO_UUID, spec_of
+from protocol.schema import ZERO_UUID
 
 LEGACY_OFFSET_KEY = 0
 OFFSET_KEY = 1
@@ -29,6 +30,8 @@ OFFSET_VERSION_WITH_EXPIRY = 1
 GROUP_VERSION = 3
 
 NO_TIMESTAMP = -1
+
+
 TEXT_SIZE_MAX = 0x7FFF
 
 
@@ -55,6 +58,9 @@ class OffsetChange(NamedTuple):
     topic: str
     partition: int
     value: CommittedOffset | None
+    producer_id: int = NO_PRODUCER_ID
+    """The producer in whose transaction the offset is committed: it counts when that transaction is. Without one the
+    offset counts at once, and so does a removal. The batch says it, not the record."""
 
 
 class GroupChange(NamedTuple):
@@ -64,17 +70,26 @@ class GroupChange(NamedTuple):
     value: GroupMetadataValue | None
 
 
-Change: TypeAlias = OffsetChange | GroupChange
-"""What one record says."""
+class TransactionEnded(NamedTuple):
+    """A marker ends the transaction of a producer: what it committed counts from here on, or never."""
+
+    producer_id: int
+    is_commit: bool
+
+
+Change: TypeAlias = OffsetChange | GroupChange | TransactionEnded
+"""What one record says, or a marker."""
 
 
 class OffsetsLoaded(NamedTuple):
-    """Commits that follow one another in a log, without a tombstone or a group's record between them: of each offset
-    the last."""
+    """Commits that follow one another in a log, all of one transaction or all of none, without a tombstone, a group's
+    record or a marker between them: of each offset the last."""
 
     offsets: dict[str, Offsets]
     """The committed offsets by group id; a group without an offset is not in it. The machine may keep these
     dictionaries."""
+    producer_id: int = NO_PRODUCER_ID
+    """As in `OffsetChange`."""
 
 
 LoadedChange: TypeAlias = Change | OffsetsLoaded
@@ -83,6 +98,7 @@ LoadedChange: TypeAlias = Change | OffsetsLoaded
 
 def record_of(change: Change, wall_ms: int) -> Record:
     """The record that stores the change."""
+    assert not isinstance(change, TransactionEnded), "a marker has no record of this kind"
     if isinstance(change, GroupChange):
         value = None if change.value is None else type_prefix(GROUP_VERSION) + encode(change.value, GROUP_VERSION)
         return Record(type_prefix(GROUP_KEY) + encode(GroupMetadataKey(group=change.group_id), 0), value, wall_ms)
@@ -108,11 +124,7 @@ def is_storable(text: str) -> bool:
     return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX
 
 
-def type_prefix(number: int) -> bytes:
-    return struct.pack(">h", number)
-
-
-def change_of(record: Record) -> Change | None:
+def change_of(record: Record) -> OffsetChange | GroupChange | None:
     """The change that a record makes; None for the types of records that other kinds of groups write.
 
     Raises `MalformedMessage` for a record of another kind, or of a version that Apache Kafka 4.3.1 does not define.
@@ -146,17 +158,3 @@ def read_offset_value(value: bytes) -> CommittedOffset:
 
 def read_group_value(value: bytes) -> GroupMetadataValue:
     return decode(GroupMetadataValue, memoryview(value)[2:], value_version(value, GroupMetadataValue))
-
-
-def value_version(value: bytes, cls: type[object]) -> int:
-    version = read_prefix(value)
-    if version not in spec_of(cls).versions:
-        raise MalformedMessage(f"{cls.__name__} version {version}")
-    return version
-
-
-def read_prefix(data: bytes) -> int:
-    if len(data) < 2:
-        raise MalformedMessage(f"{len(data)} bytes cannot hold a version")
-    number: int = struct.unpack_from(">h", data)[0]
-    return number

@@ -1,19 +1,16 @@
-"""One step of the shard of groups: the groups by id, their timers, and what clients are told where the log refuses."""
+"""One step of the shard of groups: the groups by id, and their timers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.group import Group
 from coordinator.group.records import Change
-from coordinator.runtime.effects import Waiter
 from coordinator.runtime.step import Step
 from coordinator.runtime.timers import Timers
-from protocol.errors import ErrorCode
 
 
 class TimerKind(Enum):
@@ -56,37 +53,3 @@ class GroupStep(Step[Change]):
 
     def cancel(self, kind: TimerKind, group: Group, member_id: str = "") -> None:
         self.timers.cancel(TimerKey(kind, group.group_id, member_id))
-
-
-class ReplyWhenCommitted(NamedTuple):
-    """The outcome of a request whose response waits until its records are committed."""
-
-    waiter: Waiter
-    response: object
-    refused: Callable[[ErrorCode], object]
-    """The response for an error of the log."""
-
-    def committed(self, step: GroupStep) -> None:
-        step.reply(self.waiter, self.response)
-
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
-        step.reply(self.waiter, self.refused(error))
-
-
-WRITE_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""The error that a group's client is told, by the error with which the log refused."""
-
-
-def write_error(error: ErrorCode) -> ErrorCode:
-    """The error for the client after a failed write; an error that is not in the table is passed on."""
-    return WRITE_ERRORS.get(error, error)

@@ -8,7 +8,9 @@ from typing import Final
 
 from coordinator.group.events import CommitOffsets
 from coordinator.group.records import CommittedOffset, OffsetChange
-from coordinator.group.step import WRITE_ERRORS, GroupStep, ReplyWhenCommitted
+from coordinator.group.step import GroupStep
+from coordinator.runtime.outcomes import ReplyWhenCommitted
+from coordinator.runtime.write_errors import WRITE_ERRORS
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -1,4 +1,8 @@
-"""Offsets that are deleted on demand: OffsetDelete, DeleteGroups, and topics that no longer exist."""
+"""Offsets that are deleted on demand: OffsetDelete, DeleteGroups, and topics that no longer exist.
+
+A deletion takes an offset that is pending in a transaction with it: when the transaction is committed, it does not come
+back.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ from functools import partial
 from coordinator.group.events import DeleteGroups, DeleteOffsets, TopicsDeleted
 from coordinator.group.group import Group
 from coordinator.group.records import OffsetChange
-from coordinator.group.step import GroupStep, ReplyWhenCommitted, write_error
+from coordinator.group.step import GroupStep
 from coordinator.offsets.offset_store import OffsetStore
+from coordinator.runtime.outcomes import ReplyWhenCommitted
+from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.offset_delete import (
@@ -26,14 +32,14 @@ def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) ->
     if error is not ErrorCode.NONE or group is None:
         step.reply(event.waiter, OffsetDeleteResponse(error_code=error))
         return
-    offsets = store.latest(request.group_id)
+    latest = store.latest(request.group_id)
     response = OffsetDeleteResponse()
     for topic in request.topics:
         is_used = group.is_subscribed_to(topic.name)
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_used else ErrorCode.NONE
         results = OffsetDeleteResponseTopic(name=topic.name)
         for partition_index in (asked.partition_index for asked in topic.partitions):
-            if not is_used and (topic.name, partition_index) in offsets:
+            if not is_used and latest.has((topic.name, partition_index)):
                 step.write(OffsetChange(request.group_id, topic.name, partition_index, None))
             results.partitions.append(OffsetDeleteResponsePartition(partition_index=partition_index, error_code=code))
         response.topics.append(results)
@@ -65,7 +71,7 @@ def delete_groups(step: GroupStep, store: OffsetStore, event: DeleteGroups) -> N
 
 def write_tombstones(step: GroupStep, store: OffsetStore, group: Group) -> None:
     """Remove everything that the log says of a group."""
-    for topic, partition_index in store.latest(group.group_id):
+    for topic, partition_index in store.latest(group.group_id).partitions():
         step.write(OffsetChange(group.group_id, topic, partition_index, None))
     step.write(*group.tombstones())
 
@@ -80,6 +86,6 @@ def groups_refused_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) ->
 def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
     """Delete what any group committed for topics that no longer exist."""
     for group_id in store.groups():
-        for topic, partition_index in store.latest(group_id):
+        for topic, partition_index in store.latest(group_id).partitions():
             if topic in event.topics:
                 step.write(OffsetChange(group_id, topic, partition_index, None))

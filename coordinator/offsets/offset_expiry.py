@@ -2,7 +2,7 @@
 
 The retention of an offset begins when its kind of group says that it is no longer needed
 (`Group.retention_begins_ms`). An offset for which the client set an expiry goes at that time instead, under the same
-condition.
+condition. The offset of a partition for which an open transaction has one stays, and so does its group.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.group.group import Group
-from coordinator.group.records import OffsetChange, Offsets, TopicPartition
+from coordinator.group.records import OffsetChange, TopicPartition
 from coordinator.group.step import GroupStep
+from coordinator.offsets.group_offsets import GroupOffsets
 from coordinator.offsets.offset_delete import write_tombstones
 from coordinator.offsets.offset_store import OffsetStore
 
@@ -21,9 +22,9 @@ def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
     for group in list(step.groups.values()):
         if len(step.changes) >= records_max:
             return False
-        offsets = store.latest(group.group_id)
-        expired = list(expired_of(step, group, offsets))
-        if len(expired) == len(offsets) and group.is_empty:
+        latest = store.latest(group.group_id)
+        expired = list(expired_of(step, group, latest))
+        if len(expired) == len(latest.offsets) and not latest.pending and group.is_empty:
             write_tombstones(step, store, group)
             continue
         for topic, partition_index in expired:
@@ -31,11 +32,12 @@ def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
     return True
 
 
-def expired_of(step: GroupStep, group: Group, offsets: Offsets) -> Iterator[TopicPartition]:
+def expired_of(step: GroupStep, group: Group, latest: GroupOffsets) -> Iterator[TopicPartition]:
     retention_ms = step.config.offsets_retention_ms
-    for (topic, partition_index), committed in offsets.items():
+    for (topic, partition_index), committed in latest.offsets.items():
         begins_ms = group.retention_begins_ms(committed.commit_ms)
-        if begins_ms is None or group.is_subscribed_to(topic):
+        is_pending = (topic, partition_index) in latest.pending
+        if begins_ms is None or is_pending or group.is_subscribed_to(topic):
             continue
         end_ms = begins_ms + retention_ms if committed.expire_ms is None else committed.expire_ms
         if step.wall_ms >= end_ms:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from coordinator.group.events import FetchStableOffsets
-from coordinator.group.records import CommittedOffset, Offsets
-from coordinator.group.step import GroupStep, write_error
+from coordinator.group.records import CommittedOffset
+from coordinator.group.step import GroupStep
+from coordinator.offsets.group_offsets import GroupOffsets
 from coordinator.offsets.offset_store import OffsetStore
 from coordinator.runtime.effects import Waiter
+from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -30,7 +32,8 @@ class StableRead(NamedTuple):
     request: OffsetFetchRequestGroup
 
     def committed(self, step: GroupStep) -> None:
-        step.reply(self.waiter, offsets_of(self.store.committed(self.request.group_id), self.request))
+        offsets = self.store.committed(self.request.group_id)
+        step.reply(self.waiter, offsets_of(offsets, self.request, require_stable=True))
 
     def failed(self, step: GroupStep, error: ErrorCode) -> None:
         refusal = OffsetFetchResponseGroup(group_id=self.request.group_id, error_code=write_error(error))
@@ -38,12 +41,17 @@ class StableRead(NamedTuple):
 
 
 def fetch_stable_offsets(step: GroupStep, store: OffsetStore, event: FetchStableOffsets) -> None:
-    """OffsetFetch with `require_stable`."""
+    """OffsetFetch with `require_stable`: the read waits for the commits before it, not for transactions. A partition
+    with an offset of an open transaction has the error UNSTABLE_OFFSET_COMMIT, and the client asks again."""
     step.when_committed(StableRead(store, event.waiter, event.request))
 
 
-def offsets_of(offsets: Offsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    """The offsets of the topics that a request names, or of all topics where it names none."""
+def offsets_of(
+    group: GroupOffsets, request: OffsetFetchRequestGroup, *, require_stable: bool = False
+) -> OffsetFetchResponseGroup:
+    """The offsets of the topics that a request names, or of all topics where it names none. Where it names none, a
+    partition whose only offset is pending in a transaction is left out, as Apache Kafka does."""
+    offsets, pending = group.offsets, group.pending if require_stable else {}
     response = OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
         by_topic: dict[str, OffsetFetchResponseTopics] = {}
@@ -52,11 +60,14 @@ def offsets_of(offsets: Offsets, request: OffsetFetchRequestGroup) -> OffsetFetc
             if topic is None:
                 topic = by_topic[name] = OffsetFetchResponseTopics(name=name)
                 response.topics.append(topic)
-            topic.partitions.append(found(index, committed))
+            topic.partitions.append(unstable(index) if (name, index) in pending else found(index, committed))
         return response
     for asked in request.topics:
         topic = OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id)
         for index in asked.partition_indexes:
+            if (asked.name, index) in pending:
+                topic.partitions.append(unstable(index))
+                continue
             entry = offsets.get((asked.name, index))
             is_current = entry is not None and not is_of_another_topic(entry.topic_id, asked.topic_id)
             topic.partitions.append(found(index, entry if is_current else None))
@@ -68,6 +79,12 @@ def is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
     """Whether the topic was deleted and created again under the same name. An id of zeroes is unknown and never
     differs."""
     return ZERO_UUID not in (committed_id, asked_id) and committed_id != asked_id
+
+
+def unstable(index: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+    )
 
 
 def found(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:

@@ -27,6 +27,8 @@ class TransactionEnd(NamedTuple):
 
     is_commit: bool
     coordinator_epoch: int
+    transaction_version: int = 0
+    """The protocol of the transaction's producer: under 2 a marker has a higher epoch than the records (KIP-1228)."""
 
 
 class TransactionWrite(NamedTuple):
@@ -36,6 +38,9 @@ class TransactionWrite(NamedTuple):
     producer_id: int
     producer_epoch: int
     end: TransactionEnd | None = None
+    guard: object = None
+    """The log's, for the first records of the transaction in it: the shell gave it to the machine with the request.
+    None: the transaction is open in the log already."""
 
 
 class Effects(NamedTuple):

@@ -1,13 +1,13 @@
-"""Turns the bytes of a coordinator's log into the changes that its machine replays.
+"""Turns the bytes of a coordinator's log into the changes that its machine replays, in the order of the log.
 
-The records of a transaction count from its commit marker on, and never when it is aborted. Records of a transaction
-that is still open at the end of the log are left out.
+A machine whose log has transactions gets their records when they come, and then the end of the transaction: what is
+pending until then is the machine's own state (`RecordReader.end_transaction`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from protocol.batch_iterator import iterate_batches
 from protocol.control_records import ControlRecordType, control_record_type
@@ -18,11 +18,13 @@ from protocol.record_reader import records_of
 
 ChangeT = TypeVar("ChangeT")
 
+END_OF_TRANSACTION: Final = (ControlRecordType.COMMIT, ControlRecordType.ABORT)
+
 
 class Replayable(NamedTuple, Generic[ChangeT]):
     change: ChangeT
     end_offset: int
-    """The end offset of the batch that makes the change count, or of a later one that was read with it."""
+    """The end offset of the batch with the change, or of a later one that was read with it."""
 
 
 class RecordReader(Generic[ChangeT]):
@@ -37,7 +39,8 @@ class RecordReader(Generic[ChangeT]):
         self._changes: list[ChangeT] = []
 
     def read(self, data: BytesLike, position: int, header: BatchHeader) -> None:
-        """Decode the records of the batch at this position. Raises `MalformedMessage`."""
+        """Decode the records of the batch at this position, which may be part of a transaction. Raises
+        `MalformedMessage`."""
         for record in records_of(data, position, header):
             self.read_record(record)
 
@@ -45,6 +48,9 @@ class RecordReader(Generic[ChangeT]):
         change = self._change_of(record)
         if change is not None:
             self._changes.append(change)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker ends the transaction of the producer. A machine that writes in transactions overrides this."""
 
     def take(self) -> list[ChangeT]:
         """The changes of everything read since the last call, in the order of the log."""
@@ -62,9 +68,6 @@ class LogReader(Generic[ChangeT]):
         self.next_offset = next_offset
         """Where the next piece has to begin."""
         self._records = records
-        self._found: list[Replayable[ChangeT]] = []
-        self._transactions: dict[int, list[ChangeT]] = {}
-        """Changes of open transactions, by producer id."""
 
     def read(self, data: BytesLike) -> list[Replayable[ChangeT]]:
         """The changes in the complete batches of a piece. Raises `MalformedMessage` where the log is damaged."""
@@ -75,25 +78,15 @@ class LogReader(Generic[ChangeT]):
             if not crc_is_valid(data, position, header):
                 raise MalformedMessage(f"the checksum of the batch at offset {header.base_offset} does not match")
             if header.is_control:
-                self._take(self.next_offset)
-                self._end_transaction(data, position, header)
-            elif header.is_transactional:
-                self._take(self.next_offset)
-                self._records.read(data, position, header)
-                self._transactions.setdefault(header.producer_id, []).extend(self._records.take())
+                self._read_markers(data, position, header)
             else:
                 self._records.read(data, position, header)
             self.next_offset = next_offset
-        self._take(self.next_offset)
-        found, self._found = self._found, []
-        return found
+        return [Replayable(change, self.next_offset) for change in self._records.take()]
 
-    def _take(self, end_offset: int) -> None:
-        """The batches up to here are read: their changes come before those of the next batch."""
-        self._found.extend(Replayable(change, end_offset) for change in self._records.take())
-
-    def _end_transaction(self, data: BytesLike, position: int, header: BatchHeader) -> None:
+    def _read_markers(self, data: BytesLike, position: int, header: BatchHeader) -> None:
         for record in records_of(data, position, header):
-            changes = self._transactions.pop(header.producer_id, [])
-            if control_record_type(record.key) is ControlRecordType.COMMIT:
-                self._found.extend(Replayable(change, header.next_offset) for change in changes)
+            kind = control_record_type(record.key)
+            if kind in END_OF_TRANSACTION:
+                is_commit = kind is ControlRecordType.COMMIT
+                self._records.end_transaction(header.producer_id, is_commit=is_commit)

@@ -71,6 +71,10 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
     def commit(self) -> None:
         """Everything below `committed_end_offset` is committed: readers may see it."""
 
+    def follow_commit(self, step: StepT) -> None:
+        """Act on what was committed since the last call, also on writes whose outcomes have failed with
+        REQUEST_TIMED_OUT before. It may write. A machine that does nothing of that kind leaves it out."""
+
     @abstractmethod
     def loaded(self, step: StepT) -> None:
         """The whole log is replayed and committed."""
@@ -164,8 +168,9 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
             outcome.failed(step, error)
 
     def _advance(self, step: StepT) -> None:
-        """Show readers what is committed, and call the outcomes in the order of the writes."""
+        """Show readers what is committed, call the outcomes in the order of the writes, and let the machine act."""
         self.commit()
         while self._uncommitted and self._uncommitted[0].end_offset <= self.committed_end_offset:
             for outcome in self._uncommitted.popleft().outcomes:
                 outcome.committed(step)
+        self.follow_commit(step)

@@ -2,18 +2,26 @@
 
 Nearly all of them are offsets of the same groups and topics over and over, with a value of one of three shapes.
 `offset_walk.py` reads those from the bytes of a batch, and `group.records.change_of` every other record. Commits that
-follow one another become one change, with the last offset of each partition.
+follow one another, all within one transaction or all within none, become one change, with the last offset of each
+partition.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from coordinator.group.records import LoadedChange, OffsetChange, Offsets, OffsetsLoaded, change_of
+from coordinator.group.records import (
+    LoadedChange,
+    OffsetChange,
+    Offsets,
+    OffsetsLoaded,
+    TransactionEnded,
+    change_of,
+)
 from coordinator.runtime.log_reading import RecordReader
 from coordinator.shard.offset_walk import Place, walk_offsets
 from protocol.primitives import BytesLike, MalformedMessage, read_varint
-from protocol.record_batch import BatchHeader
+from protocol.record_batch import NO_PRODUCER_ID, BatchHeader
 from protocol.record_builder import Record
 from protocol.record_reader import decode_run, runs_of
 
@@ -28,10 +36,16 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         """Group and topic by the key without its partition: equal names are then one object."""
         self._offsets: dict[str, Offsets] = {}
         """Commits since the last other change."""
+        self._producer_id = NO_PRODUCER_ID
+        """In whose transaction they are."""
         self._places: dict[bytes, Place] = {}
         """Into which of those dictionaries an offset goes, by the key without its partition."""
 
     def read(self, data: BytesLike, position: int, header: BatchHeader) -> None:
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        if producer_id != self._producer_id:
+            self._end_commits()
+            self._producer_id = producer_id
         for run, count in runs_of(data, position, header):
             self._read_run(run, count, header)
 
@@ -66,14 +80,18 @@ class GroupRecordReader(RecordReader[LoadedChange]):
             self._end_commits()
             self._changes.append(change)
 
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        self._end_commits()
+        self._changes.append(TransactionEnded(producer_id, is_commit))
+
     def take(self) -> list[LoadedChange]:
         self._end_commits()
         return super().take()
 
     def _end_commits(self) -> None:
-        """The next record is not an offset commit, and must be replayed after the commits before it."""
+        """What follows is not an offset commit of the same kind, and must be replayed after the commits before it."""
         if self._offsets:
-            self._changes.append(OffsetsLoaded(self._offsets))
+            self._changes.append(OffsetsLoaded(self._offsets, self._producer_id))
             self._offsets = {}
             self._places.clear()
 

@@ -15,11 +15,14 @@ from coordinator.classic.leave import leave
 from coordinator.classic.loading import loaded, restore, unloaded
 from coordinator.classic.sync import sync
 from coordinator.classic.timeouts import timer_fired
+from coordinator.classic.transactional_commit import commit_transactional_offsets
 from coordinator.group.config import GroupConfig
 from coordinator.group.events import (
     CommitOffsets,
+    CommitTransactionalOffsets,
     DeleteGroups,
     DeleteOffsets,
+    EndOffsetsTransaction,
     FetchStableOffsets,
     GroupEvent,
     GroupRequest,
@@ -32,12 +35,21 @@ from coordinator.group.events import (
     TopicsDeleted,
 )
 from coordinator.group.group import Group
-from coordinator.group.records import Change, GroupChange, LoadedChange, OffsetChange, OffsetsLoaded, record_of
+from coordinator.group.records import (
+    Change,
+    GroupChange,
+    LoadedChange,
+    OffsetChange,
+    OffsetsLoaded,
+    TransactionEnded,
+    record_of,
+)
 from coordinator.group.step import GroupStep, Rebalances, TimerKey, TimerKind
 from coordinator.offsets.offset_delete import delete_groups, delete_offsets, topics_deleted
 from coordinator.offsets.offset_expiry import expire
 from coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
 from coordinator.offsets.offset_store import OffsetStore
+from coordinator.offsets.transactional_commit import end_transaction
 from coordinator.runtime.events import Loaded, Unloaded
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.timers import Timers
@@ -51,6 +63,9 @@ from protocol.record_builder import Record
 REQUESTS: Final[Mapping[tuple[type[GroupRequest], type[Group]], OnRequest]] = {
     (Heartbeat, ClassicGroup): on_request(Heartbeat, ClassicGroup, heartbeat),
     (CommitOffsets, ClassicGroup): on_request(CommitOffsets, ClassicGroup, commit_offsets),
+    (CommitTransactionalOffsets, ClassicGroup): on_request(
+        CommitTransactionalOffsets, ClassicGroup, commit_transactional_offsets
+    ),
     (Join, ClassicGroup): on_request(Join, ClassicGroup, join),
     (Sync, ClassicGroup): on_request(Sync, ClassicGroup, sync),
     (Leave, ClassicGroup): on_request(Leave, ClassicGroup, leave),
@@ -117,6 +132,10 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                     self._seen(group_id, end_offset, is_created=True)
                 self._offsets.append(change, end_offset)
                 self.commit()
+            case TransactionEnded():
+                self._offsets.append(change, end_offset)
+                if not self.is_loaded:
+                    self.commit()
             case GroupChange(group_id, None):
                 self._forget(group_id)
             case GroupChange(group_id, value) if value is not None:
@@ -159,10 +178,12 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
 
     def decide(self, step: GroupStep, request: ShardRequest) -> None:
         match request:
-            case Heartbeat() | CommitOffsets() | Join() | Sync() | Leave():
+            case Heartbeat() | CommitOffsets() | CommitTransactionalOffsets() | Join() | Sync() | Leave():
                 group = self._groups.get(request.request.group_id)
                 kind = ClassicGroup if group is None else type(group)
                 REQUESTS[type(request), kind](step, group, request)
+            case EndOffsetsTransaction():
+                end_transaction(step, request)
             case FetchStableOffsets():
                 fetch_stable_offsets(step, self._offsets, request)
             case DeleteOffsets():
@@ -211,7 +232,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return Census(states, sum(group.members_count for group in self._groups.values()), self._offsets.count)
 
     def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """Committed offsets; the request gives topics by name."""
+        """Committed offsets, without those of open transactions; the request gives topics by name."""
         return offsets_of(self._offsets.committed(request.group_id), request)
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:

@@ -203,7 +203,7 @@ class ProducerStates:
         """What `check` does, for a batch of a transaction, or while verifications are under way.
 
         `guard`: the one that `Verifications.begin` gave for the batch; `NOT_REQUIRED` where transactions open without a
-        verification. Batches of coordinators have no sequence.
+        verification. The sequences of coordinators' batches are not compared.
         """
         entry = self.entries.get(header.producer_id)
         epoch = header.producer_epoch

@@ -7,16 +7,18 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.chaos.campaign import Campaign, Result
 from tests.chaos.cluster import Cluster
 from tests.chaos.cluster_campaign import ClusterCampaign, ClusterResult
-from tests.chaos.cluster_faults import KILLS, KINDS, UPGRADES, cluster_rounds
+from tests.chaos.cluster_faults import KILLS, KINDS, TRANSACTION_KILLS, UPGRADES, Deed, Role, cluster_rounds
 from tests.chaos.faults import rounds
 from tests.chaos.java_load import JavaLoad
 from tests.chaos.load import Load
 from tests.chaos.processes import Node, free_ports
+from tests.chaos.transaction_campaign import Transactions
 from tests.conformance.toolchain import Missing, Toolchain
 
 
@@ -29,11 +31,15 @@ def arguments() -> argparse.Namespace:
         "--upgrade-from", metavar="RELEASE", help="of three nodes: format for 4.0, say, and upgrade level by level"
     )
     parser.add_argument("--java", action="store_true", help="of three nodes: a Java producer beside, where Java is")
+    parser.add_argument(
+        "--transactions", action="store_true", help="of three nodes: transactional producers and copiers; kill -9"
+    )
     parser.add_argument("--kills", type=int, default=25, help="rounds of kill -9 (25)")
     parser.add_argument("--terms", type=int, default=25, help="rounds of SIGTERM (25)")
     parser.add_argument("--producers", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--rate", type=int, default=3000, help="records a second, all producers together (3000)")
+    parser.add_argument("--transaction-rate", type=float, default=30, help="transactions a second (30)")
     parser.add_argument("--stop-bound", type=float, default=10.0, metavar="S", help="for a stop by SIGTERM (10)")
     parser.add_argument("--seed", type=int, default=1, help="of the order and the moments of the faults")
     parser.add_argument("--port", type=int, help="and the next ones; free ones are found otherwise")
@@ -59,19 +65,31 @@ def run(options: argparse.Namespace, directory: Path) -> Result:
 
 def run_three(options: argparse.Namespace, directory: Path) -> ClusterResult:
     cluster = Cluster(directory, options.port or free_ports(15)[0], options.upgrade_from)
-    java = java_load(cluster, directory) if options.java else None
-    campaign = ClusterCampaign(cluster, options.partitions, options.stop_bound, java, say)
+    java = java_load(cluster, directory, is_transactional=options.transactions) if options.java else None
+    transactions = None
+    if options.transactions:
+        transactions = Transactions(cluster.bootstrap, options.partitions, options.transaction_rate, options.seed)
+    campaign = ClusterCampaign(cluster, options.partitions, options.stop_bound, java, transactions, say)
     load = Load(cluster.bootstrap, "chaos", options.partitions, options.producers, options.rate, options.seed)
-    kinds = UPGRADES if options.upgrade_from else KILLS if options.only_kills else KINDS
     try:
-        return campaign.run(cluster_rounds(options.rounds, options.seed, kinds), load)
+        return campaign.run(cluster_rounds(options.rounds, options.seed, kinds_of(options)), load)
     finally:
         cluster.close()
 
 
-def java_load(cluster: Cluster, directory: Path) -> JavaLoad | None:
+def kinds_of(options: argparse.Namespace) -> Sequence[tuple[Deed, Role]]:
+    """What three nodes suffer in turn."""
+    if options.upgrade_from:
+        return UPGRADES
+    if options.transactions:
+        return TRANSACTION_KILLS
+    return KILLS if options.only_kills else KINDS
+
+
+def java_load(cluster: Cluster, directory: Path, *, is_transactional: bool) -> JavaLoad | None:
+    toolchain = Toolchain(fetch=False)
     try:
-        return JavaLoad(cluster.bootstrap, Toolchain(fetch=False), directory / "java.log")
+        return JavaLoad(cluster.bootstrap, toolchain, directory / "java.log", is_transactional=is_transactional)
     except Missing as missing:
         say(f"no Java producer: {missing}")
         return None

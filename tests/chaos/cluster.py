@@ -31,6 +31,9 @@ NODES: Final = (1, 2, 3)
 PORTS_EACH: Final = 5
 """For clients, for brokers, for controllers; then the relays to the latter two."""
 CLUSTER_ID: Final = "bW9sZGF1LWNoYW9zLXRocg"
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
+"""The kinds of keys that have coordinators."""
 METADATA_TOPIC: Final = "__cluster_metadata"
 SETTINGS: Final = (
     "default.replication.factor=3",
@@ -38,6 +41,7 @@ SETTINGS: Final = (
     "offsets.topic.replication.factor=3",
     "offsets.topic.num.partitions=6",
     "transaction.state.log.replication.factor=3",
+    "transaction.state.log.num.partitions=6",
     "group.initial.rebalance.delay.ms=0",
     "group.min.session.timeout.ms=1000",
 )
@@ -143,9 +147,10 @@ class Cluster:
 
         return self._first(ask)
 
-    def coordinator_of(self, group: str) -> int:
+    def coordinator_of(self, key: str, key_type: int = GROUP_KEY) -> int:
         def ask(client: Client) -> int:
-            answer = client.ask(FindCoordinatorRequest(key=group), FindCoordinatorResponse, 3)
+            request = FindCoordinatorRequest(key=key, key_type=key_type)
+            answer = client.ask(request, FindCoordinatorResponse, 3)
             return answer.node_id if answer.error_code == 0 else -1
 
         return self._first(ask)

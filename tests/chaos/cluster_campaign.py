@@ -12,13 +12,14 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from kraft.features import LATEST_METADATA_VERSION
 from tests.chaos.campaign import RESUMED_COUNT, TOPIC, Say
-from tests.chaos.cluster import Cluster, Member
+from tests.chaos.cluster import TRANSACTION_KEY, Cluster, Member
 from tests.chaos.cluster_faults import ClusterRound, Deed, Role
 from tests.chaos.group_readers import Group
 from tests.chaos.java_load import JavaLoad
 from tests.chaos.load import Load
 from tests.chaos.processes import Broken
 from tests.chaos.reading import Follower, Unreadable, read_all
+from tests.chaos.transaction_campaign import Transactions
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
 
@@ -44,6 +45,7 @@ class ClusterResult:
     stops_s: list[float] = field(default_factory=list)
     metadata_versions: list[int] = field(default_factory=list)
     """As they were finalized before and after each step up."""
+    transactions: dict[str, object] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def summary(self) -> dict[str, object]:
@@ -58,19 +60,29 @@ class ClusterResult:
             "resumed_after_s": resumed,
             "metadata_versions": sorted(set(self.metadata_versions)),
             "longest_stop_s": round(max(self.stops_s, default=0.0), 2),
+            **({"in_transactions": self.transactions} if self.transactions else {}),
             "problems": self.problems,
         }
 
 
 class ClusterCampaign:
-    """Three nodes, one topic on all of them, a group that reads it, and a Java producer beside where there is one."""
+    """Three nodes, one topic on all of them, a group that reads it; a Java producer and transactions where wanted."""
 
-    def __init__(self, cluster: Cluster, partitions: int, stop_bound_s: float, java: JavaLoad | None, say: Say) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        partitions: int,
+        stop_bound_s: float,
+        java: JavaLoad | None,
+        transactions: Transactions | None,
+        say: Say,
+    ) -> None:
         self.result = ClusterResult()
         self._cluster = cluster
         self._keys: list[Key] = [(TOPIC, partition) for partition in range(partitions)]
         self._stop_bound_s = stop_bound_s
         self._java = java
+        self._transactions = transactions
         self._say = say
 
     def run(self, rounds: Iterable[ClusterRound], load: Load) -> ClusterResult:
@@ -85,6 +97,9 @@ class ClusterCampaign:
             load.start()
             if self._java is not None:
                 self._java.start()
+            if self._transactions is not None:
+                self._transactions.start()
+                self._transactions.await_commits(time.monotonic())
             self._wait_for_load(load)
             for each in rounds:
                 self._strike(each, load)
@@ -105,6 +120,8 @@ class ClusterCampaign:
         topics = [NewTopic(TOPIC, num_partitions=len(self._keys), replication_factor=3, config=config)]
         if self._java is not None:
             topics.append(NewTopic(self._java.topic, num_partitions=3, replication_factor=3, config=config))
+        if self._transactions is not None:
+            topics += self._transactions.topics(config)
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "log_level": 2})
         admin.list_topics(timeout=30)  # the brokers by their ids: with an address, librdkafka may drop a request
         for created in admin.create_topics(topics).values():
@@ -114,6 +131,7 @@ class ClusterCampaign:
 
     def _strike(self, each: ClusterRound, load: Load) -> None:
         time.sleep(each.after_s)
+        began = time.monotonic()
         if each.role is Role.EACH:
             resumed_s = max(self._roll(member, load) for member in self._cluster.members.values())
             struck = "1, 2, 3"
@@ -123,6 +141,8 @@ class ClusterCampaign:
             member = self._struck(each)
             struck = str(member.node_id)
             resumed_s = self._harm(each, member, load)
+        if self._transactions is not None:
+            self._say(f"round {each.number}: {self._transactions.await_commits(began):.2f} s until all had committed")
         self.result.rounds[f"{each.deed.value}: {each.role.value}"] += 1
         self.result.resumed_after_s.setdefault(each.deed.value, []).append(resumed_s)
         self._say(
@@ -142,6 +162,8 @@ class ClusterCampaign:
                     node_id = cluster.controller()
                 case Role.COORDINATOR:
                     node_id = cluster.coordinator_of(GROUP)
+                case Role.TRANSACTION_COORDINATOR if self._transactions is not None:
+                    node_id = cluster.coordinator_of(self._transactions.transactional_id, TRANSACTION_KEY)
                 case _:
                     node_id = cluster.leader_of(TOPIC, each.number % len(self._keys))
             if each.role is Role.FOLLOWER and node_id > 0:
@@ -207,6 +229,11 @@ class ClusterCampaign:
     # The verdict
 
     def _judge(self, load: Load, follower: Follower, group: Group) -> None:
+        transactions = self._transactions
+        if transactions is not None:
+            transactions.judge()
+            self.result.problems += transactions.problems
+            self.result.transactions = transactions.summary()
         final = read_all(self._cluster.bootstrap, self._keys)
         group.await_all({each.key[1]: [offset for offset, _ in each.records] for each in final}, GROUP_PATIENCE_S)
         history = History(load.sends, [*follower.readings, *final])

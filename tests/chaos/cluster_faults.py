@@ -24,6 +24,7 @@ class Role(Enum):
     CONTROLLER = "the controller"
     FOLLOWER = "a follower"
     COORDINATOR = "the group's coordinator"
+    TRANSACTION_COORDINATOR = "a transaction's coordinator"
     EACH = "each node in turn"
 
 
@@ -41,6 +42,8 @@ STRUCK = (Role.LEADER, Role.CONTROLLER, Role.FOLLOWER, Role.COORDINATOR)
 KINDS = (*product((Deed.KILL, Deed.PAUSE, Deed.CUT), STRUCK), (Deed.TERM, Role.EACH))
 """Every kind of round once."""
 KILLS = tuple(product((Deed.KILL,), STRUCK))
+TRANSACTION_KILLS = tuple(product((Deed.KILL,), (*STRUCK, Role.TRANSACTION_COORDINATOR)))
+"""Beside transactional producers: what they depend on is killed as well."""
 UPGRADES = ((Deed.UPGRADE, Role.EACH), (Deed.KILL, Role.LEADER), (Deed.KILL, Role.CONTROLLER))
 """Of a cluster that was formatted for an older release: every node restarts, the level goes up, nodes die beside it."""
 

@@ -14,13 +14,15 @@ RATE = 400
 PATIENCE_S = 300
 CLASS = "org.apache.kafka.tools.ProducerPerformance"
 
+TRANSACTIONAL = ("--transactional-id", "chaos-java", "--transaction-duration-ms", "100")
+
 
 class JavaLoad(threading.Thread):
-    """Idempotent, acks=all; what it says it has sent must be there exactly once."""
+    """Idempotent, acks=all, in transactions where wanted; what it says it has sent must be there exactly once."""
 
     topic = "chaos-java"
 
-    def __init__(self, bootstrap: str, toolchain: Toolchain, log: Path) -> None:
+    def __init__(self, bootstrap: str, toolchain: Toolchain, log: Path, *, is_transactional: bool = False) -> None:
         super().__init__(name="java", daemon=True)
         self.sent_count = 0
         self.problems: list[str] = []
@@ -30,7 +32,8 @@ class JavaLoad(threading.Thread):
         patience = ("delivery.timeout.ms=180000", "request.timeout.ms=5000", "retry.backoff.ms=20", "linger.ms=2")
         reconnecting = ("reconnect.backoff.ms=10", "reconnect.backoff.max.ms=200")
         size = ("--num-records", str(RECORDS_EACH), "--record-size", "100", "--throughput", str(RATE))
-        producer = ("--producer-props", *properties, *patience, *reconnecting)
+        transactions = TRANSACTIONAL if is_transactional else ()
+        producer = (*transactions, "--producer-props", *properties, *patience, *reconnecting)
         self._command = [*toolchain.java_command("-Xmx128m"), CLASS, "--topic", self.topic, *size, *producer]
 
     def finish(self) -> None:

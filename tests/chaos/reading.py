@@ -13,6 +13,7 @@ SETTINGS: dict[str, str | int | bool] = {
     "group.id": "chaos",
     "enable.auto.commit": False,
     "enable.partition.eof": True,
+    "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     "check.crcs": True,
     "reconnect.backoff.ms": 10,

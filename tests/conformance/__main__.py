@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.conformance.brokers import Apache, Broker, Moldau, Ports, Running
+from tests.conformance.brokers import TRANSACTION_VERSION, Apache, Broker, Moldau, Ports, Running
 from tests.conformance.comparison import RECORDED, Cell, Judgement, judge, known_divergences, record, recorded
 from tests.conformance.matrix import remarks, table
 from tests.conformance.outcome import Failed, Outcome, Status
@@ -31,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scenario", nargs="+", help="only scenarios whose name begins so")
     parser.add_argument("--bounded", action="store_true", help="against Moldau alone, with what is already installed")
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="of the cluster that clients meet (1)")
+    parser.add_argument("--transaction-version", type=int, choices=(0, 1, 2), default=TRANSACTION_VERSION)
     parser.add_argument("--side-by-side", type=int, default=3, metavar="N", help="columns at the same time (3)")
     parser.add_argument("--record", action="store_true", help="keep what Apache Kafka does for runs without it")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every outcome as JSON")
@@ -121,6 +122,8 @@ def run(options: argparse.Namespace, plan: Plan, directory: Path) -> int:
     outcomes: dict[str, dict[Cell, Outcome]] = {}
     try:
         for broker in brokers(choice, options.nodes, directory, ports, toolchain):
+            if not isinstance(broker, Running):
+                broker.transaction_version = options.transaction_version
             outcomes[broker.name] = observe(broker, plan, toolchain, directory, options.side_by_side)
     except Failed as failed:
         say(f"no broker: {failed}")

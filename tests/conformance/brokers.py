@@ -21,13 +21,9 @@ from tests.conformance.toolchain import Toolchain
 # What Moldau does not offer yet is switched off in the peer too, so that clients take the same paths on both.
 ELIGIBLE_LEADERS_OFF = "eligible.leader.replicas.version=0"
 """Off on both: scenarios turn them on themselves."""
-FEATURES_OFF = (
-    "group.version=0",
-    "transaction.version=0",
-    "share.version=0",
-    "streams.version=0",
-    ELIGIBLE_LEADERS_OFF,
-)
+FEATURES_OFF = ("group.version=0", "share.version=0", "streams.version=0", ELIGIBLE_LEADERS_OFF)
+TRANSACTION_VERSION = 2
+"""The level of `transaction.version` where a run names no other."""
 RELEASE = "4.3-IV0"
 
 PROPERTIES = """\
@@ -43,6 +39,7 @@ log.dirs={data}
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1
+transaction.state.log.num.partitions=4
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
@@ -63,6 +60,17 @@ log.dirs={data}
 offsets.topic.replication.factor=2
 offsets.topic.num.partitions=4
 """
+
+
+def features_of_peer(transaction_version: int) -> list[str]:
+    """The words that format Apache Kafka with Moldau's levels of the features."""
+    levels = (*FEATURES_OFF, f"transaction.version={transaction_version}")
+    return [word for level in levels for word in ("--feature", level)]
+
+
+def features_of_moldau(transaction_version: int) -> list[str]:
+    levels = (ELIGIBLE_LEADERS_OFF, f"transaction.version={transaction_version}")
+    return [word for level in levels for word in ("--feature", level)]
 
 
 class Ports:
@@ -109,6 +117,8 @@ class Broker:
 
     name = "broker"
     node_count = 1
+    transaction_version = TRANSACTION_VERSION
+    """The level that the directory is formatted with."""
 
     def __init__(self, directory: Path, port: int, extra: Sequence[str] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -185,7 +195,7 @@ class Apache(Broker):
         self._toolchain = toolchain
 
     def format_command(self) -> list[str]:
-        features = [word for feature in FEATURES_OFF for word in ("--feature", feature)]
+        features = features_of_peer(self.transaction_version)
         storage = [*self._toolchain.java_command(), "kafka.tools.StorageTool", "format", "--standalone", "-g"]
         return [*storage, "-t", CLUSTER_ID, "-c", str(self.properties), "--release-version", RELEASE, *features]
 
@@ -217,7 +227,8 @@ class Moldau(Broker):
 
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties)]
-        return [*MOLDAU, "format", "--standalone", "--ignore-formatted", *named, "--feature", ELIGIBLE_LEADERS_OFF]
+        features = features_of_moldau(self.transaction_version)
+        return [*MOLDAU, "format", "--standalone", "--ignore-formatted", *named, *features]
 
     def serve_command(self) -> list[str]:
         return [*MOLDAU, "serve", str(self.properties)]

@@ -77,6 +77,10 @@ class Client:
                     raise
                 time.sleep(0.2)
 
+    def call_once(self, op: str, **args: Json) -> Json:
+        """For what must not be done twice: the first refusal is the answer."""
+        return self._call(op, args)
+
     def _call(self, op: str, args: dict[str, Json]) -> Json:
         assert self._process.stdin is not None
         try:
@@ -120,10 +124,22 @@ class Client:
         return cast("list[int]", offsets)
 
     def consume(
-        self, topic: str, *, count: int, partition: int = 0, offset: int = 0, reset: str = "earliest"
+        self,
+        topic: str,
+        *,
+        count: int,
+        partition: int = 0,
+        offset: int = 0,
+        reset: str = "earliest",
+        isolation: str | None = None,
+        wait_s: int = 60,
     ) -> list[Record]:
-        """Reads `count` records from `offset`, or fewer when the client waited 60 s in vain."""
-        read = self.call("consume", topic=topic, partition=partition, offset=offset, count=count, reset=reset)
+        """Reads `count` records from `offset`, or fewer when the client waited `wait_s` in vain.
+
+        `isolation` is read_committed or read_uncommitted; None: the client's default.
+        """
+        where: dict[str, Json] = {"topic": topic, "partition": partition, "offset": offset}
+        read = self.call("consume", **where, count=count, reset=reset, isolation=isolation, wait_s=wait_s)
         assert isinstance(read, list)
         return [from_wire(wire) for wire in read]
 
@@ -185,4 +201,5 @@ class Client:
         self.call("delete_offsets", group=group, topic=topic, partition=partition)
 
     def list_offsets(self, topic: str, partition: int, at: str | int) -> int:
+        """`at` is a time in milliseconds, or earliest, latest, last-stable or max-timestamp."""
         return cast("int", self.call("list_offsets", topic=topic, partition=partition, at=at))

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from tests.conformance.clients import CLIENTS, ClientKind
 from tests.conformance.scenario import Scenario
-from tests.conformance.scenarios import configs, groups, offsets, produce, topics
+from tests.conformance.scenarios import configs, groups, offsets, produce, topics, transactions
 from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
+from tests.conformance.scenarios.transaction_directories import TRANSACTION_DIRECTORY_SCENARIOS
+from tests.conformance.scenarios.transaction_tools import TRANSACTION_TOOL_SCENARIOS
 from tests.conformance.scenarios.voters import VOTER_SCENARIOS
 
 TOOLS = "kafka-tools"
@@ -21,8 +23,17 @@ CLIENT_SCENARIOS: tuple[Scenario, ...] = (
     *produce.SCENARIOS,
     *groups.SCENARIOS,
     *offsets.SCENARIOS,
+    *transactions.SCENARIOS,
     *topics.SCENARIOS,
     *configs.SCENARIOS,
+)
+ALL_TOOL_SCENARIOS: tuple[ToolScenario, ...] = (*TOOL_SCENARIOS, *TRANSACTION_TOOL_SCENARIOS)
+ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
+    *DIRECTORY_SCENARIOS,
+    *TRANSACTION_DIRECTORY_SCENARIOS,
+    *CLUSTER_SCENARIOS,
+    *VOTER_SCENARIOS,
+    *MIXED_SCENARIOS,
 )
 
 
@@ -48,11 +59,9 @@ class Plan:
             scenarios=tuple(
                 each for each in CLIENT_SCENARIOS if each.name.startswith(begins) and (each.in_bounded or not bounded)
             ),
-            tools=tuple(each for each in TOOL_SCENARIOS if TOOLS in wanted and each.name.startswith(begins)),
+            tools=tuple(each for each in ALL_TOOL_SCENARIOS if TOOLS in wanted and each.name.startswith(begins)),
             directories=tuple(
-                each
-                for each in (*DIRECTORY_SCENARIOS, *CLUSTER_SCENARIOS, *VOTER_SCENARIOS, *MIXED_SCENARIOS)
-                if DIRECTORIES in wanted and each.name.startswith(begins)
+                each for each in ALL_DIRECTORY_SCENARIOS if DIRECTORIES in wanted and each.name.startswith(begins)
             ),
         )
 

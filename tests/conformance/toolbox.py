@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.outcome import Facts, Failed, Unavailable
@@ -31,6 +32,7 @@ CLASSES = {
     "kafka-cluster": TOOLS + "ClusterTool",
     "kafka-leader-election": TOOLS + "LeaderElectionCommand",
     "kafka-reassign-partitions": TOOLS + "reassign.ReassignPartitionsCommand",
+    "kafka-transactions": TOOLS + "TransactionsCommand",
     "kafka-metadata-shell": "org.apache.kafka.shell.MetadataShell",
 }
 
@@ -73,6 +75,20 @@ class Toolbox:
         # The tool's subcommand stands first.
         said = [*words, *to_broker] if tool == "kafka-cluster" else [*to_broker, *words]
         return self.run_offline(tool, *said, given=given, status=status, timeout_s=timeout_s)
+
+    @contextmanager
+    def begun(self, tool: str, *words: str) -> Iterator[None]:
+        """The tool runs beside what follows, and is killed at its end: it closes nothing."""
+        try:
+            command = [*self._toolchain.java_command(), CLASSES[tool], "--bootstrap-server", self._bootstrap, *words]
+        except Missing as missing:
+            raise Unavailable(str(missing)) from None
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
 
     def run_offline(self, tool: str, *words: str, given: str = "", status: int = 0, timeout_s: float = 240) -> str:
         try:

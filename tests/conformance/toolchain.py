@@ -61,8 +61,8 @@ class Toolchain:
         node = self._program("node", "Node.js of version 16 or later")
         home = CACHE / "kafkajs"
         home.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "driver.js"):
-            shutil.copy(HERE / "kafkajs" / name, home / name)
+        for source in (HERE / "kafkajs").iterdir():
+            shutil.copy(source, home / source.name)
         wanted, installed = home / "package.json", home / "installed.json"
         if not installed.exists() or installed.read_bytes() != wanted.read_bytes():
             self._may_fetch("kafkajs is not fetched")

@@ -8,7 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conformance.brokers import CLUSTER_ID, ELIGIBLE_LEADERS_OFF, FEATURES_OFF, MOLDAU, RELEASE, Broker, Ports
+from tests.conformance.brokers import (
+    CLUSTER_ID,
+    MOLDAU,
+    RELEASE,
+    TRANSACTION_VERSION,
+    Broker,
+    Ports,
+    features_of_moldau,
+    features_of_peer,
+)
 from tests.conformance.outcome import Failed, Unavailable
 from tests.conformance.toolchain import Missing, Toolchain
 
@@ -18,9 +27,15 @@ EXTRA = """\
 {quorum}
 default.replication.factor=3
 offsets.topic.replication.factor=3
+transaction.state.log.replication.factor=3
 metadata.log.max.snapshot.interval.ms=2000
 """
-NOT_OF_THREE = ("controller.quorum.bootstrap.servers=", "node.id=", "offsets.topic.replication.factor=")
+NOT_OF_THREE = (
+    "controller.quorum.bootstrap.servers=",
+    "node.id=",
+    "offsets.topic.replication.factor=",
+    "transaction.state.log.replication.",
+)
 
 
 class Node(Broker):
@@ -50,8 +65,8 @@ class Node(Broker):
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties), *self._quorum_words()]
         if not self._java:
-            return [*MOLDAU, "format", *named, "--feature", ELIGIBLE_LEADERS_OFF]
-        features = [word for feature in FEATURES_OFF for word in ("--feature", feature)]
+            return [*MOLDAU, "format", *named, *features_of_moldau(self.transaction_version)]
+        features = features_of_peer(self.transaction_version)
         return [*self._java, "kafka.tools.StorageTool", "format", *named, "--release-version", RELEASE, *features]
 
     def _quorum_words(self) -> list[str]:
@@ -80,6 +95,7 @@ class Trio:
     """Three nodes as one thing to hold clients against, in the order of their ids."""
 
     node_count = NODES
+    transaction_version = TRANSACTION_VERSION
 
     def __init__(
         self, name: str, toolchain: Toolchain, pairs: Sequence[int], directory: Path, *, dynamic: bool = False
@@ -100,6 +116,7 @@ class Trio:
 
     def format(self) -> None:
         for node in self.nodes:
+            node.transaction_version = self.transaction_version
             node.format()
 
     def start(self) -> None:

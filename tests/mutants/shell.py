@@ -51,15 +51,15 @@ SHELL_MUTANTS: Final = (
         112,
         "acks=1 is answered before the append",
         "broker/requests/handlers/produce.py",
-        "                result = _append(partition, data, acks, now_ms, context.version)\n",
+        "                result = _append(partition, records, acks, now_ms, context.version)\n",
         "                if acks == 1:\n"
         "                    end_offset, start = partition.log.end_offset, partition.log.log_start_offset\n"
         "                    result = AppendResult(NONE, end_offset, end_offset, -1, start)\n"
-        "                    copied = PartitionProduceData(index=data.index, records=bytes(data.records or b''))\n"
+        "                    copied = bytes(records or b'')\n"
         "                    loop = services.purgatory._loop\n"
         "                    loop.call_soon(_append, partition, copied, acks, now_ms, context.version)\n"
         "                else:\n"
-        "                    result = _append(partition, data, acks, now_ms, context.version)\n",
+        "                    result = _append(partition, records, acks, now_ms, context.version)\n",
     ),
     Mutant(
         113,

@@ -1,132 +1,95 @@
-"""The planted bugs of transactions in a log: its last stable offset, its transaction index, its verifications."""
+"""Planted in the coordinator of transactions, and in what leaders do for it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tests.mutants.mutant import Hunt, Mutant
+from tests.simulation.cluster.eager import FAMILIES
+from tests.simulation.cluster.plan import Fault
+
+TABLE: Final = "coordinator/transaction/table.py"
+(FAMILY,) = [each for each in FAMILIES if each.name == "transactions"]
+SHAPE: Final = FAMILY.shape
+FAULTS: Final = FAMILY.faults
+
+
+def planted(number: int, name: str, path: str, old: str, new: str, *faults: Fault) -> Mutant:
+    return Mutant(number, name, path, old, new, Hunt.SWARM, faults or FAULTS, None, SHAPE)
+
 
 TRANSACTION_MUTANTS: Final = (
-    Mutant(
-        160,
+    planted(
+        170,
+        "InitProducerId does not move the epoch",
+        "coordinator/transaction/transaction.py",
+        "        producer_epoch=before.producer_epoch + 1,\n        last_epoch=before.producer_epoch if goes_on",
+        "        producer_epoch=before.producer_epoch,\n        last_epoch=before.producer_epoch if goes_on",
+    ),
+    planted(
+        171,
+        "a produce of an old epoch is taken",
+        "storage/producers/producer_state.py",
+        "                return ErrorCode.INVALID_PRODUCER_EPOCH\n        noted = ",
+        "                return ACCEPTED\n        noted = ",
+    ),
+    planted(
+        172,
+        "a repeated EndTxn ends the next transaction",
+        TABLE,
+        "    ONGOING:         (COMMIT, STALE,    STALE,    STALE,   STALE,   NO_ID),\n",
+        "    ONGOING:         (COMMIT, COMMIT,   STALE,    STALE,   STALE,   NO_ID),\n",
+    ),
+    planted(
+        173,
+        "markers leave before the prepared state is committed",
+        "coordinator/transaction/end_transaction.py",
+        "    step.store(event.transactional_id, after)\n",
+        "    from coordinator.transaction.markers import markers_of\n\n"
+        "    step.store(event.transactional_id, after)\n"
+        "    step.command(markers_of(event.transactional_id, after, step.coordinator_epoch))\n",
+    ),
+    planted(
+        174,
+        "a transaction is completed before every marker is acknowledged",
+        "coordinator/transaction/markers.py",
+        "    completion.partitions_left -= event.partitions\n",
+        "    completion.partitions_left.clear()\n",
+    ),
+    planted(
+        175,
         "read_committed is served up to the high watermark",
         "replication/source.py",
         "    return partition.log.end_offset if isolation is LOG_END else partition.last_stable_offset\n",
         "    return partition.log.end_offset if isolation is LOG_END else partition.high_watermark\n",
-        Hunt.REPLICAS,
     ),
-    Mutant(
-        161,
-        "an aborted transaction that began before the fetch is not listed",
-        "storage/segment/transaction_index.py",
-        "            if aborted.first_offset < end_offset:\n",
-        "            if first_offset <= aborted.first_offset < end_offset:\n",
-        Hunt.REPLICAS,
+    planted(
+        176,
+        "verification is skipped after a leader change",
+        "replication/verification.py",
+        "    if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):\n"
+        "        return None\n    try:\n",
+        "    if partition.leader_epoch > 0:\n        partition.verifies_transactions = False\n"
+        "    if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):\n"
+        "        return None\n    try:\n",
     ),
-    Mutant(
-        162,
-        "an open transaction is forgotten by a new leader",
-        "replication/partition.py",
-        "            self.log.producers.verifications.clear()\n            self.lag = 0\n",
-        "            self.log.producers.verifications.clear()\n"
-        "            self.log.producers._open_transactions.clear()\n"
-        "            self.lag = 0\n",
-        Hunt.REPLICAS,
+    planted(
+        177,
+        "a timed-out transaction stays open after a coordinator's failover",
+        "coordinator/transaction/shard.py",
+        "        self._timers.schedule(ABORTS_KEY, step.now_ms + self.config.abort_interval_ms)\n"
+        "        self._timers.schedule(EXPIRY_KEY",
+        "        if self._coordinator_epoch == 0:\n"
+        "            self._timers.schedule(ABORTS_KEY, step.now_ms + self.config.abort_interval_ms)\n"
+        "        self._timers.schedule(EXPIRY_KEY",
     ),
-    Mutant(
-        163,
-        "the transaction index is not cut with the log",
-        "storage/segment/segment.py",
-        "        self.transaction_index.truncate_to(offset)\n        self.cut(position, now_ms)\n",
-        "        self.cut(position, now_ms)\n",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        164,
-        "a produce after the marker opens a transaction again: any guard is good",
-        "storage/producers/producer_state.py",
-        "            and (guard is None or guard is not noted)\n",
-        "            and guard is None\n",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        165,
-        "a produce after the marker opens a transaction again: the marker leaves the guard",
-        "storage/producers/producer_state.py",
-        "        self.verifications.appended(header)\n        entry = self.entries.get(header.producer_id)\n",
-        "        entry = self.entries.get(header.producer_id)\n",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        166,
-        "a marker that comes once more ends the next transaction",
-        "storage/producers/producer_state.py",
-        "            transaction_version >= EPOCH_BUMP_VERSION\n            and epoch",
-        "            transaction_version > EPOCH_BUMP_VERSION\n            and epoch",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        167,
-        "a transaction is decided before its marker is committed",
-        "storage/producers/producer_state.py",
-        "            if completed.last_offset >= high_watermark:\n                break\n",
-        "",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        168,
-        "the transaction index keeps one marker that was cut",
-        "storage/segment/transaction_index.py",
-        "        kept_count = sum(aborted.last_offset < offset for aborted in entries)\n",
-        "        kept_count = sum(aborted.last_offset <= offset for aborted in entries)\n",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        169,
-        "an open transaction of a snapshot is forgotten",
-        "storage/producers/producer_state.py",
-        "            self._open_transactions[entry.open_transaction_offset] = entry.producer_id\n\n",
-        "            pass\n\n",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        170,
-        "the transactions of the older protocol are not verified",
-        "replication/partition.py",
-        "        self.verifies_transactions = True\n",
-        "        self.verifies_transactions = False\n",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        172,
-        "zeros in a transaction index are an aborted transaction",
-        "storage/segment/transaction_index.py",
-        "    in_order = max(offset_before, entry.first_offset) < entry.last_offset\n",
-        "    in_order = offset_before < entry.last_offset\n",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        173,
-        "the entry of a marker that was cut comes back with a loss of power",
-        "storage/log/log_state.py",
-        "            segment.note_not_synced()  # a loss",
-        "            pass  # a loss",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        174,
-        "a marker does not move the epoch of its producer",
-        "storage/producers/producer_state.py",
-        "        entry.move_to(header.producer_epoch)\n        entry.coordinator_epoch",
-        "        entry.coordinator_epoch",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
-        175,
-        "verification is skipped after a change of leaders",
-        "replication/partition.py",
-        "            self.log.producers.verifications.clear()\n            self.lag = 0\n",
-        "            self.verifies_transactions = leader_epoch <= 1\n            self.lag = 0\n",
-        Hunt.REPLICAS,
+    planted(
+        178,
+        "partitions are added while a commit is prepared",
+        TABLE,
+        "    ONGOING:         (ADD,    STALE,    NO_ID,    STALE,   STALE,   NO_ID),\n"
+        "    PREPARE_COMMIT:  (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),\n",
+        "    ONGOING:         (ADD,    STALE,    NO_ID,    STALE,   STALE,   NO_ID),\n"
+        "    PREPARE_COMMIT:  (DONE,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),\n",
     ),
 )

@@ -34,6 +34,7 @@ class Tally:
     power_losses: int = 0
     kills: int = 0
     stops: int = 0
+    disk_errors: int = 0
     sent: int = 0
     acknowledged: int = 0
     read: int = 0
@@ -71,6 +72,7 @@ def _run_one(seed: int, tally: Tally) -> list[str]:
     tally.power_losses += run.struck[Fault.CUT] + run.struck[Fault.DARK] + 1
     tally.kills += run.struck[Fault.KILL]
     tally.stops += run.struck[Fault.STOP]
+    tally.disk_errors += run.struck[Fault.ERROR]
     tally.sent += len(run.history.sends)
     tally.acknowledged += run.history.acknowledged_count
     tally.read += sum(len(reading.records) for reading in run.history.readings)

@@ -1,12 +1,15 @@
-"""Idempotent producers against one node whose power, process and patience end again and again, from one seed.
+"""Idempotent producers against one node whose power, process and disk fail again and again, from one seed.
 
-Every topic is made with flush.messages=1: what was acknowledged must survive any loss of power, once, in order. A seed
-draws how many producers, partitions, requests in flight and records a batch, and its faults:
+Every topic has one replica and flush.messages=1: what was acknowledged, under acks=all or acks=1, must survive any loss
+of power and any sync that failed, once, in order. A seed draws how many producers, partitions, log directories,
+requests in flight and records a batch, which acknowledgements are asked for, and its faults:
 
     cut      the power goes at some later step of the disk, so also in the middle of a write, of a roll, of a recovery
     dark     the power goes at once
     kill     the process goes, the page cache stays: the next process finds what was never synced
     stop     SIGTERM: the next process believes the files
+    error    the disk refuses some later sync or write; pages that a sync did not write are gone. The node halts, or
+             serves on from its other log directory until it is started again
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from random import Random
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
@@ -28,6 +31,7 @@ from protocol.record_reader import records_of
 from tests.support.history import History, Reading, Send
 from tests.support.history_check import Anomaly, anomalies, told
 from tests.support.node import HOST, PORT, PROPERTIES, Client, Closed, Node, fetch_request, produce_request
+from tests.support.simulation.disk import Operation
 from tests.support.simulation.world import World
 
 TOPIC = "numbers"
@@ -52,6 +56,12 @@ class Fault(Enum):
     DARK = "dark"
     KILL = "kill"
     STOP = "stop"
+    ERROR = "error"
+
+
+POWER_FAULTS: Final = (Fault.CUT, Fault.DARK, Fault.KILL, Fault.STOP)
+"""Those that are drawn first."""
+DIRECTORIES: Final = ("/data", "/more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,10 @@ class Shape:
     batch_records_max: int
     faults: tuple[Fault, ...]
     configs: dict[str, str]
+    acks: tuple[int, ...] = (-1,)
+    """What the producers ask for, drawn for each request."""
+    directories: int = 1
+    """The metadata log is in the first."""
 
     @classmethod
     def drawn(cls, random: Random, flush_messages: str) -> Shape:
@@ -78,9 +92,17 @@ class Shape:
             partitions=random.randint(1, 3),
             in_flight=random.randint(1, 5),
             batch_records_max=random.randint(1, 3),
-            faults=tuple(random.choices(tuple(Fault), weights=(5, 2, 2, 1), k=count)),
+            faults=tuple(random.choices(POWER_FAULTS, weights=(5, 2, 2, 1), k=count)),
             configs=configs,
         )
+
+    def with_disk_errors(self, random: Random) -> Shape:
+        """The same faults and some errors of the disk among them, other acknowledgements and log directories."""
+        faults = [*self.faults]
+        for _ in range(random.randint(0, 3)):
+            faults.insert(random.randint(0, len(faults)), Fault.ERROR)
+        acks = random.choice(((-1,), (1,), (-1, 1)))
+        return replace(self, faults=tuple(faults), acks=acks, directories=random.randint(1, len(DIRECTORIES)))
 
 
 @dataclass(slots=True)
@@ -120,6 +142,7 @@ class Producer:
         self._node = node
         self._run = run
         self._random = random
+        self._acks = Random(f"{run.seed}/{name}/acks")
         self._incarnation = 0
         self._count = 0
         self._id: tuple[int, int] | None = None
@@ -145,7 +168,8 @@ class Producer:
         while True:
             while len(in_flight) < self._run.shape.in_flight and (batch := self._next(unsent)) is not None:
                 in_flight.append(batch)
-                client.send(produce_request(TOPIC, batch.data, partition=batch.partition), 9)
+                acks = self._acks.choice(self._run.shape.acks)
+                client.send(produce_request(TOPIC, batch.data, partition=batch.partition, acks=acks), 9)
             if not in_flight:
                 return
             answer = (await within(client.reply())).responses[0].partition_responses[0]
@@ -284,6 +308,8 @@ async def nemesis(node: Node, run: Run, random: Random) -> None:
         elif fault is Fault.CUT:
             host.disk.crash_at_step = host.disk.steps + random.randint(1, 50)
             await until_down(node, 2)
+        elif fault is Fault.ERROR:
+            await disk_error(node, random)
         if host.is_up or fault is Fault.DARK:
             host.crash()
         await asyncio.sleep(random.random() * 0.1)
@@ -296,6 +322,23 @@ async def nemesis(node: Node, run: Run, random: Random) -> None:
         if not host.is_up:
             boot(node, run)
         await until_serving(node)
+
+
+async def disk_error(node: Node, random: Random) -> None:
+    """The disk refuses one call: the node halts, or is impaired for a while, and is then killed or stays for the loss
+    of power that follows."""
+    disk = node.host.disk
+    operation = random.choice((Operation.SYNC, Operation.SYNC, Operation.WRITE))
+    call = disk.counts[operation] + random.randint(1, 20)
+    disk.fail(operation, call)
+    for _ in range(40):
+        await asyncio.sleep(0.05)
+        if not node.host.is_up or node.broker.logs.offline:
+            break
+    disk.forgive(operation, call)
+    await asyncio.sleep(random.random() * 0.2)
+    if node.host.is_up and random.random() < 0.5:
+        node.host.kill()
 
 
 def boot(node: Node, run: Run) -> None:
@@ -348,11 +391,16 @@ async def scenario(node: Node, run: Run, random: Random) -> None:
         await follow(node, run, run.history.reading("final", key, is_complete=True), lambda: True)
 
 
-def run_seed(seed: int, *, flush_messages: str = "1", keep_trace: bool = False) -> Run:
+def run_seed(seed: int, *, flush_messages: str = "1", has_disk_errors: bool = True, keep_trace: bool = False) -> Run:
+    """`has_disk_errors` False: as the seed was drawn before there were any."""
     random = Random(f"{seed}/power-loss")
-    run = Run(seed, Shape.drawn(random, flush_messages))
+    shape = Shape.drawn(random, flush_messages)
+    if has_disk_errors:
+        shape = shape.with_disk_errors(Random(f"{seed}/disk-errors"))
+    run = Run(seed, shape)
     with World(seed, keep_trace=keep_trace) as world:
-        node = Node(world, PROPERTIES)
+        node = Node(world, PROPERTIES | {"log.dirs": ",".join(DIRECTORIES[: shape.directories])})
+        node.host.may_halt = Fault.ERROR in shape.faults
         boot(node, run)
         world.run(scenario(node, run, random), limit_s=LIMIT_S)
         run.simulated_s = world.now_s

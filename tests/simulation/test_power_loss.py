@@ -1,4 +1,5 @@
-"""Idempotent producers lose nothing, write nothing twice and nothing out of order, whenever power and process end."""
+"""Idempotent producers lose nothing, write nothing twice and nothing out of order, whenever power, process and disk
+fail."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.support.node import Node, serve_and
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_acknowledged_records_survive_power_cuts_kills_and_stops(seed: int) -> None:
+def test_acknowledged_records_survive_power_cuts_kills_stops_and_failed_syncs(seed: int) -> None:
     run = run_seed(seed)
     assert run.problems() == []
     assert run.history.acknowledged_count > 0 and run.boots > len(run.shape.faults)
@@ -32,7 +33,7 @@ def test_acknowledged_records_survive_power_cuts_kills_and_stops(seed: int) -> N
     ],
 )
 def test_what_seeds_have_found_stays_mended(seed: int, found: str) -> None:
-    assert run_seed(seed).problems() == [], found
+    assert run_seed(seed, has_disk_errors=False).problems() == [], found
 
 
 def test_a_committed_offset_survives_the_power_where_every_append_is_synced() -> None:
@@ -58,13 +59,15 @@ def test_a_committed_offset_survives_the_power_where_every_append_is_synced() ->
 
 
 def test_every_fault_is_drawn_within_a_few_seeds() -> None:
-    struck = {fault for seed in range(10) for fault in Shape.drawn(Random(seed), "1").faults}
-    assert struck == set(Fault)
+    shapes = [Shape.drawn(Random(seed), "1").with_disk_errors(Random(seed)) for seed in range(10)]
+    assert {fault for shape in shapes for fault in shape.faults} == set(Fault)
+    assert {(shape.acks, shape.directories) for shape in shapes} >= {((-1,), 1), ((1,), 1), ((1,), 2), ((-1, 1), 2)}
 
 
 def test_without_a_sync_for_each_acknowledgement_the_checker_finds_losses() -> None:
     """So the checks above can fail."""
-    found = {anomaly.kind.value for seed in range(8) for anomaly in run_seed(seed, flush_messages="1000000").found()}
+    runs = [run_seed(seed, flush_messages="1000000", has_disk_errors=False) for seed in range(8)]
+    found = {anomaly.kind.value for run in runs for anomaly in run.found()}
     assert {"unseen", "inconsistent-offsets"} <= found
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from broker.coordinators import composition
 from broker.coordinators.registry import CoordinatorRegistry, TopicCoordinator
 from broker.coordinators.row import KeyType
 from broker.coordinators.shards import Shards
-from broker.node import node as node_module
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -25,16 +25,16 @@ CounterShards = Shards[CounterShard, Add, Count]
 
 def with_counters(coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> CoordinatorRegistry:
     """The node's registry with one row more."""
-    (groups,) = coordinators
+    groups, transactions = coordinators
     assert isinstance(groups, Shards)
     row = counter_row(partitions=3, replication_factor=3)
     counters: CounterShards = Shards(row, groups._environment, groups._loop, groups._spawn, groups._partitions_count)
-    return CoordinatorRegistry([groups, counters], flush)
+    return CoordinatorRegistry([groups, transactions, counters], flush)
 
 
 def counters_of(node: ClusterNode) -> CounterShards:
     assert node.broker is not None
-    shards = node.broker.coordinators.of_key_type(KeyType.TRANSACTION)
+    shards = node.broker.coordinators.registry.of_key_type(KeyType.SHARE)
     assert isinstance(shards, Shards)
     return shards
 
@@ -44,7 +44,7 @@ async def found(cluster: Cluster) -> int:
     for node in cluster.nodes.values():
         if node.is_up:
             try:
-                reply = await ask(cluster, node.id, FindCoordinatorRequest(key=KEY, key_type=1), 3)
+                reply = await ask(cluster, node.id, FindCoordinatorRequest(key=KEY, key_type=KeyType.SHARE), 3)
             except LOST:
                 continue
             if reply.error_code == 0:
@@ -79,7 +79,7 @@ class Token:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_counters_outlive_their_coordinators(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_module, "CoordinatorRegistry", with_counters)
+    monkeypatch.setattr(composition, "CoordinatorRegistry", with_counters)
 
     async def story(cluster: Cluster) -> None:
         await cluster.settled()

@@ -137,7 +137,7 @@ CounterRow: TypeAlias = CoordinatorRow[CounterShard, Add, Count]
 def counter_row(*, partitions: int = 1, replication_factor: int = 1) -> CounterRow:
     return CoordinatorRow(
         topic=InternalTopic(COUNTERS_TOPIC, partitions, replication_factor, {"cleanup.policy": "compact"}),
-        key_type=KeyType.TRANSACTION,
+        key_type=KeyType.SHARE,
         log_name="moldau.counters",
         new_shard=lambda high_watermark, leader_epoch: CounterShard(high_watermark),
         new_reader=lambda: RecordReader(count_of),

@@ -12,7 +12,6 @@ from broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from broker.coordinators.groups import Groups
 from broker.coordinators.registry import CoordinatorRegistry
 from broker.replicas.replicas import Replicas
-from broker.requests.refused_transactions import RefusedTransactions
 from broker.runtime.pending import Pending
 from coordinator.group.config import GroupConfig
 from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
@@ -44,7 +43,6 @@ class GroupNode:
         self.coordinators = CoordinatorRegistry([self.groups.shards], lambda log: None)
         self.cluster = SimpleNamespace(image=image, live_nodes=self.live_nodes)
         self.topics = SimpleNamespace(create_internal=self.create_internal)
-        self.refused_transactions = RefusedTransactions()
 
     def _spawn(self, work: Coroutine[object, object, None], name: str = "", /) -> None:
         self.tasks.append(self.loop.create_task(work))

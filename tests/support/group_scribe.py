@@ -5,6 +5,7 @@ Commands (an option that is left out has the default of `REQUEST_DEFAULTS`):
     join g client=a [member= instance= protocols=range,sticky topics=t session= rebalance= v=]
     sync g member= generation= [plan=a-1:t0,b-2:t1 instance=]      heartbeat g member= generation= [instance=]
     leave g members=a-1,b-2 [instances=x v=]                       commit g t-0=5 [member= generation= retention= v=]
+    txn-commit g producer=7 t-0=5 [member= generation= instance=]  end-txn producer=7 commit, or abort
     fetch g [topics=t-0,t-1 stable=1]     delete-offsets g topics=t-0     delete g      topic-deleted t
     describe g      list      wait MS      hold      release      refuse ERROR      reload      unload
 
@@ -17,9 +18,9 @@ from collections.abc import Iterator
 
 from coordinator.group import events
 from coordinator.group.config import GroupConfig
-from coordinator.group.records import GroupChange, OffsetChange, change_of
+from coordinator.group.records import Change, GroupChange, OffsetChange, TransactionEnded
 from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects, Waiter
+from coordinator.runtime.effects import Effects, TransactionEnd, Waiter
 from coordinator.shard.shard import GroupShard
 from protocol.compiler import encode
 from protocol.errors import ErrorCode
@@ -45,9 +46,15 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.record_builder import Record
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from protocol.records.consumer_protocol import ConsumerProtocolSubscription
 from tests.support.transcripts import Command
+from tests.support.written_changes import written_changes
 
 WALL_MS = 1_700_000_000_000
 """The wall clock when a transcript begins; times in it count from there."""
@@ -59,7 +66,7 @@ class GroupScribe:
     def __init__(self) -> None:
         self.config = GroupConfig()
         self.now_ms = 0
-        self.log: list[tuple[Record, int]] = []
+        self.log: list[tuple[Change, int]] = []
         self.committed_end_offset = 0
         self.is_held = False
         self.refusal = ErrorCode.NONE
@@ -80,16 +87,17 @@ class GroupScribe:
 
     def act(self, effects: Effects) -> Iterator[str]:
         yield from (f"note {note}" for note in effects.notes)
-        if effects.records:
+        if effects.has_batch:
             if self.refusal is not ErrorCode.NONE:
                 yield f"the log refuses: {self.refusal.name}"
                 error, self.refusal = self.refusal, ErrorCode.NONE
                 yield from self.told(effects)
                 yield from self.step(runtime_events.AppendRefused(error))
                 return
-            end_offset = len(self.log) + len(effects.records)
-            self.log += [(record, end_offset) for record in effects.records]
-            yield from (f"write {written(record)}" for record in effects.records)
+            changes = written_changes(effects)
+            end_offset = len(self.log) + len(changes)
+            self.log += [(change, end_offset) for change in changes]
+            yield from (f"write {written(change)}" for change in changes)
             yield from self.told(effects)
             yield from self.step(runtime_events.Appended(end_offset))
             if not self.is_held:
@@ -185,6 +193,39 @@ class GroupScribe:
         )
         return self.step(events.CommitOffsets(self.waiter(command, 9), request))
 
+    def do_txn_commit(self, command: Command) -> Iterator[str]:
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=int(offset),
+                        committed_metadata="x" * command.int("metadata", 0),
+                    )
+                ],
+            )
+            for key, offset in command.options.items()
+            if "-" in key
+            for topic, index in [topic_partition(key)]
+        ]
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id=command.arguments[0] if command.arguments else "",
+            producer_id=command.int("producer"),
+            producer_epoch=command.int("epoch", 0),
+            generation_id=command.int("generation", -1),
+            member_id=command.options.get("member", ""),
+            group_instance_id=command.options.get("instance"),
+            topics=topics,
+        )
+        return self.step(events.CommitTransactionalOffsets(self.waiter(command, 3), request))
+
+    def do_end_txn(self, command: Command) -> Iterator[str]:
+        end = TransactionEnd(command.arguments == ["commit"], coordinator_epoch=0)
+        waiter = self.waiter(command, 1)
+        return self.step(events.EndOffsetsTransaction(waiter, command.int("producer"), command.int("epoch", 0), end))
+
     def do_fetch(self, command: Command) -> Iterator[str]:
         request = OffsetFetchRequestGroup(group_id=command.arguments[0], topics=None)
         if "topics" in command.options:
@@ -261,9 +302,7 @@ class GroupScribe:
     def do_reload(self, command: Command) -> Iterator[str]:
         """The partition moved away and came back, or the broker was restarted."""
         self.shard = GroupShard(self.config, self.committed_end_offset)
-        for record, end_offset in self.log:
-            change = change_of(record)
-            assert change is not None
+        for change, end_offset in self.log:
             self.shard.replay(change, end_offset)
         return self.step(runtime_events.Loaded())
 
@@ -286,14 +325,17 @@ def error_name(code: int) -> str:
     return ErrorCode(code).name
 
 
-def written(record: Record) -> str:
-    """A record as a reader wants it."""
-    match change_of(record):
+def written(change: Change) -> str:
+    """A change as a reader wants it."""
+    match change:
+        case TransactionEnded(producer_id, is_commit):
+            return f"marker of {producer_id}: {'commit' if is_commit else 'abort'}"
         case OffsetChange(group, topic, partition, None):
             return f"offset of {group} in {topic}-{partition}: none"
         case OffsetChange(group, topic, partition, value) if value is not None:
             until = "" if value.expire_ms is None else f" until {value.expire_ms - WALL_MS}"
-            return f"offset of {group} in {topic}-{partition}: {value.offset}{until}"
+            within = "" if change.producer_id < 0 else f" in the transaction of {change.producer_id}"
+            return f"offset of {group} in {topic}-{partition}: {value.offset}{until}{within}"
         case GroupChange(group, None):
             return f"group {group}: none"
         case GroupChange(group, value) if value is not None:
@@ -302,7 +344,7 @@ def written(record: Record) -> str:
                 f"group {group}: generation={value.generation} type={value.protocol_type} protocol={value.protocol} "
                 f"leader={value.leader} members=[{members}]"
             )
-    raise AssertionError(record)
+    raise AssertionError(change)
 
 
 def said(response: object) -> str:
@@ -327,7 +369,9 @@ def said(response: object) -> str:
                 for member in response.members
             ]
             return " ".join([error_name(response.error_code), *results])
-        case OffsetCommitResponse() | OffsetDeleteResponse():
+        case ErrorCode():
+            return response.name
+        case OffsetCommitResponse() | OffsetDeleteResponse() | TxnOffsetCommitResponse():
             results = [
                 f"{topic.name}-{partition.partition_index}:{error_name(partition.error_code)}"
                 for topic in response.topics
@@ -337,7 +381,8 @@ def said(response: object) -> str:
             return " ".join(error + results)
         case OffsetFetchResponseGroup():
             results = [
-                f"{topic.name}-{partition.partition_index}={partition.committed_offset}"
+                f"{topic.name}-{partition.partition_index}="
+                f"{error_name(partition.error_code) if partition.error_code else partition.committed_offset}"
                 for topic in response.topics
                 for partition in topic.partitions
             ]

@@ -45,7 +45,7 @@ def replica(index: int = 0, *, flush_messages: int = INT64_MAX, topic: str = "t"
 class LeaderSide:
     """Just enough of a broker for the Fetch handler."""
 
-    def __init__(self, *partitions: Partition, epoch: int = 5) -> None:
+    def __init__(self, *partitions: Partition, epoch: int = 5, first_session_id: int = 77) -> None:
         self.replicas = Replicas()
         self.now_ms = 0
         self.joined: list[int] = []
@@ -64,7 +64,7 @@ class LeaderSide:
         self._broker = SimpleNamespace(
             replicas=self.replicas,
             environment=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
-            fetch_sessions=FetchSessions(10, 0, itertools.count(77).__next__),
+            fetch_sessions=FetchSessions(10, 0, itertools.count(first_session_id).__next__),
             fetch_size_max=1 << 26,
             reply_memory=ReplyMemory(-1, cast("Any", self._loop)),
             in_sync_changes=SimpleNamespace(may_join=lambda *_: None),

@@ -169,30 +169,30 @@ group.streams.max.standby.replicas  int  2  0..  accepted:streams  read-only
     Most standby tasks of a streams group.
 group.streams.initial.rebalance.delay.ms  int  3000  0..  accepted:streams  read-only
     How long an empty streams group waits before its first rebalance.
-transaction.max.timeout.ms  int  900000  1..  accepted:transactions  read-only
+transaction.max.timeout.ms  int  900000  1..  honoured  read-only
     Longest transaction timeout that a producer may ask for.
-transaction.state.log.num.partitions  int  50  1..  accepted:transactions  read-only
+transaction.state.log.num.partitions  int  50  1..  honoured  read-only
     Partitions of __transaction_state.
-transaction.state.log.replication.factor  short  3  1..  accepted:transactions  read-only
+transaction.state.log.replication.factor  short  3  1..  honoured  read-only
     Replicas of __transaction_state.
-transaction.state.log.min.isr  int  2  1..  accepted:transactions  read-only
+transaction.state.log.min.isr  int  2  1..  honoured  read-only
     In-sync replicas that __transaction_state needs.
-transaction.state.log.segment.bytes  int  104857600  1..  accepted:transactions  read-only
+transaction.state.log.segment.bytes  int  104857600  1..  honoured  read-only
     Segment size of __transaction_state.
-transaction.state.log.load.buffer.size  int  5242880  1..  accepted:transactions  read-only
+transaction.state.log.load.buffer.size  int  5242880  1..  honoured  read-only
     Bytes read at a time while transactions are loaded.
-transactional.id.expiration.ms  int  604800000  1..  accepted:transactions  read-only
+transactional.id.expiration.ms  int  604800000  1..  honoured  read-only
     Idle time after which a transactional id is forgotten.
-transaction.abort.timed.out.transaction.cleanup.interval.ms  int  10000  1..  accepted:transactions  read-only
+transaction.abort.timed.out.transaction.cleanup.interval.ms  int  10000  1..  honoured  read-only
     Interval of the search for transactions that have timed out.
-transaction.remove.expired.transaction.cleanup.interval.ms  int  3600000  1..  accepted:transactions  read-only
+transaction.remove.expired.transaction.cleanup.interval.ms  int  3600000  1..  honoured  read-only
     Interval of the search for expired transactional ids.
-transaction.partition.verification.enable  boolean  true  any  accepted:transactions  cluster-wide
+transaction.partition.verification.enable  boolean  true  any  honoured  cluster-wide
     Whether a partition checks that a transaction has begun.
-transaction.two.phase.commit.enable  boolean  false  any  accepted:transactions  read-only
+transaction.two.phase.commit.enable  boolean  false  any  accepted:two-phase-commit  read-only
     Whether producers may take part in two-phase commit.
-add.partitions.to.txn.retry.backoff.ms  int  20  1..  accepted:transactions  read-only
+add.partitions.to.txn.retry.backoff.ms  int  20  1..  honoured  read-only
     First pause before a partition is added to a transaction again.
-add.partitions.to.txn.retry.backoff.max.ms  int  100  0..  accepted:transactions  read-only
+add.partitions.to.txn.retry.backoff.max.ms  int  100  0..  honoured  read-only
     Longest pause before a partition is added to a transaction again.
 """

@@ -103,7 +103,7 @@ queued.max.requests  int  500  1..  accepted:threads  read-only
     Requests that may wait for a thread.
 queued.max.request.bytes  long  -1  any  honoured  read-only
     Bytes that requests may hold that have not arrived whole, over all connections; -1 for no limit. See docs/limits.md.
-request.timeout.ms  int  30000  any  accepted:peer-patience  read-only
+request.timeout.ms  int  30000  any  honoured  read-only
     Longest wait of a broker for an answer to its own requests.
 socket.listen.backlog.size  int  50  1..  accepted:backlog  read-only
     Connections that the kernel holds before they are accepted.

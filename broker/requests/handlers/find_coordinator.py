@@ -1,4 +1,4 @@
-"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699): the broker that coordinates a group.
+"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699): the broker that coordinates a group or a transaction.
 
 KIP-699: several keys in one request, from version 4 on. The coordinator of a key is the leader of the partition of
 the internal topic that keeps the key. The first request for a coordinator has its topic created.
@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.coordinators.registry import CoordinatorRegistry
-from broker.coordinators.row import KeyType
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.topic_creation import TopicCreation
 from broker.replicas.replicas import Replicas
-from broker.requests.refused_transactions import RefusedTransactions
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 BATCH_VERSION: Final = 4
 """From this version on a request has several keys."""
 NO_NODE: Final = -1
-NO_TRANSACTIONS: Final = "this broker does not coordinate transactions"
 INVALID_REQUEST: Final = "this broker does not coordinate keys of this type"
 NOT_AVAILABLE: Final = "The coordinator is not available."
 
@@ -40,9 +37,6 @@ class FindCoordinatorServices(Protocol):
 
     @property
     def topics(self) -> TopicCreation: ...
-
-    @property
-    def refused_transactions(self) -> RefusedTransactions: ...
 
 
 def handle(
@@ -67,9 +61,7 @@ def handle(
 def find(services: FindCoordinatorServices, context: RequestContext, key: str, key_type: int) -> Coordinator:
     coordinator = services.coordinators.of_key_type(key_type)
     if coordinator is None:
-        if key_type == KeyType.TRANSACTION:
-            services.refused_transactions.refused(key, context.client_host)
-        return refused_type(key, key_type)
+        return refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST)
     topic, index = coordinator.topic, coordinator.partition_of(key)
     partition = services.cluster.image.topics.partition(topic.name, index)
     if partition is None:
@@ -81,14 +73,6 @@ def find(services: FindCoordinatorServices, context: RequestContext, key: str, k
         if node.id == partition.leader:
             return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
     return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
-
-
-def refused_type(key: str, key_type: int) -> Coordinator:
-    """A key of a type for which this broker has no coordinator."""
-    if key_type == KeyType.TRANSACTION:
-        # DIVERGES: there are no transactions yet; after any other error clients repeat the request without end.
-        return refused(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    return refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST)
 
 
 def refused(key: str, error: ErrorCode, message: str) -> Coordinator:

@@ -1,15 +1,22 @@
-"""InitProducerId (API key 22, versions 0-5; KIP-98, KIP-360): an id for an idempotent producer.
+"""InitProducerId (API key 22, versions 0-5; KIP-98, KIP-360, KIP-890): an id and an epoch for a producer.
 
-The id comes from the block that the controller has given to this broker (`broker/metadata/producer_ids.py`).
+An idempotent producer gets a fresh id, from the block that the controller has given to this broker
+(`broker/metadata/producer_ids.py`). For a transactional producer the coordinator of its transactional id answers: it
+fences the former holder of that id, and ends the transaction that it left open. KIP-360: the producer may ask for the
+next epoch of its own id.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.coordinators.transactions import TransactionCoordinator
+from broker.metadata.cluster_view import ClusterView
 from broker.metadata.producer_ids import ProducerIds
-from broker.requests.refused_transactions import RefusedTransactions
 from broker.runtime.pending import Pending
+from coordinator.runtime.effects import Waiter
+from coordinator.transaction.events import InitProducerId, ProducerIdAnswer
+from kraft.features import TRANSACTION_VERSION
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -17,6 +24,8 @@ if TYPE_CHECKING:
     from broker.network.route import RequestContext
 
 NONE: Final = -1
+FENCED_VERSION: Final = 4
+"""From this version on PRODUCER_FENCED is known."""
 
 
 class InitProducerIdServices(Protocol):
@@ -24,23 +33,61 @@ class InitProducerIdServices(Protocol):
     def producer_ids(self) -> ProducerIds: ...
 
     @property
-    def refused_transactions(self) -> RefusedTransactions: ...
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+
+
+class Initialized:
+    """Where the coordinator answers."""
+
+    def __init__(self, version: int) -> None:
+        self.reply: Pending[InitProducerIdResponse] = Pending()
+        self._version = version
+
+    def complete(self, response: object) -> None:
+        assert isinstance(response, ProducerIdAnswer)
+        error, producer_id, producer_epoch = response
+        if error is ErrorCode.PRODUCER_FENCED and self._version < FENCED_VERSION:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        self.reply.complete(
+            InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)
+        )
 
 
 def handle(
     services: InitProducerIdServices, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
     if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=NONE, producer_epoch=NONE)
-    if request.transactional_id is not None:
-        # DIVERGES: Apache Kafka coordinates transactions. Until this broker does, it refuses a transactional producer
-        # with an error that every client treats as fatal.
-        services.refused_transactions.refused(request.transactional_id, context.client_host)
-        return InitProducerIdResponse(
-            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_id=NONE, producer_epoch=NONE
+        return refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return fresh_id(services.producer_ids)
+    runner = services.transactions.runner_of(request.transactional_id)
+    if isinstance(runner, ErrorCode):
+        return refused(runner)
+    initialized = Initialized(context.version)
+    runner.submit(
+        InitProducerId(
+            Waiter(initialized, context.version),
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            request.producer_id,
+            request.producer_epoch,
+            services.cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
         )
+    )
+    return initialized.reply
+
+
+def refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=NONE)
+
+
+def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
+    """For an idempotent producer."""
     reply: Pending[InitProducerIdResponse] = Pending()
-    services.producer_ids.next(
+    producer_ids.next(
         lambda error, producer_id: reply.complete(
             InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=NONE if error else 0)
         )

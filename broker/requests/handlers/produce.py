@@ -2,8 +2,10 @@
 
 Each partition's batch is appended before the next request of the connection is handled. The response is sent when every
 partition has reached the acknowledgement that the client asked for (`acks`): with acks=all it waits in the purgatory
-for the in-sync replicas. KIP-98: idempotent producers. KIP-110: zstd. KIP-467: the errors of single records. KIP-516:
-topic ids, in version 13. KIP-951: current leaders, from version 10 on.
+for the in-sync replicas. KIP-98: idempotent producers, and transactions. KIP-110: zstd. KIP-467: the errors of single
+records. KIP-516: topic ids, in version 13. KIP-890: the first records of a transaction in a partition are appended
+once the transaction coordinator knows of it (`broker/requests/unverified_batches.py`). KIP-951: current leaders, from
+version 10 on.
 """
 
 from __future__ import annotations
@@ -11,24 +13,26 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.coordinators.transaction_verifier import TransactionVerifier
 from broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.replicas.replicas import Replicas
 from broker.requests.current_leaders import FIRST_PRODUCE_VERSION, LeaderServices, add_to_produce
 from broker.requests.large_batches import LargeBatch, LargeBatches
+from broker.requests.unverified_batches import UnverifiedBatch, is_transactional, unverified_batch, verified
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.pending import Pending
+from broker.runtime.tasks import Spawn
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
+from protocol.primitives import BytesLike
 from protocol.record_validation import RejectedBatch, ValidBatch
 from replication.partition import ACKS_ALL
 from storage.log.append_result import AppendResult
@@ -36,13 +40,12 @@ from storage.log.append_result import AppendResult
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
     from replication.partition import Partition
+    from storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
 TOPIC_ID_VERSION: Final = 13
 """From this version on topics travel by id."""
-TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
-"""The byte of a batch that says whether it is part of a transaction."""
 
 
 class ProduceServices(LeaderServices, Protocol):
@@ -63,6 +66,12 @@ class ProduceServices(LeaderServices, Protocol):
     @property
     def replicas(self) -> Replicas: ...
 
+    @property
+    def spawn(self) -> Spawn: ...
+
+    @property
+    def transaction_verifier(self) -> TransactionVerifier: ...
+
 
 def handle(
     services: ProduceServices, context: RequestContext, request: ProduceRequest
@@ -77,6 +86,7 @@ def handle(
     by_id = context.version >= TOPIC_ID_VERSION
     parked: list[AppendedRecords] = []
     large: list[LargeBatch] = []
+    unverified: list[UnverifiedBatch] = []
     responses = []
     has_failed = False
     for topic in request.topic_data:
@@ -92,11 +102,18 @@ def handle(
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             else:
                 # DIVERGES: of a partition named twice Apache Kafka appends and answers the last alone; here it is each.
-                result = _append(partition, data, acks, now_ms, context.version)
+                records = data.records
+                if records is not None and is_transactional(records):
+                    batch = unverified_batch(request, partition, records, now_ms, context.version)
+                    if batch is not None:
+                        unverified.append(batch)
+                        answers.append(batch.answer)
+                        continue
+                result = _append(partition, records, acks, now_ms, context.version)
                 answer = answer_of(data.index, result)
                 if result.is_postponed:
                     copy = bytearray(data.records or b"")
-                    append = partial(_append_examined, services, partition, len(copy), acks, answer, parked)
+                    append = partial(_append_examined, services, partition, len(copy), acks, answer, parked, None)
                     large.append(LargeBatch(partition, copy, now_ms, context.version, append))
                 elif result.error is NONE and must_wait(partition, acks):
                     parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
@@ -105,20 +122,22 @@ def handle(
             has_failed = has_failed or answer.error_code != NONE
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    if large:
-        return _examine(services, context, request, responses, parked, large)
+    if large or unverified:
+        return _postpone(services, context, request, responses, parked, large, unverified)
     return finish(services, context, request, responses, parked, has_failed)
 
 
-def _examine(
+def _postpone(
     services: ProduceServices,
     context: RequestContext,
     request: ProduceRequest,
     responses: list[TopicProduceResponse],
     parked: list[AppendedRecords],
     large: list[LargeBatch],
+    unverified: list[UnverifiedBatch],
 ) -> Pending[ProduceResponse] | None:
-    """Go on when the large batches have been examined, and appended or refused."""
+    """Go on when the transaction coordinator has answered, and the large batches are examined: then all batches are
+    appended or refused."""
     reply: Pending[ProduceResponse] = Pending()
 
     def done() -> None:
@@ -130,8 +149,47 @@ def _examine(
         elif answer is not None:
             reply.complete(answer)
 
-    services.large_batches.examine(context.connection, large, done)
+    def append(each: UnverifiedBatch) -> None:
+        _append_verified(services, context, request, each, parked, large)
+
+    async def work() -> None:
+        if unverified:
+            for each in await verified(services.transaction_verifier, request, context.version, unverified):
+                append(each)
+        if large:
+            await services.large_batches.examine_now(large, done)
+        else:
+            done()
+
+    context.connection.hold()
+    services.spawn(context.connection.hold_during(work()))
     return None if request.acks == 0 else reply
+
+
+def _append_verified(
+    services: ProduceServices,
+    context: RequestContext,
+    request: ProduceRequest,
+    batch: UnverifiedBatch,
+    parked: list[AppendedRecords],
+    large: list[LargeBatch],
+) -> None:
+    """Append a batch whose partition is part of the transaction, unless the partition was removed meanwhile."""
+    partition, answer = batch.partition, batch.answer
+    if partition not in services.replicas:
+        error = services.replicas.why_not(partition.topic, partition.index)
+        _fill(answer, AppendResult(error, -1, -1, -1, -1))
+        return
+    now_ms, acks = services.environment.wall_ms(), request.acks
+    result = partition.append(batch.records, acks, now_ms, context.version, batch.guard)
+    _fill(answer, result)
+    if result.is_postponed:
+        append = partial(_append_examined, services, partition, len(batch.records), acks, answer, parked, batch.guard)
+        large.append(LargeBatch(partition, batch.records, now_ms, context.version, append))
+    elif result.error is NONE and must_wait(partition, acks):
+        parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
+    if partition.awaits_write_back:
+        services.flusher.write_back(partition.log)
 
 
 def finish(
@@ -196,15 +254,10 @@ def _refuse(answer: PartitionProduceResponse, message: str) -> None:
     answer.error_message = message
 
 
-def _append(partition: Partition, data: PartitionProduceData, acks: int, now_ms: int, version: int) -> AppendResult:
-    records = data.records
+def _append(partition: Partition, records: BytesLike | None, acks: int, now_ms: int, version: int) -> AppendResult:
     if records is None:
         # DIVERGES: Apache Kafka fails on null and never answers.
         return AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1)
-    if len(records) > TRANSACTIONAL_POSITION and records[TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT:
-        # No coordinator would ever end the transaction, and read_committed consumers would never read past it.
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return AppendResult(error, -1, -1, -1, -1)
     return partition.append(records, acks, now_ms, version)
 
 
@@ -215,6 +268,7 @@ def _append_examined(
     acks: int,
     answer: PartitionProduceResponse,
     parked: list[AppendedRecords],
+    guard: VerificationGuard | None,
     examined: ValidBatch | RejectedBatch,
 ) -> None:
     """Append a batch that an executor thread has examined, unless the partition was removed meanwhile."""
@@ -222,7 +276,7 @@ def _append_examined(
         error = services.replicas.why_not(partition.topic, partition.index)
         _fill(answer, AppendResult(error, -1, -1, -1, -1))
         return
-    _fill(answer, partition.append_examined(examined, size, acks, services.environment.wall_ms()))
+    _fill(answer, partition.append_examined(examined, size, acks, services.environment.wall_ms(), guard))
     if partition.awaits_write_back:
         services.flusher.write_back(partition.log)
     if answer.error_code == NONE and must_wait(partition, acks):

@@ -150,12 +150,13 @@ class AiokafkaAdmin:
         place = TopicPartition(topic, partition)
         if at == "max-timestamp":
             raise Unavailable("aiokafka has no look-up of the greatest timestamp")
-        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap)
+        isolation = "read_committed" if at == "last-stable" else "read_uncommitted"
+        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, isolation_level=isolation)
         await consumer.start()
         try:
             if at == "earliest":
                 return (await consumer.beginning_offsets([place]))[place]
-            if at == "latest":
+            if at in ("latest", "last-stable"):
                 return (await consumer.end_offsets([place]))[place]
             found = (await consumer.offsets_for_times({place: at}))[place]
             return -1 if found is None else found.offset

@@ -17,8 +17,10 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 
 from tests.conformance.drivers.aiokafka_admin import AiokafkaAdmin, refusal
+from tests.conformance.drivers.aiokafka_records import record_of
+from tests.conformance.drivers.aiokafka_transactions import AiokafkaTransactions
 from tests.conformance.drivers.serve import serve
-from tests.conformance.record import Json, Record, from_wire, to_wire
+from tests.conformance.record import Json, from_wire, to_wire
 
 R = TypeVar("R")
 
@@ -72,19 +74,8 @@ class Member(ConsumerRebalanceListener):
         await self._consumer.stop()
 
 
-def record_of(message: aiokafka.ConsumerRecord) -> Record:
-    return Record(
-        value=message.value,
-        key=message.key,
-        headers=tuple(message.headers),
-        timestamp_ms=message.timestamp,
-        partition=message.partition,
-        offset=message.offset,
-    )
-
-
 class Aiokafka:
-    """Every operation runs on the loop; admin operations are looked up in the admin client's class."""
+    """Every operation runs on the loop; those of transactions and of the admin client have classes of their own."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -92,9 +83,11 @@ class Aiokafka:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._admin = AiokafkaAdmin(bootstrap)
+        self._transactions = AiokafkaTransactions(bootstrap)
 
     def __getattr__(self, name: str) -> object:
-        operation = getattr(self._admin, name)
+        place = self._transactions if name.startswith(("transactor_", "pipeline_")) else self._admin
+        operation = getattr(place, name)
         return lambda **args: self._run(operation(**args))
 
     def _run(self, work: Coroutine[object, object, R]) -> R:
@@ -141,13 +134,19 @@ class Aiokafka:
         finally:
             await producer.stop()
 
-    def consume(self, topic: str, partition: int, offset: int, count: int, reset: str) -> object:
-        return self._run(self._consume(TopicPartition(topic, partition), offset, count, reset))
+    def consume(
+        self, topic: str, partition: int, offset: int, count: int, reset: str, isolation: str | None, wait_s: int
+    ) -> object:
+        place = TopicPartition(topic, partition)
+        return self._run(self._consume(place, offset, count, reset, isolation or "read_uncommitted", wait_s))
 
-    async def _consume(self, place: TopicPartition, offset: int, count: int, reset: str) -> object:
+    async def _consume(
+        self, place: TopicPartition, offset: int, count: int, reset: str, isolation: str, wait_s: int
+    ) -> object:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
             auto_offset_reset=reset,
+            isolation_level=isolation,
             max_partition_fetch_bytes=16_000_000,
         )
         consumer.assign([place])
@@ -155,7 +154,7 @@ class Aiokafka:
         consumer.seek(place, offset)
         read: list[Json] = []
         try:
-            while len(read) < count and (batches := await consumer.getmany(timeout_ms=60_000)):
+            while len(read) < count and (batches := await consumer.getmany(timeout_ms=wait_s * 1000)):
                 read += [to_wire(record_of(each)) for each in batches[place]]
         finally:
             await consumer.stop()

@@ -9,28 +9,11 @@ from functools import partial
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.conformance.drivers.confluent_admin import ConfluentAdmin
-from tests.conformance.drivers.librdkafka import STRATEGIES, error_name
+from tests.conformance.drivers.confluent_records import record_of, refusal
+from tests.conformance.drivers.confluent_transactions import ConfluentTransactions
+from tests.conformance.drivers.librdkafka import STRATEGIES
 from tests.conformance.drivers.serve import serve
-from tests.conformance.outcome import Refused
-from tests.conformance.record import Json, Record, from_wire, to_wire
-
-
-def refusal(error: KafkaError) -> Refused:
-    return Refused(error_name(error.name()), error.str())
-
-
-def record_of(message: Message) -> Record:
-    value, key = message.value(), message.key()
-    assert not isinstance(value, str) and not isinstance(key, str)
-    return Record(
-        value=value,
-        key=key,
-        headers=tuple(message.headers() or []),  # type: ignore[arg-type]
-        timestamp_ms=message.timestamp()[1],
-        partition=message.partition() or 0,
-        offset=message.offset() or 0,
-    )
+from tests.conformance.record import Json, from_wire, to_wire
 
 
 class Member:
@@ -89,8 +72,8 @@ class Member:
         self._consumer.close()
 
 
-class Confluent(ConfluentAdmin):
-    """Operations over topics' records; those of the admin client are inherited."""
+class Confluent(ConfluentTransactions):
+    """Operations over topics' records; those of transactions and of the admin client are inherited."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -138,20 +121,21 @@ class Confluent(ConfluentAdmin):
             raise refusal(errors[0])
         return offsets
 
-    def consume(self, topic: str, partition: int, offset: int, count: int, reset: str) -> object:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "unused",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error" if reset == "none" else reset,
-                "fetch.message.max.bytes": 16_000_000,
-            }
-        )
+    def consume(
+        self, topic: str, partition: int, offset: int, count: int, reset: str, isolation: str | None, wait_s: int
+    ) -> object:
+        config: dict[str, str | int | bool] = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error" if reset == "none" else reset,
+            "fetch.message.max.bytes": 16_000_000,
+        }
+        consumer = Consumer(config if isolation is None else {**config, "isolation.level": isolation})
         consumer.assign([TopicPartition(topic, partition, offset)])
         records: list[Json] = []
         try:
-            while len(records) < count and (messages := consumer.consume(count - len(records), timeout=60)):
+            while len(records) < count and (messages := consumer.consume(count - len(records), timeout=wait_s)):
                 for message in messages:
                     error = message.error()
                     if error is not None:

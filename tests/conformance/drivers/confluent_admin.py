@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
+    IsolationLevel,
     KafkaException,
     TopicCollection,
     TopicPartition,
@@ -161,7 +162,10 @@ class ConfluentAdmin:
         special = {
             "earliest": OffsetSpec.earliest,
             "latest": OffsetSpec.latest,
+            "last-stable": OffsetSpec.latest,
             "max-timestamp": OffsetSpec.max_timestamp,
         }
         spec = OffsetSpec.for_timestamp(at) if isinstance(at, int) else special[at]()
-        return only(self._admin.list_offsets({TopicPartition(topic, partition): spec})).offset
+        isolation = IsolationLevel.READ_COMMITTED if at == "last-stable" else IsolationLevel.READ_UNCOMMITTED
+        wanted = {TopicPartition(topic, partition): spec}
+        return only(self._admin.list_offsets(wanted, isolation_level=isolation)).offset

@@ -6,21 +6,17 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from typing import TypeVar
 
 import kafka
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.errors import KafkaError
 
-from tests.conformance.drivers.kafka_python_admin import KafkaPythonAdmin, refusal
+from tests.conformance.drivers.kafka_python_records import record_of, refused
+from tests.conformance.drivers.kafka_python_transactions import KafkaPythonTransactions
 from tests.conformance.drivers.serve import serve
-from tests.conformance.record import Json, Record, from_wire, to_wire
-
-R = TypeVar("R")
+from tests.conformance.record import Json, from_wire, to_wire
 
 STRATEGIES = {
     "range": RangePartitionAssignor,
@@ -82,26 +78,8 @@ class Member(ConsumerRebalanceListener):
             raise self._failure
 
 
-def record_of(message: kafka.consumer.fetcher.ConsumerRecord) -> Record:
-    return Record(
-        value=message.value,
-        key=message.key,
-        headers=tuple(message.headers),
-        timestamp_ms=message.timestamp,
-        partition=message.partition,
-        offset=message.offset,
-    )
-
-
-def refused(attempt: Callable[[], R]) -> R:
-    try:
-        return attempt()
-    except KafkaError as error:
-        raise refusal(error) from None
-
-
-class KafkaPython(KafkaPythonAdmin):
-    """Operations over topics' records; those of the admin client are inherited."""
+class KafkaPython(KafkaPythonTransactions):
+    """Operations over topics' records; those of transactions and of the admin client are inherited."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -142,10 +120,13 @@ class KafkaPython(KafkaPythonAdmin):
         finally:
             producer.close(timeout=5)
 
-    def consume(self, topic: str, partition: int, offset: int, count: int, reset: str) -> object:
+    def consume(
+        self, topic: str, partition: int, offset: int, count: int, reset: str, isolation: str | None, wait_s: int
+    ) -> object:
         consumer = KafkaConsumer(
             bootstrap_servers=self.bootstrap,
             auto_offset_reset=reset,
+            isolation_level=isolation or "read_uncommitted",
             max_partition_fetch_bytes=16_000_000,
         )
         place = TopicPartition(topic, partition)
@@ -153,7 +134,7 @@ class KafkaPython(KafkaPythonAdmin):
         consumer.seek(place, offset)
         read: list[Json] = []
         try:
-            while len(read) < count and (batches := refused(lambda: consumer.poll(timeout_ms=60_000))):
+            while len(read) < count and (batches := refused(lambda: consumer.poll(timeout_ms=wait_s * 1000))):
                 read += [to_wire(record_of(each)) for each in batches[place]]
         finally:
             consumer.close()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import kafka.errors
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.admin import AbortTransactionSpec, AlterConfigOp, ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
 from protocol.errors import ErrorCode
@@ -18,6 +18,7 @@ from tests.conformance.outcome import Refused
 SPECIAL_OFFSETS = {
     "earliest": OffsetSpec.EARLIEST,
     "latest": OffsetSpec.LATEST,
+    "last-stable": OffsetSpec.LATEST,
     "max-timestamp": OffsetSpec.MAX_TIMESTAMP,
 }
 
@@ -173,7 +174,8 @@ class KafkaPythonAdmin:
     def list_offsets(self, topic: str, partition: int, at: str | int) -> object:
         place = TopicPartition(topic, partition)
         spec = SPECIAL_OFFSETS[at] if isinstance(at, str) else at
-        found = self._admin.list_partition_offsets({place: spec})[place]
+        isolation = "read_committed" if at == "last-stable" else "read_uncommitted"
+        found = self._admin.list_partition_offsets({place: spec}, isolation_level=isolation)[place]
         return -1 if found is None else found.offset
 
     def describe_log_dirs(self, topic: str) -> object:
@@ -194,9 +196,34 @@ class KafkaPythonAdmin:
                 "epoch": state.producer_epoch,
                 "last sequence": state.last_sequence,
                 "coordinator epoch": state.coordinator_epoch,
+                "transaction": state.current_transaction_start_offset,
             }
             for state in self._admin.describe_producers([place])[place].active_producers
         ]
+
+    def describe_transaction(self, id: str) -> object:
+        found = self._admin.describe_transactions([id])[id]
+        return {
+            "state": found.state.value,
+            "epoch": found.producer_epoch,
+            "timeout ms": found.transaction_timeout_ms,
+            "has begun": found.transaction_start_time_ms > 0,
+            "partitions": sorted(place.partition for place in found.topic_partitions),
+        }
+
+    def list_transactions(self, states: list[str]) -> object:
+        found = self._admin.list_transactions(state_filters=states or None).values()
+        return sorted([each.transactional_id, each.state.value] for listed in found for each in listed)
+
+    def abort_transaction(self, topic: str, partition: int) -> object:
+        """Ends the transaction that is open in a partition without its coordinator."""
+        place = TopicPartition(topic, partition)
+        for state in self._admin.describe_producers([place])[place].active_producers:
+            if state.current_transaction_start_offset >= 0:
+                self._admin.abort_transaction(
+                    AbortTransactionSpec(place, state.producer_id, state.producer_epoch, state.coordinator_epoch)
+                )
+        return None
 
     def describe_quorum(self) -> object:
         found = self._admin.describe_metadata_quorum()

@@ -25,6 +25,7 @@ LACKS = {
     "null records": "kcat cannot send a record without key and value",
     "whole batches": "kcat is called once for each kind of record",
     "exactly once on rebalance": "kcat commits on a timer",
+    "transactions": "kcat has no transactional producer",
 }
 
 
@@ -103,10 +104,14 @@ class Kcat:
         key = b"" if record.key is None else record.key + END_OF_KEY
         return key + (record.value or b"") + END_OF_RECORD
 
-    def consume(self, topic: str, partition: int, offset: int, count: int, reset: str) -> object:
+    def consume(
+        self, topic: str, partition: int, offset: int, count: int, reset: str, isolation: str | None, wait_s: int
+    ) -> object:
+        """kcat waits until all have come."""
         policy = "error" if reset == "none" else reset
         words = ["-C", "-q", "-t", topic, "-p", str(partition), "-o", str(offset), "-c", str(count), "-f", FORMAT]
         words += ["-X", f"topic.auto.offset.reset={policy}", "-X", "fetch.message.max.bytes=16000000"]
+        words += [] if isolation is None else ["-X", f"isolation.level={isolation}"]
         return [to_wire(record) for record in records_in(bytearray(self._run(*words)))]
 
     def list_topics(self) -> object:

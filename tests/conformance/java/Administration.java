@@ -10,11 +10,14 @@ import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeSet;
+import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListTransactionsOptions;
 import org.apache.kafka.clients.admin.MemberDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -23,7 +26,11 @@ import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionListing;
+import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
@@ -196,13 +203,16 @@ final class Administration {
         JsonNode at = args.get("at");
         OffsetSpec spec = at.isNumber() ? OffsetSpec.forTimestamp(at.asLong()) : switch (at.asText()) {
             case "earliest" -> OffsetSpec.earliest();
-            case "latest" -> OffsetSpec.latest();
+            case "latest", "last-stable" -> OffsetSpec.latest();
             case "earliest-local" -> OffsetSpec.earliestLocal();
             case "latest-tiered" -> OffsetSpec.latestTiered();
             default -> OffsetSpec.maxTimestamp();
         };
         TopicPartition partition = partition(args);
-        long offset = admin.listOffsets(Map.of(partition, spec)).partitionResult(partition).get().offset();
+        boolean stable = at.asText().equals("last-stable");
+        ListOffsetsOptions options =
+            new ListOffsetsOptions(stable ? IsolationLevel.READ_COMMITTED : IsolationLevel.READ_UNCOMMITTED);
+        long offset = admin.listOffsets(Map.of(partition, spec), options).partitionResult(partition).get().offset();
         return Wire.JSON.getNodeFactory().numberNode(offset);
     }
 
@@ -232,6 +242,46 @@ final class Administration {
                 .put("in a transaction", state.currentTransactionStartOffset().isPresent());
         }
         return answer;
+    }
+
+    JsonNode describeTransaction(JsonNode args) throws Exception {
+        String id = args.get("id").asText();
+        TransactionDescription found = admin.describeTransactions(List.of(id)).description(id).get();
+        ObjectNode answer = Wire.JSON.createObjectNode().put("state", found.state().toString());
+        answer.put("epoch", found.producerEpoch()).put("timeout ms", found.transactionTimeoutMs());
+        answer.put("has begun", found.transactionStartTimeMs().isPresent());
+        ArrayNode partitions = answer.putArray("partitions");
+        found.topicPartitions().stream().map(TopicPartition::partition).sorted().forEach(partitions::add);
+        return answer;
+    }
+
+    JsonNode listTransactions(JsonNode args) throws Exception {
+        List<TransactionState> states = new ArrayList<>();
+        args.get("states").forEach(state -> states.add(TransactionState.parse(state.asText())));
+        ArrayNode answer = Wire.JSON.createArrayNode();
+        ListTransactionsOptions options = new ListTransactionsOptions().filterStates(states);
+        for (TransactionListing each : admin.listTransactions(options).all().get()) {
+            answer.addArray().add(each.transactionalId()).add(each.state().toString());
+        }
+        return answer;
+    }
+
+    /** Ends the transaction that is open in a partition without its coordinator. */
+    JsonNode abortTransaction(JsonNode args) throws Exception {
+        TopicPartition partition = partition(args);
+        for (ProducerState state : admin.describeProducers(List.of(partition)).partitionResult(partition).get().activeProducers()) {
+            if (state.currentTransactionStartOffset().isPresent()) {
+                int coordinatorEpoch = state.coordinatorEpoch().orElse(-1);
+                admin.abortTransaction(new AbortTransactionSpec(
+                    partition, state.producerId(), (short) state.producerEpoch(), coordinatorEpoch)).all().get();
+            }
+        }
+        return null;
+    }
+
+    JsonNode fenceProducers(JsonNode args) throws Exception {
+        String id = args.get("id").asText();
+        return Wire.JSON.getNodeFactory().numberNode(admin.fenceProducers(List.of(id)).epochId(id).get());
     }
 
     JsonNode describeQuorum(JsonNode args) throws Exception {

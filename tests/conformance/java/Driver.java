@@ -25,6 +25,7 @@ public final class Driver {
     private static Map<String, Operation> operations(String bootstrap) {
         Records records = new Records(bootstrap);
         Administration admin = new Administration(bootstrap);
+        Transactions transactions = new Transactions(bootstrap);
         Map<String, Operation> table = new HashMap<>();
         table.put("hello", args -> {
             ObjectNode hello = Wire.JSON.createObjectNode();
@@ -37,6 +38,14 @@ public final class Driver {
         table.put("member_open", records::memberOpen);
         table.put("member_state", records::memberState);
         table.put("member_close", records::memberClose);
+        table.put("transactor_open", transactions::transactorOpen);
+        table.put("transactor_begin", transactions::transactorBegin);
+        table.put("transactor_send", transactions::transactorSend);
+        table.put("transactor_end", transactions::transactorEnd);
+        table.put("transactor_close", transactions::transactorClose);
+        table.put("pipeline_open", transactions::pipelineOpen);
+        table.put("pipeline_step", transactions::pipelineStep);
+        table.put("pipeline_close", transactions::pipelineClose);
         table.put("create_topic", admin::createTopic);
         table.put("delete_topic", admin::deleteTopic);
         table.put("list_topics", admin::listTopics);
@@ -55,6 +64,10 @@ public final class Driver {
         table.put("list_offsets", admin::listOffsets);
         table.put("describe_log_dirs", admin::describeLogDirs);
         table.put("describe_producers", admin::describeProducers);
+        table.put("describe_transaction", admin::describeTransaction);
+        table.put("list_transactions", admin::listTransactions);
+        table.put("abort_transaction", admin::abortTransaction);
+        table.put("fence_producers", admin::fenceProducers);
         table.put("describe_quorum", admin::describeQuorum);
         table.put("describe_features", admin::describeFeatures);
         table.put("list_config_resources", admin::listConfigResources);

@@ -8,7 +8,6 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -76,18 +75,19 @@ final class Records {
     JsonNode consume(JsonNode args) {
         Properties config = consumerConfig();
         config.put("auto.offset.reset", args.get("reset").asText());
+        if (!args.get("isolation").isNull()) {
+            config.put("isolation.level", args.get("isolation").asText());
+        }
         TopicPartition partition = new TopicPartition(args.get("topic").asText(), args.get("partition").asInt());
         int count = args.get("count").asInt();
         ArrayNode read = Wire.JSON.createArrayNode();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config)) {
             consumer.assign(List.of(partition));
             consumer.seek(partition, args.get("offset").asLong());
-            while (read.size() < count) {
-                ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofSeconds(20));
-                if (records.isEmpty()) {
-                    break;
-                }
-                for (ConsumerRecord<byte[], byte[]> record : records) {
+            // A poll that comes to nothing but aborted records and markers returns at once, without a record.
+            long deadline = System.nanoTime() + Duration.ofSeconds(args.get("wait_s").asLong()).toNanos();
+            while (read.size() < count && System.nanoTime() < deadline) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofSeconds(1))) {
                     if (read.size() < count) {
                         read.add(Wire.fromConsumerRecord(record));
                     }

@@ -29,6 +29,12 @@ COMMITTED = 1_234
 # What DumpLogSegments prints about a file that it does not accept, while it still ends with status 0.
 COMPLAINTS = ("isvalid: false", "Mismatches in", "Non-consecutive offsets", "mismatch", "out of order", "Exception")
 
+DECODERS = {
+    "__cluster_metadata": "--cluster-metadata-decoder",
+    "__consumer_offsets": "--offsets-decoder",
+    "__transaction_state": "--transaction-log-decoder",
+}
+
 
 class Workshop:
     """Starts brokers over one directory, and clients against them."""
@@ -152,13 +158,11 @@ def expect_files_accepted(work: Workshop, data: Path) -> None:
     box = Toolbox(work.toolchain, "", "dump", work.directory)
     dumped = 0
     for directory in sorted(path for path in data.iterdir() if path.is_dir()):
-        kinds = ("*.log", "*.index", "*.timeindex", "*.snapshot", "*.checkpoint")
+        kinds = ("*.log", "*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.checkpoint")
         files = sorted(str(file) for kind in kinds for file in directory.glob(kind))
         if not files:
             continue
-        decoder = {"__cluster_metadata-0": ["--cluster-metadata-decoder"]}.get(directory.name, [])
-        if directory.name.startswith("__consumer_offsets"):
-            decoder = ["--offsets-decoder"]
+        decoder = [word for topic, word in DECODERS.items() if directory.name.startswith(f"{topic}-")]
         output = box.run_offline("kafka-dump-log", "--files", ",".join(files), "--deep-iteration", *decoder)
         bad = [line for line in output.splitlines() if any(complaint in line for complaint in COMPLAINTS)]
         expect(not bad, f"DumpLogSegments over {directory.name}: {bad[:3]}")

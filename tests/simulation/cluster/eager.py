@@ -21,6 +21,21 @@ SMALL_FETCHES: Final = ("properties", (("replica.fetch.max.bytes", "400"),))
 """A replica that is moved needs many of them."""
 
 
+TRANSACTIONAL: Final[Shape] = (
+    ("partitions", 1),
+    ("producers", 1),
+    ("members", 0),
+    ("skew_ms_max", 0),
+    ("churns_topics", False),
+    ("retains", ""),
+    ("trims", False),
+    ("look_every_s", 0.03),
+    ("strike_every_s", 1.2),
+    ("fault_s", 10.0),
+)
+"""Little else goes on, and the cluster serves most of the time."""
+
+
 class Family(NamedTuple):
     name: str
     faults: tuple[Fault, ...]
@@ -120,6 +135,16 @@ FAMILIES: Final = (
         "trims",
         (Fault.KILL_LEADER, Fault.KILL, Fault.ISOLATE_LEADER),
         (("trims", True), ("small_segments", True)),
+    ),
+    Family(
+        "transactions",
+        (Fault.KILL_TRANSACTION_COORDINATOR, Fault.KILL_LEADER, Fault.ISOLATE, Fault.RESET, Fault.STALL_LINK),
+        (("transactional", 2), *TRANSACTIONAL),
+    ),
+    Family(
+        "effects",
+        (Fault.KILL_TRANSACTION_COORDINATOR, Fault.KILL_COORDINATOR, Fault.ISOLATE_LEADER, Fault.STALL_LINK),
+        (("transactional", 1), ("transforms", True), *TRANSACTIONAL),
     ),
     Family(
         "links",

@@ -15,6 +15,7 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
+from broker.config.internal_topics import TRANSACTION_STATE_TOPIC
 from protocol.batch_iterator import iterate_batches
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.alter_partition_reassignments import (
@@ -68,6 +69,7 @@ class Nemesis:
             Fault.KILL_LEADER: lambda: self._kill(self._leader()),
             Fault.KILL_CONTROLLER: lambda: self._kill(cluster.leader_of_quorum()),
             Fault.KILL_COORDINATOR: lambda: self._kill(self._leader("__consumer_offsets")),
+            Fault.KILL_TRANSACTION_COORDINATOR: lambda: self._kill(self._leader(TRANSACTION_STATE_TOPIC)),
             Fault.KILL_ALL: self.kill_all,
             Fault.STOP: lambda: self._stop(self._any()),
             Fault.ROLL: self.roll,

@@ -40,11 +40,15 @@ class Fault(Enum):
     CHANGE_VOTERS = "change the voters"
     BIT_ROT = "bit rot with good copies elsewhere"
     LOSE_DIRECTORY = "a log directory fails"
+    KILL_TRANSACTION_COORDINATOR = "kill a transaction coordinator"
 
 
-DRAWN_ALONE = (Fault.BIT_ROT, Fault.LOSE_DIRECTORY)
+DRAWN_ALONE = (Fault.BIT_ROT, Fault.LOSE_DIRECTORY, Fault.KILL_TRANSACTION_COORDINATOR)
 """Added to what is drawn of the others, whose draws it leaves as they are."""
 ALWAYS_SAFE = tuple(fault for fault in Fault if fault not in (Fault.POWER_CUT_ALL, *DRAWN_ALONE))
+TRANSACTIONAL_SHARE = 0.3
+"""Of the seeds whose wall clocks agree to this:"""
+AGREEING_MS = 500
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")
@@ -100,6 +104,10 @@ class Plan:
     """So many are made or deleted where the metadata is followed; more become jobs."""
     churn_pause_s: float = 0.8
     """Between two of their acts, at the most."""
+    transactional: int = 0
+    """Transactional ids of each protocol. Only where wall clocks agree: they tell when a transaction times out."""
+    transforms: bool = False
+    """What is written in transactions is read, and written elsewhere, in transactions with the offsets."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -143,7 +151,7 @@ class Plan:
 
     def with_more(self, faults: tuple[Fault, ...], random: Random) -> Plan:
         """What is drawn last, so that it leaves all else as it is."""
-        return replace(
+        plan = replace(
             self,
             faults=faults,
             retains=random.choice(("", "", "", "bytes", "time")),
@@ -152,6 +160,10 @@ class Plan:
             partitions_at_once_max=random.choice((10, 10, 0, 1)),
             properties=random.choice(((), (), (), (("replica.fetch.max.bytes", "400"),))),
         )
+        if random.random() < TRANSACTIONAL_SHARE and plan.skew_ms_max <= AGREEING_MS:
+            faults = (*plan.faults, Fault.KILL_TRANSACTION_COORDINATOR)
+            plan = replace(plan, transactional=1, transforms=random.random() < 0.5, faults=faults)
+        return plan
 
     def broker_properties(self) -> dict[str, str]:
         """For every node."""
@@ -172,6 +184,9 @@ class Plan:
             given["log.segment.delete.delay.ms"] = "200"
         if self.directories > 1:
             given["log.dirs"] = ",".join(DIRECTORIES[: self.directories])
+        if self.transactional:
+            given["transaction.state.log.num.partitions"] = "3"
+            given["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = "500"
         if self.flushes:
             given["log.flush.interval.messages"] = "1"
         return given | dict(self.properties)

@@ -242,7 +242,7 @@ def a_coordinator_answers_when_what_it_loaded_is_committed(seed: int) -> None:
             await asyncio.sleep(0.05)
         first = cluster.nodes[first_id]
         assert first.broker is not None
-        index = first.broker.groups.partition_of(GROUP)
+        index = first.broker.coordinators.groups.partition_of(GROUP)
         assigned = first.broker.image.topics.partition(GROUP_METADATA_TOPIC, index)
         assert assigned is not None
         second, third = (cluster.nodes[each] for each in assigned.replicas if each != first.id)

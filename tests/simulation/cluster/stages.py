@@ -75,7 +75,8 @@ def of_cluster(plan_of: Callable[[int], Plan]) -> Runner:
         except BaseException as error:
             error.add_note(f"{plan}")
             raise
-        told = f"{done.plan}\nstruck: {done.struck}\n{done.simulated_s:.1f} s, {done.looks} looks, digest {done.digest}"
+        told = f"{done.plan}\nstruck: {done.struck}\ntransactions: {done.ledger.counts()}"
+        told += f"\n{done.simulated_s:.1f} s, {done.looks} looks, digest {done.digest}"
         return Report(done.simulated_s, done.history.acknowledged_count, done.looks, done.problems(), told)
 
     return run

@@ -22,6 +22,7 @@ from protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
+from tests.simulation.cluster.transactional import Transactional
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.deleted_everywhere import DeletedEverywhere
@@ -41,6 +42,7 @@ from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
 from tests.support.topic_writer import TopicWriter
+from tests.support.transactions.ledger import Ledger
 from tests.support.whole_starts import whole_starts
 
 TOPIC: Final = "numbers"
@@ -50,6 +52,8 @@ LIMIT_S: Final = 400.0
 LIVENESS_S: Final = 60.0
 """How long a healed cluster may take until it serves fully."""
 DRAIN_S: Final = 60.0
+COMMIT_S: Final = 30.0
+"""How long an application may take until it commits a transaction in a healed cluster: a process may have just died."""
 REPLICAS: Final = 3
 GIVES_UP: Final = 0.01
 """How often a producer begins a new incarnation after an answer."""
@@ -68,6 +72,8 @@ class Run:
     seed: int
     plan: Plan
     history: History = field(default_factory=History)
+    ledger: Ledger = field(default_factory=Ledger)
+    """Of transactions."""
     complaints: list[str] = field(default_factory=list)
     struck: dict[str, int] = field(default_factory=dict)
     simulated_s: float = 0.0
@@ -75,7 +81,8 @@ class Run:
     digest: str = ""
 
     def problems(self) -> list[str]:
-        return [*self.complaints, *told(anomalies(self.history)), *vanished(self.history)]
+        records = [*told(anomalies(self.history)), *vanished(self.history)]
+        return [*self.complaints, *records, *self.ledger.problems()]
 
 
 def vanished(history: History) -> list[str]:
@@ -121,6 +128,7 @@ class Swarm:
         self._careless: list[LeaderProducer] = []
         self._readers: list[Reader] = []
         self._told_ends = ToldEnds(self.run.complaints)
+        self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
         self._is_ended = False
 
     # What clients need of the cluster
@@ -151,7 +159,7 @@ class Swarm:
             return None
         images += [] if self.observer.image is None else [self.observer.image]
         image = max(images, key=lambda each: each.provenance.end_offset)
-        index = broker.groups.partition_of(group)
+        index = broker.coordinators.groups.partition_of(group)
         mine = broker.replicas.get(GROUP_METADATA_TOPIC, index)
         assigned = image.topics.partition(GROUP_METADATA_TOPIC, index)
         if mine is None or assigned is None or mine.leader_epoch != assigned.leader_epoch or not mine.is_leader:
@@ -189,6 +197,7 @@ class Swarm:
         await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self._topic_configs())
         if self.plan.retains:
             await self.cluster.create(RETAINED, 1, REPLICAS, **self.plan.retained_configs())
+        await self._transactional.begin(self._topic_configs())
         working = self._begin()
         if story is None:
             striking = loop.create_task(self.nemesis.work())
@@ -317,7 +326,7 @@ class Swarm:
             (broker.node_id, each)
             for broker in brokers
             for each in broker.replicas
-            if each.topic in (TOPIC, RETAINED) or each.topic_id in self._topics
+            if each.topic in (TOPIC, RETAINED, *self._transactional.topics) or each.topic_id in self._topics
         ]
         leaders = {(each.topic_id, each.index): each for _, each in replicas if each.is_leader}
         apart = []
@@ -373,6 +382,7 @@ class Swarm:
 
     async def _end(self, working: Sequence[asyncio.Task[None]]) -> None:
         counts = [producer.acknowledged_count for producer in self.producers]
+        self._transactional.remember()
         try:
             await self.cluster.until(
                 lambda: all(
@@ -381,6 +391,8 @@ class Swarm:
                 "new acknowledgements for every producer",
                 DRAIN_S,
             )
+            await self.cluster.until(self._transactional.has_progressed, "a commit of every application", COMMIT_S)
+            await self._transactional.end(DRAIN_S)
             for producer in self.producers:
                 producer.is_ending = True
             for committer in self._committers:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.simulation.cluster.eager import FAMILIES, eager_plan
+from tests.simulation.cluster.plan import Plan
 from tests.simulation.cluster.swarm import run_seed
 
 DIGEST = "from tests.simulation.cluster.swarm import run_seed; print(run_seed({seed}, plan=None).digest)"
@@ -20,6 +22,17 @@ def test_nothing_is_lost_and_the_cluster_comes_to_itself(seed: int) -> None:
     assert not run.problems()
     assert run.history.acknowledged_count > 0
     assert run.looks > 0
+
+
+def test_transactions_are_all_or_nothing() -> None:
+    run = run_seed(6, plan=transactions_plan(6))
+    assert not run.problems()
+    assert run.ledger.committed_count > 10
+
+
+def transactions_plan(seed: int) -> Plan:
+    (family,) = [each for each in FAMILIES if each.name == "transactions"]
+    return eager_plan(seed, family.faults, family.shape)
 
 
 def test_one_seed_is_one_run_in_any_process_and_under_any_hash_seed() -> None:

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from coordinator.classic.group import ClassicGroup
 from coordinator.classic.group_state import EMPTY, STABLE
 from coordinator.classic.subscription import topics_of
 from coordinator.group import events
-from coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange
+from coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange, TransactionEnded
 from coordinator.runtime import events as runtime_events
 from coordinator.runtime.effects import Effects
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsResponse
-from protocol.messages.offset_commit import OffsetCommitResponse
+from protocol.messages.offset_commit import (
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+)
 from protocol.messages.offset_delete import OffsetDeleteResponse
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
+)
+from protocol.record_batch import NO_PRODUCER_ID
 from protocol.records.offsets import GroupMetadataValue
 from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
 from tests.support.classic_groups import classic_groups
 
 CONSUMER: Final = "consumer"
+UNSTABLE: Final = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+"""What a reader that requires stable offsets is told of a partition with an offset in an open transaction."""
 Place: TypeAlias = tuple[str, str, int]
 """Group, topic and partition."""
+AskedTopic: TypeAlias = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
+DoneTopic: TypeAlias = OffsetCommitResponseTopic | TxnOffsetCommitResponseTopic
+
+
+class Pending(NamedTuple):
+    """An offset, the end of its batch, and how many records the log has up to it."""
+
+    value: CommittedOffset
+    end_offset: int
+    position: int
 
 
 class Replayed:
@@ -31,18 +53,39 @@ class Replayed:
     def __init__(self) -> None:
         self.offsets: dict[Place, tuple[CommittedOffset, int]] = {}
         """With the end of its batch."""
+        self.pending: dict[int, dict[Place, Pending]] = {}
+        """Of open transactions, by producer id."""
+        self.ended: dict[tuple[int, bool], int] = {}
+        """The end of the last marker, by producer id and what it says."""
+        self._positions: dict[Place, int] = {}
+        """The count of records up to the one that says an offset that counts."""
+        self._records = 0
         self.groups: dict[str, GroupMetadataValue] = {}
         self.known: set[str] = set()
         self.buried: dict[str, int] = {}
         """The end of the batch with a group's last tombstone."""
 
     def take(self, change: Change, end_offset: int) -> None:
+        self._records += 1
         match change:
             case OffsetChange(group_id, topic, partition, None):
-                self.offsets.pop((group_id, topic, partition), None)
-            case OffsetChange(group_id, topic, partition, value) if value is not None:
-                self.offsets[group_id, topic, partition] = value, end_offset
+                place = (group_id, topic, partition)
+                self.offsets.pop(place, None)
+                self._positions.pop(place, None)
+                for offsets in self.pending.values():
+                    offsets.pop(place, None)
+            case OffsetChange(group_id, topic, partition, value, producer_id) if value is not None:
+                place, placed = (group_id, topic, partition), Pending(value, end_offset, self._records)
                 self.known.add(group_id)
+                if producer_id == NO_PRODUCER_ID:
+                    self._show(place, placed)
+                else:
+                    self.pending.setdefault(producer_id, {})[place] = placed
+            case TransactionEnded(producer_id, is_commit):
+                self.ended[producer_id, is_commit] = end_offset
+                for place, placed in self.pending.pop(producer_id, {}).items():
+                    if is_commit and placed.position > self._positions.get(place, 0):
+                        self._show(place, placed)
             case GroupChange(group_id, None):
                 self.groups.pop(group_id, None)
                 self.known.discard(group_id)
@@ -50,6 +93,18 @@ class Replayed:
             case GroupChange(group_id, value) if value is not None:
                 self.groups[group_id] = value
                 self.known.add(group_id)
+
+    def _show(self, place: Place, placed: Pending) -> None:
+        self.offsets[place] = placed.value, placed.end_offset
+        self._positions[place] = placed.position
+
+    def pending_places(self) -> dict[Place, int]:
+        """Where an offset is pending in a transaction, with the end of the batch of the first."""
+        found: dict[Place, int] = {}
+        for offsets in self.pending.values():
+            for place, placed in offsets.items():
+                found[place] = min(placed.end_offset, found.get(place, placed.end_offset))
+        return found
 
 
 class LogRules:
@@ -83,6 +138,8 @@ class LogRules:
                     self._may_forget(change)
                 case OffsetChange():
                     self._is_asked_for(change)
+                case TransactionEnded():
+                    self._is_ended(change)
                 case GroupChange(group_id, None):
                     self._may_bury(group_id, changes)
                 case GroupChange(group_id, value) if value is not None:
@@ -135,7 +192,14 @@ class LogRules:
     def _is_asked_for(self, change: OffsetChange) -> None:
         event, value = self._event, change.value
         assert value is not None
-        if isinstance(event, events.CommitOffsets) and event.request.group_id == change.group_id:
+        match event:
+            case events.CommitOffsets():
+                producer_id = NO_PRODUCER_ID
+            case events.CommitTransactionalOffsets():
+                producer_id = event.request.producer_id
+            case _:
+                raise Violation(f"{change} is written after {type(event).__name__}")
+        if event.request.group_id == change.group_id and producer_id == change.producer_id:
             for topic in event.request.topics:
                 for asked in topic.partitions:
                     if (topic.name, asked.partition_index, asked.committed_offset, asked.committed_metadata) == (
@@ -146,6 +210,11 @@ class LogRules:
                     ):
                         return
         raise Violation(f"no request asked for {change}")
+
+    def _is_ended(self, change: TransactionEnded) -> None:
+        event = self._event
+        if not isinstance(event, events.EndOffsetsTransaction) or change != (event.producer_id, event.end.is_commit):
+            raise Violation(f"no transaction coordinator asked for {change}")
 
     def _may_forget(self, change: OffsetChange) -> None:
         match self._event:
@@ -172,7 +241,10 @@ class LogRules:
         return topic in self._topics.get(group_id, (-1, set()))[1]
 
     def _is_expired(self, change: OffsetChange) -> bool:
-        found = self.latest.offsets.get((change.group_id, change.topic, change.partition))
+        place = (change.group_id, change.topic, change.partition)
+        if place in self.latest.pending_places():
+            return False
+        found = self.latest.offsets.get(place)
         group = classic_groups(self.shell.shard).get(change.group_id)
         if found is None or group is None:
             return False
@@ -192,7 +264,8 @@ class LogRules:
         if group is None or group.members or group.state is not EMPTY:
             raise Violation(f"group {group_id} is forgotten, and is not empty")
         forgotten = {(each.group_id, each.topic, each.partition) for each in changes if isinstance(each, OffsetChange)}
-        kept = {place for place in self.latest.offsets if place[0] == group_id} - forgotten
+        places = {*self.latest.offsets, *self.latest.pending_places()}
+        kept = {place for place in places if place[0] == group_id} - forgotten
         if kept:
             raise Violation(f"group {group_id} is forgotten, and its offsets {kept} are not")
         if isinstance(event, events.DeleteGroups) and group_id in event.request.groups_names:
@@ -226,28 +299,45 @@ class LogRules:
         match asked.event, response:
             case events.CommitOffsets(_, request), OffsetCommitResponse():
                 for topic, results in zip(request.topics, response.topics, strict=True):
-                    for each, result in zip(topic.partitions, results.partitions, strict=True):
-                        place = (request.group_id, topic.name, each.partition_index)
-                        stored = (place, each.committed_leader_epoch, each.committed_metadata)
-                        if result.error_code == ErrorCode.NONE and stored not in self._ever.get(
-                            each.committed_offset, ()
-                        ):
-                            raise Violation(f"{stored} is acknowledged at {each.committed_offset}, and not committed")
+                    self._is_stored(request.group_id, topic, results)
+            case events.CommitTransactionalOffsets(_, asked_within), TxnOffsetCommitResponse():
+                for within, done_within in zip(asked_within.topics, response.topics, strict=True):
+                    self._is_stored(asked_within.group_id, within, done_within)
+            case events.EndOffsetsTransaction(), ErrorCode.NONE:
+                said = (asked.event.producer_id, asked.event.end.is_commit)
+                if self.committed_log.ended.get(said, -1) <= asked.log_end_offset:
+                    raise Violation(f"the marker {said} is said to be written, and is not")
             case events.DeleteGroups(), DeleteGroupsResponse():
                 for done in response.results:
                     is_done = self.committed_log.buried.get(done.group_id, -1) > asked.log_end_offset
                     if done.error_code == ErrorCode.NONE and not is_done:
                         raise Violation(f"group {done.group_id} is said to be deleted, and is not")
             case events.DeleteOffsets(_, request), OffsetDeleteResponse(error_code=ErrorCode.NONE):
+                pending = self.committed_log.pending_places()
                 for left in response.topics:
                     for gone in left.partitions:
-                        found = self.committed_log.offsets.get((request.group_id, left.name, gone.partition_index))
-                        is_there = found is not None and found[1] <= asked.log_end_offset and not self._is_late()
+                        place = (request.group_id, left.name, gone.partition_index)
+                        ends = [each[1] for each in [self.committed_log.offsets.get(place)] if each is not None]
+                        ends += [pending[place]] if place in pending else []
+                        is_there = bool(ends) and min(ends) <= asked.log_end_offset and not self._is_late()
                         if gone.error_code == ErrorCode.NONE and is_there:
                             raise Violation(f"{request.group_id} of {left.name} is said to be deleted, and is there")
             case events.FetchStableOffsets(), OffsetFetchResponseGroup(error_code=ErrorCode.NONE):
-                self._is_committed(response)
+                self._is_committed(response, require_stable=True)
                 self._is_decided(asked)
+
+    def _is_stored(self, group_id: str, topic: AskedTopic, results: DoneTopic) -> None:
+        """Offsets that are acknowledged are committed in the log, which may say that they are pending."""
+        errors = {done.partition_index: done.error_code for done in results.partitions}
+        for each in topic.partitions:
+            stored = (
+                (group_id, topic.name, each.partition_index),
+                each.committed_leader_epoch,
+                each.committed_metadata,
+            )
+            is_refused = errors[each.partition_index] != ErrorCode.NONE
+            if not is_refused and stored not in self._ever.get(each.committed_offset, ()):
+                raise Violation(f"{stored} is acknowledged at {each.committed_offset}, and not committed")
 
     def _is_late(self) -> bool:
         """Something waits for its commit for longer than anybody waits for that: the next is told without it."""
@@ -270,7 +360,8 @@ class LogRules:
                 if group.state is EMPTY:
                     self._empty_since[group_id] = self.shell.wall_ms
         if isinstance(event, events.TopicsDeleted) and not self.shell.manners.refuses:
-            left = [place for place in self.latest.offsets if place[1] in event.topics]
+            places = {*self.latest.offsets, *self.latest.pending_places()}
+            left = [place for place in places if place[1] in event.topics]
             if left:
                 raise Violation(f"the topic is no more, and {left} are there")
         if isinstance(event, runtime_events.Loaded):
@@ -297,18 +388,20 @@ class LogRules:
         if is_shown and group_id not in self.committed_log.known:
             raise Violation(f"group {group_id} is shown, and nothing of it is committed")
 
-    def _is_committed(self, response: OffsetFetchResponseGroup) -> None:
+    def _is_committed(self, response: OffsetFetchResponseGroup, *, require_stable: bool = False) -> None:
         told = {
             (response.group_id, topic.name, each.partition_index): (
                 each.committed_offset,
                 each.committed_leader_epoch,
                 each.metadata,
+                each.error_code,
             )
             for topic in response.topics
             for each in topic.partitions
         }
+        pending = self.committed_log.pending_places() if require_stable else {}
         stored = {
-            place: (value.offset, value.leader_epoch, value.metadata)
+            place: UNSTABLE if place in pending else (value.offset, value.leader_epoch, value.metadata, ErrorCode.NONE)
             for place, (value, _) in self.committed_log.offsets.items()
             if place[0] == response.group_id
         }

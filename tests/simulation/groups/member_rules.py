@@ -16,6 +16,7 @@ from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupResponse
 from protocol.messages.offset_commit import OffsetCommitResponse
 from protocol.messages.sync_group import SyncGroupResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
 from tests.support.classic_groups import classic_groups
@@ -29,8 +30,17 @@ NOT_TAKEN = frozenset(
         ErrorCode.INVALID_GROUP_ID,
     }
 )
-READS = (events.Heartbeat, events.CommitOffsets, events.FetchStableOffsets, events.DeleteOffsets, events.TopicsDeleted)
+READS = (
+    events.Heartbeat,
+    events.CommitOffsets,
+    events.CommitTransactionalOffsets,
+    events.EndOffsetsTransaction,
+    events.FetchStableOffsets,
+    events.DeleteOffsets,
+    events.TopicsDeleted,
+)
 """None of these ends a generation."""
+MEMBERS_REQUESTS = (events.Heartbeat, events.Sync, events.CommitOffsets, events.CommitTransactionalOffsets)
 MemberKey: TypeAlias = tuple[str, str]
 
 
@@ -226,7 +236,7 @@ class MemberRules:
             and isinstance(response, JoinGroupResponse)
             and response.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
         }
-        if isinstance(event, (events.Heartbeat, events.Sync, events.CommitOffsets)):
+        if isinstance(event, MEMBERS_REQUESTS):
             self._is_rightly_taken(event, before.get(event.request.group_id), replies)
         for asked in replies:
             self._hear(asked.event)
@@ -238,7 +248,7 @@ class MemberRules:
 
     def _is_rightly_taken(
         self,
-        event: events.Heartbeat | events.Sync | events.CommitOffsets,
+        event: events.Heartbeat | events.Sync | events.CommitOffsets | events.CommitTransactionalOffsets,
         group: Glance | None,
         replies: dict[Asked, object],
     ) -> None:
@@ -250,8 +260,11 @@ class MemberRules:
                 pass
             case OffsetCommitResponse(topics=[topic, *_]):
                 code = topic.partitions[0].error_code
+            case TxnOffsetCommitResponse(topics=[in_transaction, *_]):
+                code = in_transaction.partitions[0].error_code
             case _:
                 code = 0
+        is_transactional = isinstance(event, events.CommitTransactionalOffsets)
         is_taken = code not in NOT_TAKEN
         if isinstance(event, events.CommitOffsets):
             generation = event.request.generation_id_or_member_epoch
@@ -259,7 +272,8 @@ class MemberRules:
             generation = event.request.generation_id
         member = None if group is None else group.members.get(request.member_id)
         if generation < 0:
-            is_entitled = group is None or group.state is EMPTY
+            is_nameless = not request.member_id and request.group_instance_id is None
+            is_entitled = group is None or group.state is EMPTY or (is_transactional and is_nameless)
         else:
             is_entitled = member is not None and group is not None and group.generation == generation
             instance = request.group_instance_id
@@ -273,6 +287,8 @@ class MemberRules:
         if is_taken != is_entitled:
             name = ErrorCode(code).name
             raise Violation(f"{type(event).__name__} of {request.member_id} in {generation} hears {name}: {group}")
+        if is_transactional:
+            return  # it says nothing of a member's session
         is_made = group is not None and group.state is COMPLETING
         is_stored = isinstance(event, events.CommitOffsets) and is_taken and code != ErrorCode.REBALANCE_IN_PROGRESS
         if is_made and is_stored:

@@ -9,14 +9,16 @@ from typing import Final, NamedTuple, Protocol
 
 from coordinator.group import events
 from coordinator.group.config import GroupConfig
-from coordinator.group.records import Change, change_of
+from coordinator.group.records import Change
 from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects, Waiter
+from coordinator.runtime.effects import Effects, TransactionWrite, Waiter
 from coordinator.runtime.log_reading import LogReader
 from coordinator.shard.record_reading import GroupRecordReader
 from coordinator.shard.shard import GroupShard
+from protocol.control_records import end_transaction_marker
 from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
+from protocol.record_builder import build_batch
+from tests.support.written_changes import written_changes
 
 WALL_MS: Final = 1_700_000_000_000
 REFUSALS: Final = (
@@ -53,6 +55,7 @@ class Stored(NamedTuple):
     end_offset: int
     data: bytes
     changes: tuple[Change, ...]
+    transaction: TransactionWrite | None
 
 
 class Watcher(Protocol):
@@ -124,8 +127,8 @@ class Shell:
         """As the broker's shell does: what a step writes is appended, and reported before anything else happens."""
         effects = self._stepped(event)
         cause = event
-        while effects.records:
-            answer = self._append(effects.records)
+        while effects.has_batch:
+            answer = self._append(effects)
             self._reply(effects)
             effects = self._stepped(answer)
         self._reply(effects)
@@ -138,14 +141,17 @@ class Shell:
         self.watcher.stepped(event, effects)
         return effects
 
-    def _append(self, records: list[Record]) -> runtime_events.Appended | runtime_events.AppendRefused:
+    def _append(self, effects: Effects) -> runtime_events.Appended | runtime_events.AppendRefused:
+        transaction = effects.transaction
+        if transaction is not None and transaction.producer_epoch < self.epoch_of(transaction.producer_id):
+            return runtime_events.AppendRefused(ErrorCode.INVALID_PRODUCER_EPOCH)
         if self.random.random() < self.manners.refuses:
             return runtime_events.AppendRefused(self.random.choice(REFUSALS))
         base_offset = self.end_offset
-        end_offset = base_offset + len(records)
-        changes = tuple(change for change in map(change_of, records) if change is not None)
-        data = build_batch(records, base_offset=base_offset, base_sequence=0)
-        self.log.append(Stored(base_offset, end_offset, data, changes))
+        changes = tuple(written_changes(effects))
+        end_offset = base_offset + len(changes)
+        data = batch_of(effects, base_offset, self.wall_ms)
+        self.log.append(Stored(base_offset, end_offset, data, changes, transaction))
         self.watcher.appended(changes, end_offset)
         return runtime_events.Appended(end_offset)
 
@@ -157,6 +163,11 @@ class Shell:
             self.answer(token, response)
 
     # The log
+
+    def epoch_of(self, producer_id: int) -> int:
+        """The epoch of the producer as the log knows it, -1 where it knows none."""
+        transactions = (stored.transaction for stored in self.log if stored.transaction is not None)
+        return max((each.producer_epoch for each in transactions if each.producer_id == producer_id), default=-1)
 
     def commit(self, end_offset: int | None = None) -> None:
         """Up to here, as whole batches; the end where nothing is said."""
@@ -195,7 +206,7 @@ class Shell:
         """Another node leads the partition: it has all that is committed and perhaps more, and reads it first."""
         if is_told:
             effects = self._stepped(runtime_events.Unloaded())
-            assert not effects.records, "a coordinator that was replaced writes nothing"
+            assert not effects.has_batch, "a coordinator that was replaced writes nothing"
             self._reply(effects)
             self.watcher.unloaded()
         end_offset = self.boundary()
@@ -223,3 +234,27 @@ class Shell:
             piece, rest = rest[:count], rest[count:]
             for change, end_offset in reader.read(b"".join(stored.data for stored in piece)):
                 self.shard.replay(change, end_offset)
+
+
+def batch_of(effects: Effects, base_offset: int, wall_ms: int) -> bytes:
+    """As the broker's shell builds it."""
+    if effects.transaction is None:
+        return build_batch(effects.records, base_offset=base_offset, base_sequence=0)
+    producer_id, producer_epoch, end, _ = effects.transaction
+    if end is None:
+        return build_batch(
+            effects.records,
+            base_offset=base_offset,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+    return end_transaction_marker(
+        commits=end.is_commit,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=end.coordinator_epoch,
+        timestamp=wall_ms,
+        base_offset=base_offset,
+    )

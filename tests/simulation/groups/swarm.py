@@ -1,4 +1,5 @@
-"""Random members of a few groups under one coordinator, which is taken over again and again; then all is quiet.
+"""Random members of a few groups, and producers that commit offsets in transactions, under one coordinator, which is
+taken over again and again; then all is quiet.
 
 A seed draws how the log behaves, how often answers are lost and requests come twice or late, which members are static,
 how long offsets are kept.
@@ -6,6 +7,7 @@ how long offsets are kept.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Final
@@ -15,7 +17,7 @@ from coordinator.group import events
 from coordinator.group.config import MINUTE_MS, GroupConfig
 from coordinator.group.records import Change
 from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects
+from coordinator.runtime.effects import Effects, TransactionEnd
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -26,6 +28,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.simulation.groups.client import TOPICS, Client, Sent, commit_request
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.member_rules import MemberRules
+from tests.simulation.groups.producer import MARKER_VERSION, Producer
 from tests.simulation.groups.shell import Asked, Manners, Shell, Stored, Violation
 from tests.support.classic_groups import classic_groups
 from tests.support.drawn_steps import Weighted, drawn_steps
@@ -70,8 +73,9 @@ class Swarm:
             for i in range(random.randint(2, 5))
         ]
         self._offsets = offsets
+        self.producers = [Producer(1_000 + i, random, offsets) for i in range(random.choice((0, 1, 2, 3)))]
         self._late: list[Sent] = []
-        self._awaited: dict[Client, int] = {}
+        self._awaited: dict[Client | Producer, int] = {}
         """The number of what a client asked last."""
         self._asked_count = 0
         self._paused_until: dict[Client, int] = {}
@@ -82,6 +86,7 @@ class Swarm:
             (self.wait_long, random.choice((0, 2, 6))),
             (self.commit_log, 20),
             (self.commit_simply, 4),
+            (self.transact, random.choice((5, 30)) if self.producers else 0),
             (self.read, 6),
             (self.pause, random.choice((0, 2, 5))),
             (self.restart, random.choice((0, 2, 5))),
@@ -117,6 +122,8 @@ class Swarm:
         shell.commit()
         shell.take_over(is_told=True)
         self.look()
+        self._end_transactions()
+        self.look()
         offsets = self.log_rules.committed_log.offsets
         kept = {place for place, (value, _) in offsets.items() if value.expire_ms is None}
         for _ in range(QUIET_WAITS):
@@ -132,6 +139,16 @@ class Swarm:
             raise Violation(f"long after the last was there are {states} and offsets {left}")
         if shell.config.offsets_retention_minutes == LONG_MINUTES and kept - left:
             raise Violation(f"offsets {kept - left} are gone within hours")
+
+    def _end_transactions(self) -> None:
+        """Their coordinator aborts what it hears nothing of, or ends what it was told to end."""
+        for producer_id in sorted(self.log_rules.latest.pending):
+            end = TransactionEnd(self.random.random() < 0.5, coordinator_epoch=0)
+            epoch = self.shell.epoch_of(producer_id)
+            make = partial(events.EndOffsetsTransaction, producer_id=producer_id, producer_epoch=epoch, end=end)
+            self._ask((make, MARKER_VERSION), None)
+        if self.log_rules.committed_log.pending:
+            raise Violation(f"markers are written, and pending are {self.log_rules.committed_log.pending}")
 
     def _is_answered(self) -> None:
         """Every request to this coordinator."""
@@ -183,7 +200,7 @@ class Swarm:
             return  # else it has lost its patience
         self._send(self.random.choice(client.requests())(), client)
 
-    def _send(self, sent: Sent, client: Client | None) -> None:
+    def _send(self, sent: Sent, client: Client | Producer | None) -> None:
         """It may get lost, come twice, or come again much later."""
         number = self._asked_count = self._asked_count + 1
         if client is not None:
@@ -215,6 +232,14 @@ class Swarm:
         """A consumer without a group, or one that commits to a group without being a member."""
         group_id = self.random.choice((SIMPLE, SIMPLE, *GROUPS))
         self._send(commit_request(self.random, self._offsets, group_id, -1, "", None), None)
+
+    def transact(self) -> None:
+        """A producer commits the offsets of a consumer, with or without its name, or ends its transaction."""
+        producer = self.random.choice(self.producers)
+        client = self.random.choice((None, *self.clients))
+        group_id = client.group_id if client is not None else self.random.choice((SIMPLE, *GROUPS))
+        if not producer.is_waiting or self.random.random() < 0.2:
+            self._send(producer.request(group_id, client), producer)
 
     def read(self) -> None:
         request = OffsetFetchRequestGroup(group_id=self.random.choice((*GROUPS, SIMPLE)), topics=None)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.as_assigned import AsAssigned
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.dead_are_fenced import DeadAreFenced
+from tests.simulation.invariants.decided_first import DecidedFirst
 from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
 from tests.simulation.invariants.equal_images import EqualImages
@@ -30,8 +32,8 @@ from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
 from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
+from tests.simulation.invariants.stable_offset import StableOffset
 from tests.simulation.invariants.start_bound import StartBound
-from tests.simulation.invariants.transactions_of_log import TransactionsOfLog
 from tests.simulation.invariants.true_snapshots import TrueSnapshots
 
 
@@ -43,12 +45,14 @@ class Invariant(Protocol):
 
 
 ALL: Final[tuple[Callable[[], Invariant], ...]] = (
+    AbortedTransactions,
     AsAssigned,
     CommittedPrefix,
     ConfirmedSet,
     ControllerState,
     EpochsOfLog,
     DeadAreFenced,
+    DecidedFirst,
     EpochsRise,
     EqualImages,
     HighWatermarkBound,
@@ -67,7 +71,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     RolesFollowMetadata,
     SoundImage,
     SoundLog,
+    StableOffset,
     StartBound,
-    TransactionsOfLog,
     TrueSnapshots,
 )

@@ -14,10 +14,16 @@ from broker.node.node import Node as Broker
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.primitives import BytesLike
-from protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, crc_is_valid, parse_header
+from protocol.record_batch import (
+    ATTRIBUTES_POSITION,
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    crc_is_valid,
+    parse_header,
+)
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.producers.producer_state import TransactionMarker
 from storage.producers.transaction_marker import read_transaction_marker
 from storage.segment.segment import Segment
 from tests.support.cluster import Cluster
@@ -51,19 +57,22 @@ class StoredBatch(NamedTuple):
     size: int
     head: bytes
     is_sound: bool
-    attributes: int
-    marker: TransactionMarker | None
-    """Of a control batch that ends a transaction."""
-
-    @property
-    def is_of_transaction(self) -> bool:
-        """Whether it holds data of a transaction."""
-        return self.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) == TRANSACTIONAL_BIT
+    is_abort: bool
+    """Whether the batch is the marker of an aborted transaction."""
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
         """Equal wherever the batch is the same."""
         return self.base_offset, self.last_offset, self.leader_epoch, self.crc
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.head[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT)
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether the batch ends a transaction."""
+        return self.producer_id >= 0 and bool(self.head[ATTRIBUTES_POSITION + 1] & CONTROL_BIT)
 
 
 class LogContent:
@@ -109,9 +118,6 @@ class LogContent:
         while position < size and (end_offset is None or next_offset < end_offset):
             header = parse_header(data, position)
             next_offset = header.next_offset
-            is_sound, marker = crc_is_valid(data, position, header), None
-            if header.attributes & CONTROL_BIT and header.producer_id >= 0 and is_sound:
-                marker = read_transaction_marker(data[position : position + header.size])
             self.batches.append(
                 StoredBatch(
                     header.base_offset,
@@ -126,12 +132,18 @@ class LogContent:
                     position,
                     header.size,
                     bytes(data[position : position + HEADER_SIZE]),
-                    is_sound,
-                    header.attributes,
-                    marker,
+                    crc_is_valid(data, position, header),
+                    _is_abort(data[position : position + header.size], header),
                 )
             )
             position += header.size
+
+
+def _is_abort(batch: BytesLike, header: BatchHeader) -> bool:
+    if header.producer_id < 0 or not header.attributes & CONTROL_BIT:
+        return False
+    marker = read_transaction_marker(bytes(batch))
+    return marker is not None and not marker.is_commit
 
 
 @dataclass(slots=True)

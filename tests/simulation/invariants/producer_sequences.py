@@ -6,6 +6,7 @@ already, or one of a former epoch, is found by what lies in its log, committed o
 
 from __future__ import annotations
 
+from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from protocol.record_batch import SEQUENCE_MAX
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
 
@@ -32,24 +33,28 @@ class ProducerSequences:
             walk, batches = self._walks.setdefault(place, Walk()), replica.content.batches
             if walk.count > len(batches) or (walk.count and batches[walk.count - 1] is not walk.last):
                 walk = self._walks[place] = Walk()  # it was cut
+            committed = seen.committed.get(key)
+            deleted_end = 0 if committed is None else committed.deleted_end
             for batch in batches[walk.count :]:
-                self._take(
-                    replica, walk.of_producers, batch, seen.committed[key].deleted_end if key in seen.committed else 0
-                )
+                self._take(replica, walk.of_producers, batch, deleted_end)
             walk.count, walk.last = len(batches), batches[-1] if batches else None
 
     @staticmethod
     def _take(replica: Replica, of_producers: dict[int, StoredBatch], batch: StoredBatch, deleted_end: int) -> None:
+        """`deleted_end`: a leader deleted everything before it, and may have forgotten a producer that had written
+        nothing else; a crash may take the deletion back in this log."""
         if batch.producer_id < 0 or batch.base_sequence < 0:
             return
+        # A coordinator writes every batch of a producer's transaction with sequence 0.
+        is_of_coordinator = replica.partition.topic == GROUP_METADATA_TOPIC
         before = of_producers.get(batch.producer_id)
-        # A leader that deleted all of a producer's batches forgets the producer when it restarts.
         if before is not None and before.last_offset >= deleted_end:
             is_next = batch.producer_epoch == before.producer_epoch and (
                 batch.base_sequence == (before.last_sequence + 1) & SEQUENCE_MAX
             )
             begins = batch.producer_epoch > before.producer_epoch and batch.base_sequence == 0
-            if not is_next and not begins:
+            is_epoch_kept = is_of_coordinator and batch.producer_epoch == before.producer_epoch
+            if not (is_next or begins or is_epoch_kept):
                 raise Violation(
                     f"{replica}: producer {batch.producer_id} goes from {place_of(before)} to {place_of(batch)}"
                 )

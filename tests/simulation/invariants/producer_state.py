@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.record_batch import NO_SEQUENCE
+from storage.producers.producer_state import NO_OFFSET
 from tests.simulation.invariants.observation import LogContent, Observation, PartitionKey, Violation
 
 
@@ -23,7 +24,7 @@ class ProducerState:
                 continue  # what was cut away at the front is still known
             expected = states_of(replica.content)
             known = {
-                entry.producer_id: (entry.producer_epoch, entry.last_sequence)
+                entry.producer_id: (entry.producer_epoch, entry.last_sequence, entry.open_transaction_offset)
                 for entry in log.producers.entries.values()
             }
             if known != expected:
@@ -32,14 +33,19 @@ class ProducerState:
                 raise Violation(f"{replica}: (producer, known, in the log): {told[:3]}")
 
 
-def states_of(content: LogContent) -> dict[int, tuple[int, int]]:
-    states: dict[int, tuple[int, int]] = {}
+def states_of(content: LogContent) -> dict[int, tuple[int, int, int]]:
+    """By producer id: epoch, last sequence, and first offset of the open transaction. A marker with a new epoch leaves
+    no sequence."""
+    states: dict[int, tuple[int, int, int]] = {}
     for batch in content.batches:
         if batch.producer_id < 0:
             continue
-        last_sequence = batch.last_sequence
-        if batch.marker is not None:  # it has no sequence, and may move the epoch
-            epoch, last_sequence = states.get(batch.producer_id, (batch.producer_epoch, NO_SEQUENCE))
-            last_sequence = last_sequence if epoch == batch.producer_epoch else NO_SEQUENCE
-        states[batch.producer_id] = batch.producer_epoch, last_sequence
+        epoch, last_sequence, opened = states.get(batch.producer_id, (-1, NO_SEQUENCE, NO_OFFSET))
+        if not batch.is_marker:
+            last_sequence = batch.last_sequence
+            opened = batch.base_offset if batch.is_transactional and opened == NO_OFFSET else opened
+        else:
+            last_sequence = last_sequence if batch.producer_epoch == epoch else NO_SEQUENCE
+            opened = NO_OFFSET
+        states[batch.producer_id] = batch.producer_epoch, last_sequence, opened
     return states

@@ -16,6 +16,7 @@ from protocol.primitives import MalformedMessage
 from protocol.records.metadata import NoOpRecord
 from replication.partition import Partition
 from tests.simulation.invariants import Invariant
+from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.as_assigned import AsAssigned
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
@@ -44,6 +45,7 @@ from tests.simulation.invariants.registered_first import RegisteredFirst
 from tests.simulation.invariants.roles_follow_metadata import RolesFollowMetadata
 from tests.simulation.invariants.sound_image import SoundImage
 from tests.simulation.invariants.sound_log import SoundLog
+from tests.simulation.invariants.stable_offset import StableOffset
 from tests.simulation.invariants.start_bound import StartBound
 from tests.simulation.invariants.true_snapshots import TrueSnapshots
 from tests.support.cluster import Cluster
@@ -126,6 +128,24 @@ def plant_repeat(cluster: Cluster, seen: Observation) -> None:
     assert replica(seen, leads=True).append_internal(again, 1000).error == 0
 
 
+def plant_forgotten_transaction(cluster: Cluster, seen: Observation) -> None:
+    """The leader appends it, and does not know it as open."""
+    opening = batch("opening", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+    leader = replica(seen, leads=True)
+    assert leader.append_internal(opening, 1000).error == 0
+    leader.log.producers.clear(leader.log.end_offset)
+    leader.high_watermark = leader.log.end_offset
+
+
+def plant_unlisted_abort(cluster: Cluster, seen: Observation) -> None:
+    """The leader aborts a transaction, and its index loses it."""
+    opening = batch("opening", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+    leader = replica(seen, leads=True)
+    assert leader.append_internal(opening, 1000).error == 0
+    assert leader.end_transaction(9, 0, 1000, is_commit=False, coordinator_epoch=0).error == 0
+    leader.log.active.transaction_index.clear()
+
+
 def plant_lost_epochs(cluster: Cluster, seen: Observation) -> None:
     replica(seen, leads=False).log.epochs.clear()
 
@@ -161,7 +181,7 @@ def plant_second_controller(cluster: Cluster, seen: Observation) -> None:
 
 def plant_coordinator(cluster: Cluster, seen: Observation) -> None:
     """Of a partition that nobody has yet: the topic is made when the first group asks."""
-    seen.nodes[0].broker.groups.shards._runners[0] = None  # type: ignore[assignment]
+    seen.nodes[0].broker.coordinators.groups.shards._runners[0] = None  # type: ignore[assignment]
 
 
 def plant_fenced_leader(cluster: Cluster, seen: Observation) -> None:
@@ -212,6 +232,7 @@ def plant_second_life(cluster: Cluster, seen: Observation) -> None:
 
 PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (AsAssigned, plant_unknown_replica),
+    (AbortedTransactions, plant_unlisted_abort),
     (AsAssigned, plant_wrong_minimum),
     (CommittedPrefix, lambda cluster, seen: rot(seen, leads=False)),
     (ConfirmedSet, plant_other_set),
@@ -236,6 +257,7 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (RolesFollowMetadata, plant_second_leader),
     (SoundImage, plant_orphan_settings),
     (SoundLog, lambda cluster, seen: rot(seen, leads=True)),
+    (StableOffset, plant_forgotten_transaction),
     (StartBound, plant_late_start),
     (TrueSnapshots, plant_lost_snapshot),
 ]

@@ -26,6 +26,8 @@ from tests.support.simulation.disk import SimulatedDisk
 DATA = "/data"
 TOPIC = "t"
 LAG_MS_MAX = 3000
+SESSIONS_MAX = 1_000_000
+"""Of one life: a leader that starts again gives none of its former ids."""
 
 
 class Host(LeaderSide):
@@ -45,8 +47,8 @@ class Host(LeaderSide):
     # Life
 
     def boot(self, now_ms: int) -> None:
-        super().__init__()
         self.life += 1
+        super().__init__(first_session_id=self.life * SESSIONS_MAX)
         self.is_up = True
         self.now_ms = now_ms
         self.effects: list[tuple[ReplicaFetcher, Effect]] = []

@@ -361,14 +361,14 @@ class TransactionalClients:
         open_transactions: dict[int, Transaction] = {}
         ended: set[Transaction] = set()
         for batch in content.batches:
-            if batch.is_of_transaction:
+            if batch.is_transactional and not batch.is_marker:
                 transaction = self._of_batches[batch.producer_id, batch.producer_epoch, batch.base_sequence]
                 if transaction in ended or open_transactions.setdefault(batch.producer_id, transaction) != transaction:
                     raise Violation(f"offset {batch.base_offset} is of {transaction}, which is over")
-            elif batch.marker is not None and batch.producer_id in open_transactions:
+            elif batch.is_marker and batch.producer_id in open_transactions:
                 transaction = open_transactions.pop(batch.producer_id)
                 ended.add(transaction)
-                if transaction.commits != batch.marker.is_commit:
+                if transaction.commits == batch.is_abort:
                     raise Violation(f"the marker at offset {batch.base_offset} ends {transaction}")
 
 

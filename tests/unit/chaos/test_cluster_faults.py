@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 
-from tests.chaos.cluster_faults import KILLS, KINDS, UPGRADES, Deed, cluster_rounds
+from tests.chaos.cluster_faults import KILLS, KINDS, TRANSACTION_KILLS, UPGRADES, Deed, Role, cluster_rounds
 from tests.chaos.processes import free_ports
 from tests.chaos.proxies import Network, caller_of
 
@@ -17,6 +17,7 @@ def test_every_kind_comes_once_before_any_comes_twice() -> None:
     assert set(Counter((each.deed, each.role) for each in drawn[: len(KINDS)]).values()) == {1}
     assert drawn == list(cluster_rounds(2 * len(KINDS), seed=1)) != list(cluster_rounds(2 * len(KINDS), seed=2))
     assert {each.deed for each in cluster_rounds(9, 1, KILLS)} == {Deed.KILL}
+    assert [each.role for each in cluster_rounds(10, 1, TRANSACTION_KILLS)].count(Role.TRANSACTION_COORDINATOR) == 2
     assert [each.deed for each in cluster_rounds(15, 1, UPGRADES)].count(Deed.UPGRADE) == 5, "25 to 30, one at a time"
 
 

@@ -24,9 +24,10 @@ from tests.unit.protocol.facts.sampling import default_message
 SEEDS = range(2)
 
 NOT_IN_KIO = {
-    # kio has the messages of the clients module: nothing of the metadata log and of __consumer_offsets.
+    # kio has the messages of the clients module: nothing of the metadata log, __consumer_offsets, __transaction_state.
     *(name for name, cls in declared().items() if cls.__module__ == "protocol.records.metadata"),
     *("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue"),
+    *("TransactionLogKey", "TransactionLogValue"),
 }
 
 RANGES = {Wire.INT8: 7, Wire.INT16: 15, Wire.INT32: 31, Wire.INT64: 63}

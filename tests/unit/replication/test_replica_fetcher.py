@@ -161,6 +161,36 @@ def test_a_follower_begins_with_the_batch_in_the_middle_of_which_its_leader_does
     assert theirs.log.segments[0].base_offset == 1
 
 
+def test_an_empty_follower_begins_with_no_batch_that_it_cannot_append() -> None:
+    """Its log would begin before its high watermark (seed 1335 of the replicas)."""
+    damaged = bytearray(batch("a", "b"))
+    damaged[-1] ^= 1
+    later = bytearray(batch("a", "b"))
+    later[12:16] = (9).to_bytes(4, "big")  # the leader epoch, which no checksum covers
+    for records in (damaged, later, batch("a", "b")[:-1]):
+        theirs = replica()
+        theirs.log.truncate_fully_and_start_at(1, 0)
+        theirs.truncated()
+        follower = FollowerSide(theirs)
+        follower.request()
+        follower.machine.answered(answer_of(high_watermark=2, records=bytes(records)), 0, 0)
+        assert (theirs.log.log_start_offset, theirs.log.end_offset, theirs.high_watermark) == (1, 1, 1)
+
+
+def test_a_follower_without_records_is_not_taken_back_before_its_log_start_offset() -> None:
+    """A crash brought back an earlier leader epoch, of which the leader has nothing (seed 160 of the replicas)."""
+    ours, leader = led(partition=grown((3, 8)))
+    ours.high_watermark = 8
+    ours.log.advance_log_start(4, 8)
+    theirs = grown((1, 6))
+    theirs.high_watermark = 6
+    theirs.log.advance_log_start(6, 6)
+    follower = FollowerSide(theirs)
+    follower.catch_up(leader)
+    assert not any(isinstance(effect, TruncateTo) for effect in follower.effects)
+    assert (theirs.log.log_start_offset, theirs.log.end_offset, theirs.high_watermark) == (6, 8, 8)
+
+
 def test_a_cut_below_the_high_watermark_is_told() -> None:
     """KAFKA-19474: an unclean leader took over, and what was committed is gone."""
     theirs = grown((1, 3))

@@ -26,7 +26,8 @@ func administration(d *driver) wire.Operations {
 		"delete_group": deleteGroup, "alter_offsets": alterOffsets, "fetch_offsets": fetchOffsets,
 		"delete_offsets": deleteOffsets, "list_offsets": listOffsets, "describe_log_dirs": describeLogDirs,
 		"describe_producers": describeProducers, "list_config_resources": listConfigResources,
-		"describe_features": describeFeatures,
+		"describe_features": describeFeatures, "describe_transaction": describeTransaction,
+		"list_transactions": listTransactions,
 	}
 	operations := wire.Operations{}
 	for name, call := range calls {
@@ -262,7 +263,7 @@ func listOffsets(ctx context.Context, admin *kadm.Client, args wire.Args) (any, 
 		found, err = admin.ListOffsetsAfterMilli(ctx, int64(at), args.Topic)
 	case string:
 		calls := map[string]func(context.Context, ...string) (kadm.ListedOffsets, error){
-			"earliest": admin.ListStartOffsets, "latest": admin.ListEndOffsets,
+			"earliest": admin.ListStartOffsets, "latest": admin.ListEndOffsets, "last-stable": admin.ListCommittedOffsets,
 			"max-timestamp": admin.ListMaxTimestampOffsets,
 		}
 		found, err = calls[at](ctx, args.Topic)
@@ -312,6 +313,33 @@ func describeProducers(ctx context.Context, admin *kadm.Client, args wire.Args) 
 		})
 	}
 	return rows, one.Err
+}
+
+func describeTransaction(ctx context.Context, admin *kadm.Client, args wire.Args) (any, error) {
+	found, err := admin.DescribeTransactions(ctx, args.ID)
+	if err != nil {
+		return nil, err
+	}
+	one := found[args.ID]
+	if one.Err != nil {
+		return nil, one.Err
+	}
+	partitions := []int32{}
+	one.Topics.Each(func(_ string, partition int32) { partitions = append(partitions, partition) })
+	sort.Slice(partitions, func(i, j int) bool { return partitions[i] < partitions[j] })
+	return map[string]any{
+		"state": one.State, "epoch": one.ProducerEpoch, "timeout ms": one.TimeoutMillis,
+		"has begun": one.StartTimestamp > 0, "partitions": partitions,
+	}, nil
+}
+
+func listTransactions(ctx context.Context, admin *kadm.Client, args wire.Args) (any, error) {
+	found, err := admin.ListTransactions(ctx, nil, args.States)
+	rows := [][2]string{}
+	for _, each := range found.Sorted() {
+		rows = append(rows, [2]string{each.TxnID, each.State})
+	}
+	return rows, err
 }
 
 func listConfigResources(ctx context.Context, admin *kadm.Client, _ wire.Args) (any, error) {

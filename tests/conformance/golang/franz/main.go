@@ -25,6 +25,10 @@ var balancers = map[string]kgo.GroupBalancer{
 	"range": kgo.RangeBalancer(), "roundrobin": kgo.RoundRobinBalancer(), "cooperative": kgo.CooperativeStickyBalancer(),
 }
 
+var isolations = map[string]kgo.IsolationLevel{
+	"read_committed": kgo.ReadCommitted(), "read_uncommitted": kgo.ReadUncommitted(),
+}
+
 const patience = 60 * time.Second
 
 type driver struct {
@@ -32,12 +36,16 @@ type driver struct {
 	members   map[string]*member
 }
 
-func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{
+func (d *driver) options() []kgo.Opt {
+	return []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(d.bootstrap, ",")...), kgo.MetadataMinAge(100 * time.Millisecond), kgo.AllowAutoTopicCreation(),
 		kgo.FetchMaxPartitionBytes(16 << 20), kgo.RequestTimeoutOverhead(30 * time.Second),
 		kgo.RetryTimeout(30 * time.Second),
-	}, options...)...)
+	}
+}
+
+func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append(d.options(), options...)...)
 }
 
 func within(limit time.Duration) (context.Context, context.CancelFunc) {
@@ -94,17 +102,21 @@ func (d *driver) consume(args wire.Args) (any, error) {
 		reset = kgo.NoResetOffset()
 	}
 	from := kgo.NewOffset().At(args.Offset)
-	client, err := d.client(
+	options := []kgo.Opt{
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args.Topic: {args.Partition: from}}),
 		kgo.ConsumeResetOffset(reset),
-	)
+	}
+	if args.Isolation != nil {
+		options = append(options, kgo.FetchIsolationLevel(isolations[*args.Isolation]))
+	}
+	client, err := d.client(options...)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
 	read := []wire.Record{}
 	for len(read) < args.Count {
-		ctx, cancel := within(patience)
+		ctx, cancel := within(time.Duration(args.WaitS) * time.Second)
 		fetches := client.PollFetches(ctx)
 		cancel()
 		if errors.Is(fetches.Err0(), context.DeadlineExceeded) {
@@ -268,7 +280,8 @@ func hello(wire.Args) (any, error) {
 			}
 		}
 	}
-	return map[string]any{"version": version, "lacks": map[string]string{}}, nil
+	lacks := map[string]string{"offsets without an end": "franz-go commits a session's offsets and its transaction in one call"}
+	return map[string]any{"version": version, "lacks": lacks}, nil
 }
 
 func refusal(err error) (string, int16) {
@@ -289,6 +302,9 @@ func main() {
 		"member_open": d.memberOpen, "member_state": d.memberState, "member_close": d.memberClose,
 	}
 	for name, operation := range administration(d) {
+		operations[name] = operation
+	}
+	for name, operation := range transactional(d) {
 		operations[name] = operation
 	}
 	wire.Serve(operations, refusal)

@@ -100,7 +100,11 @@ func (d *driver) produce(args wire.Args) (any, error) {
 }
 
 func (d *driver) consume(args wire.Args) (any, error) {
-	consumer, err := sarama.NewConsumer(d.bootstrap, config())
+	given := config()
+	if args.Isolation != nil && *args.Isolation == "read_committed" {
+		given.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	consumer, err := sarama.NewConsumer(d.bootstrap, given)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +124,7 @@ func (d *driver) consume(args wire.Args) (any, error) {
 			read = append(read, wireOf(message))
 		case failed := <-partition.Errors():
 			return nil, failed
-		case <-time.After(patience):
+		case <-time.After(time.Duration(args.WaitS) * time.Second):
 			return read, nil
 		}
 	}
@@ -164,7 +168,10 @@ func hello(wire.Args) (any, error) {
 			}
 		}
 	}
-	lacks := map[string]string{"strategy cooperative": "sarama has no cooperative balance strategy"}
+	lacks := map[string]string{
+		"strategy cooperative": "sarama has no cooperative balance strategy",
+		"last stable offset":   "sarama has no look-up of the last stable offset",
+	}
 	return map[string]any{"version": version, "lacks": lacks}, nil
 }
 
@@ -184,6 +191,9 @@ func main() {
 		"member_open": d.memberOpen, "member_state": d.memberState, "member_close": d.memberClose,
 	}
 	for name, operation := range administration(d) {
+		operations[name] = operation
+	}
+	for name, operation := range transactional(d) {
 		operations[name] = operation
 	}
 	wire.Serve(operations, refusal)

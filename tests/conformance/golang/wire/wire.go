@@ -14,6 +14,7 @@ import (
 // Args are the arguments of an operation; the fields that it does not have stay empty.
 type Args struct {
 	Topic, Group, Member, Strategy, Codec, Acks, Kind, Name, Reset, ID string
+	Transactor, Pipeline, Into, End                                    string
 	Partitions, Partition, Total                                       int32
 	Replicas                                                           int16
 	Count                                                              int
@@ -21,7 +22,11 @@ type Args struct {
 	BeforeOffset                                                       int64   `json:"before_offset"`
 	InstanceID                                                         *string `json:"instance_id"`
 	SessionTimeoutMs                                                   int     `json:"session_timeout_ms"`
-	Idempotent                                                         bool
+	TimeoutMs                                                          int     `json:"timeout_ms"`
+	WaitS                                                              int     `json:"wait_s"`
+	Isolation                                                          *string
+	Idempotent, Commit                                                 bool
+	States                                                             []string
 	Configs                                                            map[string]string
 	Changes                                                            [][3]string
 	Records                                                            []Record

@@ -106,11 +106,8 @@ def test_the_first_lookup_has_the_topic_created() -> None:
     on_a_node(scenario, has_offsets_topic=False)
 
 
-def test_transactions_are_refused_with_a_reason_that_clients_do_not_repeat_for_ever() -> None:
+def test_keys_of_an_unknown_type_have_no_coordinator() -> None:
     async def scenario(node: GroupNode) -> None:
-        found = await find(node, 2, key="transaction", key_type=1)
-        assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert found.error_message == "this broker does not coordinate transactions"
         several = await find(node, 4, coordinator_keys=["a", "b"], key_type=7)
         assert [each.error_code for each in several.coordinators] == [ErrorCode.INVALID_REQUEST] * 2
 

@@ -210,7 +210,7 @@ def test_no_seed_loses_or_invents_an_addition(seed: int) -> None:
 
 def test_the_registry_finds_it_by_key_type_and_leaves_other_topics_alone() -> None:
     async def story(node: CounterNode) -> None:
-        assert node.registry.of_key_type(KeyType.TRANSACTION) is node.shards
+        assert node.registry.of_key_type(KeyType.SHARE) is node.shards
         assert node.registry.of_key_type(KeyType.GROUP) is None
         other = Partition("t", bytes(16), 0, node.partition.log, 0)
         node.registry.gained(other)

@@ -134,7 +134,10 @@ def test_features_that_are_not_supported_are_refused_by_name(tmp_path: Path, fea
 
 def test_an_older_metadata_version_goes_into_the_bootstrap_records(tmp_path: Path) -> None:
     format_all(tmp_path, {"metadata.version": 25, "group.version": 0})
-    expected = [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+    expected = [
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
+    ]
     assert bootstrap_records(FS, config(tmp_path)) == expected
     assert set(METADATA_VERSION_NAMES) == set(
         range(SUPPORTED_FEATURES["metadata.version"].first, SUPPORTED_FEATURES["metadata.version"].last + 1)
@@ -157,7 +160,7 @@ def test_bootstrap_records_of_an_unsupported_feature_are_refused(tmp_path: Path)
     format_all(tmp_path)
     from kraft.snapshot.batches import snapshot_batches
 
-    records = [FeatureLevelRecord(name="transaction.version", feature_level=2)]
+    records = [FeatureLevelRecord(name="transaction.version", feature_level=3)]
     batches = snapshot_batches(
         records, QuorumDescription(), metadata_version=30, epoch=0, last_contained_ms=0, now_ms=0
     )

@@ -108,7 +108,7 @@ def test_connections_and_what_is_parked_are_seen() -> None:
 def test_groups_are_counted() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
-        node.broker.topics.create_internal(node.broker.groups.shards.topic)
+        node.broker.topics.create_internal(node.broker.coordinators.groups.shards.topic)
         await asyncio.sleep(1)
         protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
         join = JoinGroupRequest(

@@ -316,7 +316,7 @@ def test_groups_whose_offsets_were_there_are_nobodys() -> None:
         reply = await client.ask(asked, 4)
         of = {each.key: each.error_code for each in reply.coordinators}
         for group, error in of.items():
-            is_broken = node.broker.groups.partition_of(group) in broken
+            is_broken = node.broker.coordinators.groups.partition_of(group) in broken
             assert error == (ErrorCode.COORDINATOR_NOT_AVAILABLE if is_broken else 0)
 
     serve_and(story, log_dirs=f"/data,{BROKEN}")

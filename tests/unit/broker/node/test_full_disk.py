@@ -8,6 +8,7 @@ import pytest
 
 from broker.metadata.refusals import undone
 from broker.replicas.disk_space import DiskSpace
+from broker.replicas.local_logs import impaired
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -53,13 +54,13 @@ def test_produce_is_refused_reads_go_on_and_all_resumes_by_itself(flush_messages
             assert "No space left" in (refused.error_message or "")
         assert (await client.fetch("t")).high_watermark == 1
         assert node.broker.logs.space.full == ("/data",) and not node.broker.logs.offline
-        assert node.broker.not_ready() == [] and node.broker.impaired() == ["log directory /data is full"]
+        assert node.broker.not_ready() == [] and impaired(node.broker.logs) == ["log directory /data is full"]
         await asyncio.sleep(5)
         assert node.host.is_up and node.broker.not_ready() == []
         make_room(node)
         assert (await client.produce("t", batch("b"))).base_offset == 1
         await asyncio.sleep(3)
-        assert node.broker.impaired() == []
+        assert impaired(node.broker.logs) == []
         node.host.crash()
         node.boot()
         client = await node.connect()
@@ -127,7 +128,7 @@ def test_offsets_are_refused_and_committed_again_when_there_is_room() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        node.broker.topics.create_internal(node.broker.groups.shards.topic)
+        node.broker.topics.create_internal(node.broker.coordinators.groups.shards.topic)
         await asyncio.sleep(1)
 
         async def commit(offset: int) -> int:

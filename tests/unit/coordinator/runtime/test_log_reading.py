@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.records import CommittedOffset, OffsetChange, change_of, record_of
+from coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded, change_of, record_of
 from coordinator.runtime.log_reading import LogReader, RecordReader
-from protocol.control_records import end_transaction_marker
+from protocol.control_records import ControlRecordType, control_key, end_transaction_marker
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import Record, build_batch
+from tests.support.one_by_one import OneByOne
 
 
 def commit(offset: int) -> Record:
@@ -37,20 +38,31 @@ def transactional(offset: int, producer_id: int, base_offset: int) -> bytes:
     )
 
 
-def test_offsets_of_transactions_count_when_they_are_committed() -> None:
+def test_records_and_ends_of_transactions_come_in_the_order_of_the_log() -> None:
     log = b"".join(
         [
             transactional(1, 7, 0),
             transactional(2, 8, 1),
-            transactional(3, 9, 2),
-            marker(commits=False, producer_id=7, base_offset=3),
+            marker(commits=False, producer_id=7, base_offset=2),
+            build_batch([commit(3)], base_offset=3),
             marker(commits=True, producer_id=8, base_offset=4),
+            build_batch([Record(control_key(ControlRecordType.LEADER_CHANGE), b"")], base_offset=5, is_control=True),
         ]
     )
-    found = LogReader(0, RecordReader(change_of)).read(log)
-    assert [(replayable.change, replayable.end_offset) for replayable in found] == [
-        (OffsetChange("g", "t", 0, CommittedOffset(2)), 5)
+    found = LogReader(0, OneByOne()).read(log)
+    assert found == [
+        (OffsetChange("g", "t", 0, CommittedOffset(1), 7), 6),
+        (OffsetChange("g", "t", 0, CommittedOffset(2), 8), 6),
+        (TransactionEnded(7, False), 6),
+        (OffsetChange("g", "t", 0, CommittedOffset(3)), 6),
+        (TransactionEnded(8, True), 6),
     ]
+
+
+def test_a_machine_without_transactions_reads_past_their_ends() -> None:
+    log = transactional(1, 7, 0) + marker(commits=True, producer_id=7, base_offset=1)
+    found = LogReader(0, RecordReader(change_of)).read(log)
+    assert found == [(OffsetChange("g", "t", 0, CommittedOffset(1)), 2)]
 
 
 def test_a_log_is_read_in_pieces_that_cut_and_overlap_batches() -> None:

@@ -13,11 +13,11 @@ from coordinator.group.records import (
     LoadedChange,
     OffsetChange,
     OffsetsLoaded,
-    change_of,
+    TransactionEnded,
     record_of,
-    type_prefix,
 )
 from coordinator.runtime.log_reading import LogReader, RecordReader
+from coordinator.runtime.record_frames import type_prefix
 from coordinator.shard.record_reading import RECORDS_AT_ONCE, GroupRecordReader
 from coordinator.shard.shard import GroupShard
 from protocol.batch_iterator import iterate_batches
@@ -28,6 +28,9 @@ from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE
 from protocol.record_builder import Record, build_batch
 from protocol.records.offsets import OffsetCommitValue
+from tests.support.one_by_one import OneByOne
+
+ALL_COMMITTED = 1 << 60
 
 
 def some_record(random: Random, *, is_sound: bool) -> Record:
@@ -92,34 +95,46 @@ def log_of(random: Random, *, is_sound: bool) -> bytes:
 
 def loaded(log: bytes, records: RecordReader[LoadedChange]) -> GroupShard:
     """A shard that has replayed the log."""
-    shard = GroupShard(GroupConfig())
+    shard = GroupShard(GroupConfig(), ALL_COMMITTED)
     for change, end_offset in LogReader(0, records).read(log):
         shard.replay(change, end_offset)
     return shard
 
 
-def one_by_one() -> RecordReader[LoadedChange]:
-    return RecordReader(change_of)
+def known_to(shard: GroupShard) -> tuple[object, object, set[str]]:
+    """The offsets by group, those of open transactions in the order of their records, and the groups."""
+    groups = shard._offsets._committed
+    offsets = {group_id: group.offsets for group_id, group in groups.items()}
+    pending = {
+        (group_id, key): list(values.items())
+        for group_id, group in groups.items()
+        for key, values in group.pending.items()
+    }
+    return offsets, pending, set(shard._groups)
 
 
 @pytest.mark.parametrize("seed", range(80))
 def test_both_readers_say_the_same(seed: int) -> None:
     log = log_of(Random(seed), is_sound=True)
-    quick, slow = loaded(log, GroupRecordReader()), loaded(log, one_by_one())
-    assert quick._offsets._committed == slow._offsets._committed
-    assert set(quick._groups) == set(slow._groups)
+    quick, slow = loaded(log, GroupRecordReader()), loaded(log, OneByOne())
+    assert known_to(quick) == known_to(slow)
+    for shard in (quick, slow):
+        for producer_id in (8, 7):
+            shard.replay(TransactionEnded(producer_id, True), 1)
+    assert known_to(quick) == known_to(slow)
+    assert known_to(quick)[1] == {}
 
 
 @pytest.mark.parametrize("seed", range(80))
 def test_both_readers_refuse_the_same(seed: int) -> None:
     log = log_of(Random(seed), is_sound=False)
     try:
-        slow = loaded(log, one_by_one())
+        slow = loaded(log, OneByOne())
     except MalformedMessage:
         with pytest.raises(MalformedMessage):
             loaded(log, GroupRecordReader())
     else:
-        assert loaded(log, GroupRecordReader())._offsets._committed == slow._offsets._committed
+        assert known_to(loaded(log, GroupRecordReader())) == known_to(slow)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -131,13 +146,13 @@ def test_both_readers_refuse_the_same_framing(seed: int) -> None:
         batch[random.randrange(HEADER_SIZE, len(batch))] = random.randrange(256)
     (_, header) = next(iterate_batches(bytes(batch)))
     answers: list[object] = []
-    for reader in (GroupRecordReader(), one_by_one()):
-        shard = GroupShard(GroupConfig())
+    for reader in (GroupRecordReader(), OneByOne()):
+        shard = GroupShard(GroupConfig(), ALL_COMMITTED)
         try:
             reader.read(bytes(batch), 0, header)
             for change in reader.take():
                 shard.replay(change, 1)
-            answers.append((shard._offsets._committed, set(shard._groups)))
+            answers.append(known_to(shard))
         except MalformedMessage:
             answers.append(None)
     assert answers[0] == answers[1]
@@ -158,6 +173,29 @@ def test_what_is_no_commit_comes_in_its_place() -> None:
         OffsetChange("g", "t", 0, None),
         GroupChange("g", None),
         OffsetsLoaded({"g": {("t", 0): CommittedOffset(1)}}),
+    ]
+
+
+def test_commits_of_a_transaction_are_one_change_up_to_its_end() -> None:
+    def batch(offset: int, producer_id: int) -> bytes:
+        return build_batch(
+            [record_of(OffsetChange("g", "t", 0, CommittedOffset(offset)), 7)],
+            base_offset=offset,
+            producer_id=producer_id,
+            producer_epoch=-1 if producer_id < 0 else 0,
+            is_transactional=producer_id >= 0,
+        )
+
+    marker = end_transaction_marker(
+        commits=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=7, base_offset=4
+    )
+    log = batch(0, 7) + batch(1, 7) + batch(2, 8) + batch(3, -1) + marker
+    found = LogReader(0, GroupRecordReader()).read(log)
+    assert [each.change for each in found] == [
+        OffsetsLoaded({"g": {("t", 0): CommittedOffset(1)}}, 7),
+        OffsetsLoaded({"g": {("t", 0): CommittedOffset(2)}}, 8),
+        OffsetsLoaded({"g": {("t", 0): CommittedOffset(3)}}),
+        TransactionEnded(7, False),
     ]
 
 

@@ -289,7 +289,7 @@ def test_producer_ids_that_are_refused() -> None:
         assert await producer_id(client, producer_epoch=7) == refused
         assert await producer_id(client, transactional_id="") == refused
         error, *_ = await producer_id(client, transactional_id="x")
-        assert error == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert error == ErrorCode.NOT_COORDINATOR
 
     serve_and(story)
 

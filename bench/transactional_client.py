@@ -1,0 +1,220 @@
+"""A producer of transaction protocol 2 in raw requests: a produce adds its partitions, each transaction has its epoch.
+
+    Fetch            with offsets: the records that the transaction consumes
+    Produce          a batch for each partition, in one request
+    TxnOffsetCommit  with offsets: how far the group has come
+    EndTxn           the reply brings the producer's next epoch
+
+A broker that is still writing the markers of the transaction before refuses with CONCURRENT_TRANSACTIONS; the client
+asks again after a millisecond, and the time counts.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from array import array
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from bench.client import Client, Unanswered
+from bench.conversations import Conversation
+from bench.frames import Producer, batch_of, request_frame
+from bench.outcome import LoadFailed
+from protocol.checksum import crc32c
+from protocol.compiler import decode
+from protocol.errors import ErrorCode
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
+from protocol.schema import spec_of
+
+PRODUCE_VERSION: Final = 12
+END_TXN_VERSION: Final = 5
+TXN_OFFSET_COMMIT_VERSION: Final = 5
+INIT_PRODUCER_ID_VERSION: Final = 5
+FIND_COORDINATOR_VERSION: Final = 4
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
+TIMEOUT_MS: Final = 60_000
+RETRY_S: Final = 0.001
+PATIENCE_S: Final = 60.0
+RETRIED: Final = frozenset(
+    (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+)
+TRANSACTIONAL: Final = 1 << 4
+"""The bit of a batch's attributes."""
+
+_PRODUCER_POSITION: Final = 43
+_ATTRIBUTES = struct.Struct(">h")
+_PRODUCER = struct.Struct(">qh")
+_UINT32 = struct.Struct(">I")
+
+_Response = TypeVar("_Response")
+
+Exchange = Generator[bytes | float, memoryview, _Response]
+"""Part of a conversation."""
+
+
+class Batch:
+    """A transactional batch whose producer changes; its sequences begin at 0, as at each new epoch."""
+
+    def __init__(self, value_sizes: Sequence[int], now_ms: int) -> None:
+        batch = bytearray(batch_of(list(value_sizes), now_ms, Producer(0, 0)))
+        (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
+        _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | TRANSACTIONAL)
+        self._batch = batch
+
+    def of(self, producer: Producer) -> bytes:
+        _PRODUCER.pack_into(self._batch, _PRODUCER_POSITION, producer.id, producer.epoch)
+        _UINT32.pack_into(self._batch, CRC_POSITION, crc32c(memoryview(self._batch)[ATTRIBUTES_POSITION:], 0))
+        return bytes(self._batch)
+
+
+class Work(NamedTuple):
+    """What each transaction does: `batches` by partition; with `group` it consumes as many records and commits how far
+    the group has come."""
+
+    topic: str
+    batches: Sequence[Batch]
+    group: str | None = None
+    fetch: bytes = b""
+
+
+class Producing:
+    """One producer with a transactional id, and how long each of its commits and transactions took."""
+
+    def __init__(self, client: Client, transactional_id: str, work: Work) -> None:
+        self.commits_ns = array("Q")
+        """From an EndTxn to its reply."""
+        self.transactions_ns = array("Q")
+        """From the first request to the reply to EndTxn."""
+        self.refusals = 0
+        """With CONCURRENT_TRANSACTIONS."""
+        self._id = transactional_id
+        self._work = work
+        self._offset = 0
+        self._producer = init_producer(client, transactional_id)
+
+    def transactions(self, count: int) -> Conversation:
+        """So many transactions, one after the other, all committed."""
+        for _ in range(count):
+            began = time.perf_counter_ns()
+            if self._work.group is not None:
+                yield self._work.fetch
+            yield from self.produce(self._work.batches)
+            if self._work.group is not None:
+                yield from self._commit_offsets(self._work.group)
+            ending = time.perf_counter_ns()
+            yield from self.end(is_commit=True)
+            now = time.perf_counter_ns()
+            self.commits_ns.append(now - ending)
+            self.transactions_ns.append(now - began)
+
+    def produce(self, batches: Sequence[Batch]) -> Exchange[None]:
+        """One batch into each partition, in one request."""
+        data = [
+            PartitionProduceData(index=index, records=batch.of(self._producer)) for index, batch in enumerate(batches)
+        ]
+        topic_data = [TopicProduceData(name=self._work.topic, partition_data=data)]
+        request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=30_000, topic_data=topic_data)
+        frame = request_frame(request, PRODUCE_VERSION)
+        while True:
+            answer = answered((yield frame), request, ProduceResponse, PRODUCE_VERSION)
+            errors = {each.error_code for topic in answer.responses for each in topic.partition_responses}
+            if not self._must_retry(errors):
+                return
+            yield RETRY_S
+
+    def _commit_offsets(self, group: str) -> Exchange[None]:
+        self._offset += 1
+        count = len(self._work.batches)
+        partitions = [
+            TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=self._offset)
+            for each in range(count)
+        ]
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group,
+            producer_id=self._producer.id,
+            producer_epoch=self._producer.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=self._work.topic, partitions=partitions)],
+        )
+        frame = request_frame(request, TXN_OFFSET_COMMIT_VERSION)
+        while True:
+            answer = answered((yield frame), request, TxnOffsetCommitResponse, TXN_OFFSET_COMMIT_VERSION)
+            if not self._must_retry({each.error_code for topic in answer.topics for each in topic.partitions}):
+                return
+            yield RETRY_S
+
+    def end(self, *, is_commit: bool) -> Exchange[None]:
+        """Commit or abort; the producer goes on with the epoch that the reply names."""
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._producer.id,
+            producer_epoch=self._producer.epoch,
+            committed=is_commit,
+        )
+        frame = request_frame(request, END_TXN_VERSION)
+        while True:
+            answer = answered((yield frame), request, EndTxnResponse, END_TXN_VERSION)
+            if not self._must_retry({answer.error_code}):
+                self._producer = Producer(answer.producer_id, answer.producer_epoch)
+                return
+            yield RETRY_S
+
+    def _must_retry(self, errors: set[int]) -> bool:
+        """Raises `LoadFailed` for an error that is not a passing one."""
+        if errors == {ErrorCode.NONE}:
+            return False
+        if not errors <= RETRIED:
+            raise LoadFailed(f"errors {sorted(errors)} in a reply")
+        self.refusals += 1
+        return True
+
+
+def answered(reply: memoryview, request: object, response: type[_Response], version: int) -> _Response:
+    position = 9 if version in spec_of(type(request)).flexible else 8
+    return decode(response, reply[position:], version)
+
+
+def await_coordinator(client: Client, key: str, key_type: int) -> None:
+    """Ask for the coordinator until there is one: the first question creates its topic."""
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    _ask_until(lambda: client.ask(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION).coordinators[0])
+
+
+def init_producer(client: Client, transactional_id: str) -> Producer:
+    """The producer id and epoch of a transactional id, once its coordinator has loaded them."""
+    await_coordinator(client, transactional_id, TRANSACTION_KEY)
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS)
+    answer = _ask_until(lambda: client.ask(request, InitProducerIdResponse, INIT_PRODUCER_ID_VERSION))
+    return Producer(answer.producer_id, answer.producer_epoch)
+
+
+class _Answer(Protocol):
+    @property
+    def error_code(self) -> int: ...
+
+
+_Answered = TypeVar("_Answered", bound=_Answer)
+
+
+def _ask_until(ask: Callable[[], _Answered]) -> _Answered:
+    """Until the answer has no error."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = ask()
+        if answer.error_code == ErrorCode.NONE:
+            return answer
+        if time.monotonic() > deadline:
+            raise Unanswered(f"error {answer.error_code} for {PATIENCE_S:.0f} s")
+        time.sleep(0.01)

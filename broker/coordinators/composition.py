@@ -1,0 +1,76 @@
+"""The coordinators of a broker and what they use of one another, in dependency order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from broker.config.config import Config
+from broker.coordinators.group_row import group_config
+from broker.coordinators.groups import Groups
+from broker.coordinators.marker_sender import MarkerSender
+from broker.coordinators.marker_writer import MarkerWriter
+from broker.coordinators.registry import CoordinatorRegistry
+from broker.coordinators.transaction_row import transaction_config
+from broker.coordinators.transaction_verifier import TransactionVerifier
+from broker.coordinators.transactions import TransactionCoordinator
+from broker.metadata.cluster_view import ClusterView
+from broker.metadata.producer_ids import ProducerIds
+from broker.network.peer_channel import PeerChannels
+from broker.purgatory.purgatory import Purgatory
+from broker.replicas.replicas import Replicas
+from broker.runtime.environment import Environment
+from broker.runtime.flusher import Flusher
+from broker.runtime.tasks import Spawn
+from kraft.features import TRANSACTION_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorPorts:
+    """What the coordinators use of their broker."""
+
+    node_id: int
+    config: Config
+    environment: Environment
+    loop: asyncio.AbstractEventLoop
+    spawn: Spawn
+    cluster: ClusterView
+    channels: PeerChannels
+    producer_ids: ProducerIds
+    replicas: Replicas
+    flusher: Flusher
+    purgatory: Purgatory
+
+
+class BrokerCoordinators:
+    """`registry` is told of the partitions that this broker begins and ceases to lead."""
+
+    def __init__(self, ports: CoordinatorPorts) -> None:
+        config, environment, loop, cluster = ports.config, ports.environment, ports.loop, ports.cluster
+        listener_name = config.inter_broker_listener_name
+        timeout_ms = config.integer("request.timeout.ms")
+        self.groups = Groups(group_config(config), environment, loop, ports.spawn, cluster.partitions_count)
+        self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
+        sender = MarkerSender(ports.node_id, loop, cluster, ports.channels, self.markers, listener_name, timeout_ms)
+        self.transactions = TransactionCoordinator(
+            transaction_config(config),
+            environment,
+            loop,
+            ports.spawn,
+            cluster.partitions_count,
+            ports.producer_ids.take,
+            lambda: cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
+            sender.perform,
+        )
+        self.transaction_verifier = TransactionVerifier(
+            ports.node_id,
+            loop,
+            cluster,
+            ports.channels,
+            self.transactions,
+            listener_name,
+            timeout_ms,
+            retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
+            retry_ms_max=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+        )
+        self.registry = CoordinatorRegistry([self.groups.shards, self.transactions.shards], ports.flusher.flush)

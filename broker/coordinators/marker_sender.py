@@ -1,0 +1,245 @@
+"""Sends the markers that transaction coordinators of this broker command to the leaders of the partitions.
+
+    command ──▶ by leader ──▶ one WriteTxnMarkers under way for each broker ──▶ per partition:
+                   ▲               (meanwhile further markers gather)             written, or gone    reported
+                   └────────────────── after RETRY_MS ◀─────────────────────────  no leader, refused  again
+                                                                                  fenced              given up
+
+Markers of many transactions to one broker share a request. Those for this broker itself take no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
+from broker.coordinators.row import Reports
+from broker.metadata.cluster_view import ClusterView
+from broker.network.peer_channel import NoResponse, PeerChannels
+from coordinator.runtime.effects import TransactionEnd
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from coordinator.transaction.events import SendMarkers, TopicPartition, TransactionEvent
+
+log = logging.getLogger("moldau.transactions")
+
+PURPOSE: Final = "transaction markers"
+RETRY_MS: Final = 50
+MARKERS_AT_ONCE: Final = 1_000
+"""Most partitions of one request: the broker that gets it appends to them in one iteration of its event loop."""
+LOCAL_AT_ONCE: Final = 50
+"""Most partitions of this broker that one iteration of the event loop appends to."""
+FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""A later marker, or one of a later coordinator, is there already: that one ends the transaction."""
+
+
+class Errand:
+    """The partitions of one command that still have no marker."""
+
+    __slots__ = ("command", "marker", "partitions", "reports")
+
+    def __init__(
+        self, command: SendMarkers, partitions: list[TopicPartition], reports: Reports[TransactionEvent]
+    ) -> None:
+        self.command = command
+        self.partitions = partitions
+        self.reports = reports
+        end = TransactionEnd(command.is_commit, command.coordinator_epoch, command.transaction_version)
+        self.marker = Marker(command.producer_id, command.producer_epoch, end)
+
+
+class MarkerQueue:
+    """A broker that leads partitions: errands that wait for it, and whether a request to it is under way."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Errand] = []
+        self.is_busy = False
+
+    def take(self, partitions_max: int) -> list[Errand]:
+        """What the next request holds: each producer once, because answers name the producer alone."""
+        taken: dict[int, Errand] = {}
+        left: list[Errand] = []
+        room = partitions_max
+        for errand in self.waiting:
+            producer_id = errand.command.producer_id
+            if not room or producer_id in taken:
+                left.append(errand)
+                continue
+            now, later = errand.partitions[:room], errand.partitions[room:]
+            taken[producer_id] = Errand(errand.command, now, errand.reports)
+            room -= len(now)
+            if later:
+                left.append(Errand(errand.command, later, errand.reports))
+        self.waiting = left
+        return list(taken.values())
+
+
+class MarkerSender:
+    """`listener_name` is that of the brokers; `timeout_ms` that of a request to one of them."""
+
+    def __init__(
+        self,
+        node_id: int,
+        loop: asyncio.AbstractEventLoop,
+        cluster: ClusterView,
+        channels: PeerChannels,
+        writer: MarkerWriter,
+        listener_name: str,
+        timeout_ms: int,
+    ) -> None:
+        self._node_id = node_id
+        self._loop = loop
+        self._cluster = cluster
+        self._channels = channels
+        self._writer = writer
+        self._listener_name = listener_name
+        self._timeout_ms = timeout_ms
+        self._destinations: defaultdict[int, MarkerQueue] = defaultdict(MarkerQueue)
+
+    def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
+        """What a machine commands: send the markers of a transaction until every partition has one."""
+        from coordinator.transaction.events import SendMarkers
+
+        assert isinstance(command, SendMarkers)
+        self._dispatch(Errand(command, list(command.partitions), reports))
+
+    def _dispatch(self, errand: Errand) -> None:
+        """Sort the partitions by their current leaders."""
+        if not errand.reports.is_open:
+            return  # the next leader of the coordinator's partition sends them again
+        topics = self._cluster.image.topics
+        gone: list[TopicPartition] = []
+        leaderless: list[TopicPartition] = []
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for name, index in errand.partitions:
+            partition = topics.partition(name, index)
+            if partition is None:
+                gone.append((name, index))
+            elif partition.leader < 0:
+                leaderless.append((name, index))
+            else:
+                by_leader[partition.leader].append((name, index))
+        for leader_id, partitions in by_leader.items():
+            destination = self._destinations[leader_id]
+            destination.waiting.append(Errand(errand.command, partitions, errand.reports))
+            if not destination.is_busy:
+                destination.is_busy = True
+                self._loop.call_soon(self._send, leader_id)
+        if leaderless:
+            self._retry(Errand(errand.command, leaderless, errand.reports))
+        if gone:
+            report(errand, gone)
+
+    def _retry(self, errand: Errand) -> None:
+        self._loop.call_later(RETRY_MS / 1000, self._dispatch, errand)
+
+    def _send(self, leader_id: int) -> None:
+        destination = self._destinations[leader_id]
+        destination.waiting = [errand for errand in destination.waiting if errand.reports.is_open]
+        is_local = leader_id == self._node_id
+        errands = destination.take(LOCAL_AT_ONCE if is_local else MARKERS_AT_ONCE)
+        if not errands:
+            destination.is_busy = False
+        elif is_local:
+            self._write(errands)
+            self._loop.call_soon(self._send, leader_id)  # the markers wait for their commit beside one another
+        else:
+            self._ask(leader_id, errands)
+
+    def _write(self, errands: list[Errand]) -> None:
+        answers = MarkerAnswers(lambda errors: self._answered(errands, errors))
+        for errand in errands:
+            for topic, index in errand.partitions:
+                written = answers.of(errand.command.producer_id, topic, index)
+                self._writer.write(errand.marker, topic, index, written)
+        answers.all_asked()
+
+    def _ask(self, leader_id: int, errands: list[Errand]) -> None:
+        broker = self._cluster.image.cluster.brokers.get(leader_id)
+        endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
+        if endpoint is None:
+            for errand in errands:
+                self._retry(errand)
+            self._loop.call_soon(self._send, leader_id)
+            return
+        channel = self._channels.to(PURPOSE, endpoint.host, endpoint.port)
+        request = WriteTxnMarkersRequest(markers=[marker_entry(errand) for errand in errands])
+
+        def replied(response: object) -> None:
+            errors: dict[tuple[int, str, int], ErrorCode] = {}
+            if isinstance(response, NoResponse):
+                log.debug("markers of %d transactions to broker %d: no response, %s", len(errands), leader_id, response)
+            else:
+                assert isinstance(response, WriteTxnMarkersResponse)
+                errors = errors_of(response)
+            self._answered(errands, errors)
+            self._send(leader_id)
+
+        channel.ask(request, replied, self._timeout_ms)
+
+    def _answered(self, errands: list[Errand], errors: Mapping[tuple[int, str, int], ErrorCode]) -> None:
+        """What is written is reported, the rest is sent again; without an answer it is not known, and is sent again."""
+        for errand in errands:
+            written: list[TopicPartition] = []
+            refused: list[TopicPartition] = []
+            for name, index in errand.partitions:
+                error = errors.get((errand.command.producer_id, name, index), ErrorCode.REQUEST_TIMED_OUT)
+                if error is ErrorCode.NONE:
+                    written.append((name, index))
+                elif error in FENCED:
+                    log.warning(
+                        "a marker of transactional id %r, producer %d epoch %d, is refused by %s-%d with %s: a later"
+                        " producer or coordinator has taken over",
+                        errand.command.transactional_id,
+                        errand.command.producer_id,
+                        errand.command.producer_epoch,
+                        name,
+                        index,
+                        error.name,
+                    )
+                else:
+                    refused.append((name, index))
+            if refused:
+                self._retry(Errand(errand.command, refused, errand.reports))
+            if written:
+                report(errand, written)
+
+
+def report(errand: Errand, partitions: list[TopicPartition]) -> None:
+    from coordinator.transaction.events import MarkersWritten
+
+    errand.reports.report(MarkersWritten(errand.command, frozenset(partitions)))
+
+
+def marker_entry(errand: Errand) -> WritableTxnMarker:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for name, index in errand.partitions:
+        by_topic[name].append(index)
+    return WritableTxnMarker(
+        producer_id=errand.marker.producer_id,
+        producer_epoch=errand.marker.producer_epoch,
+        transaction_result=errand.marker.end.is_commit,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()],
+        coordinator_epoch=errand.marker.end.coordinator_epoch,
+        transaction_version=errand.marker.end.transaction_version,
+    )
+
+
+def errors_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
+    return {
+        (marker.producer_id, topic.name, partition.partition_index): ErrorCode(partition.error_code)
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }

@@ -1,0 +1,86 @@
+"""The coordinator of transactions, as a row: `__transaction_state` → `TransactionShard`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from broker.config.config import Config
+from broker.config.internal_topics import TRANSACTION_STATE_TOPIC, InternalTopic
+from broker.coordinators.row import CoordinatorRow, KeyType, Reports
+from coordinator.transaction.config import TransactionConfig
+from protocol.compression import Codec
+
+if TYPE_CHECKING:
+    from coordinator.runtime.log_reading import RecordReader
+    from coordinator.transaction.events import TransactionEvent
+    from coordinator.transaction.records import TransactionChange
+    from coordinator.transaction.shard import TransactionShard
+
+    TransactionRow: TypeAlias = CoordinatorRow[TransactionShard, TransactionEvent, TransactionChange]
+    Perform: TypeAlias = Callable[[object, Reports[TransactionEvent]], None]
+
+
+def transaction_row(
+    config: TransactionConfig,
+    next_producer_id: Callable[[], int | None],
+    transaction_version: Callable[[], int],
+    perform: Perform,
+) -> TransactionRow:
+    """`next_producer_id`: an id never given before, None while this broker has none. `transaction_version`: the
+    finalized level of that feature. `perform` sends the markers that a machine commands."""
+
+    def new_shard(high_watermark: int, leader_epoch: int) -> TransactionShard:
+        """Imported with the first partition that this broker leads."""
+        from coordinator.transaction.shard import TransactionShard
+
+        return TransactionShard(config, high_watermark, leader_epoch, next_producer_id, transaction_version)
+
+    return CoordinatorRow(
+        topic=state_topic(config),
+        key_type=KeyType.TRANSACTION,
+        log_name="moldau.transactions",
+        new_shard=new_shard,
+        new_reader=new_reader,
+        load_buffer_size=config.load_buffer_size,
+        codec=Codec.NONE,
+        perform=perform,
+    )
+
+
+def state_topic(config: TransactionConfig) -> InternalTopic:
+    return InternalTopic(
+        TRANSACTION_STATE_TOPIC,
+        config.state_topic_num_partitions,
+        config.state_topic_replication_factor,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.state_topic_min_isr),
+            "segment.bytes": str(config.state_topic_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+def new_reader() -> RecordReader[TransactionChange]:
+    from coordinator.runtime.log_reading import RecordReader
+    from coordinator.transaction.records import change_of
+
+    return RecordReader(change_of)
+
+
+def transaction_config(config: Config) -> TransactionConfig:
+    """What a node's configuration says of transactions."""
+    return TransactionConfig(
+        max_timeout_ms=config.integer("transaction.max.timeout.ms"),
+        id_expiration_ms=config.integer("transactional.id.expiration.ms"),
+        id_cleanup_interval_ms=config.integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        abort_interval_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        state_topic_num_partitions=config.integer("transaction.state.log.num.partitions"),
+        state_topic_replication_factor=config.integer("transaction.state.log.replication.factor"),
+        state_topic_min_isr=config.integer("transaction.state.log.min.isr"),
+        state_topic_segment_bytes=config.integer("transaction.state.log.segment.bytes"),
+        load_buffer_size=config.integer("transaction.state.log.load.buffer.size"),
+        commit_timeout_ms=config.integer("request.timeout.ms"),
+    )

@@ -1,0 +1,218 @@
+"""Asks the transaction coordinator, wherever it is, whether partitions are part of a transaction, or adds them.
+
+The leader of a partition asks before a producer's first records of a transaction are appended there (KIP-890): a late
+request must not begin a transaction that no coordinator will end. A producer of the older protocol has added the
+partition itself, and the coordinator verifies that; one of the newer protocol has it added by this question.
+
+Questions to one broker are gathered while a request to it is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from broker.coordinators.transactions import TransactionCoordinator
+from broker.metadata.cluster_view import ClusterView
+from broker.network.peer_channel import NoResponse, PeerChannels
+from coordinator.runtime.effects import Waiter
+from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+TopicPartition: TypeAlias = tuple[str, int]
+Answer: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+PURPOSE: Final = "transaction partitions"
+NEW_PROTOCOL: Final = 2
+"""The transaction.version from which partitions are added by the leader that gets their first records."""
+
+
+class TransactionQuestion(NamedTuple):
+    """About one producer's transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    adds: bool
+    """Whether partitions that are not part of the transaction are added; else the answer says so."""
+    answered: Callable[[Answer], None]
+    """Called once, with an error for each partition: NONE where it is part of the transaction."""
+
+    def all(self, error: ErrorCode) -> Answer:
+        return dict.fromkeys(self.partitions, error)
+
+
+class AnswerToken:
+    """Where the coordinator of this broker answers."""
+
+    def __init__(self, question: TransactionQuestion) -> None:
+        self._question = question
+
+    def complete(self, response: object) -> None:
+        if isinstance(response, ErrorCode):
+            response = self._question.all(response)
+        assert isinstance(response, dict)
+        self._question.answered(response)
+
+
+class TransactionVerifier:
+    """`listener_name` is that of the brokers; `timeout_ms` that of a request to one of them."""
+
+    def __init__(
+        self,
+        node_id: int,
+        loop: asyncio.AbstractEventLoop,
+        cluster: ClusterView,
+        channels: PeerChannels,
+        transactions: TransactionCoordinator,
+        listener_name: str,
+        timeout_ms: int,
+        *,
+        retry_ms: int,
+        retry_ms_max: int,
+    ) -> None:
+        self._node_id = node_id
+        self._loop = loop
+        self._cluster = cluster
+        self._channels = channels
+        self._transactions = transactions
+        self._listener_name = listener_name
+        self._timeout_ms = timeout_ms
+        self._retry_ms = retry_ms
+        self._retry_ms_max = retry_ms_max
+        self._waiting: defaultdict[int, list[TransactionQuestion]] = defaultdict(list)
+        self._is_asking: dict[int, None] = {}
+        """The brokers to which a request is under way."""
+
+    def ask(self, question: TransactionQuestion) -> None:
+        """Ask; where the transaction before is still being completed, a question that adds is asked again for a
+        while."""
+        if question.adds:
+            question = question._replace(answered=PatientAnswer(self, question, self._retry_ms_max).answered)
+        self.ask_once(question)
+
+    def ask_once(self, question: TransactionQuestion) -> None:
+        shards = self._transactions.shards
+        topic, index = shards.topic.name, shards.partition_of(question.transactional_id)
+        partition = self._cluster.image.topics.partition(topic, index)
+        if partition is None or partition.leader < 0:
+            question.answered(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        elif partition.leader == self._node_id:
+            self._ask_here(question)
+        else:
+            self._waiting[partition.leader].append(question)
+            self._ask_broker(partition.leader)
+
+    def ask_later(self, question: TransactionQuestion) -> None:
+        self._loop.call_later(self._retry_ms / 1000, self.ask_once, question)
+
+    def now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _ask_here(self, question: TransactionQuestion) -> None:
+        runner = self._transactions.runner_of(question.transactional_id)
+        if isinstance(runner, ErrorCode):
+            question.answered(question.all(runner))
+            return
+        from coordinator.transaction.events import AddPartitions, VerifyPartitions
+
+        waiter = Waiter(AnswerToken(question), 0)
+        transactional_id, producer_id, producer_epoch, partitions, adds, _ = question
+        if adds:
+            runner.submit(
+                AddPartitions(waiter, transactional_id, producer_id, producer_epoch, partitions, NEW_PROTOCOL)
+            )
+        else:
+            runner.submit(VerifyPartitions(waiter, transactional_id, producer_id, producer_epoch, partitions))
+
+    def _ask_broker(self, broker_id: int) -> None:
+        if broker_id in self._is_asking or not self._waiting[broker_id]:
+            return
+        questions, later = take_distinct(self._waiting[broker_id])
+        self._waiting[broker_id] = later
+        broker = self._cluster.image.cluster.brokers.get(broker_id)
+        endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
+        if endpoint is None:
+            for question in questions:
+                question.answered(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        self._is_asking[broker_id] = None
+
+        def replied(response: object) -> None:
+            del self._is_asking[broker_id]
+            if isinstance(response, NoResponse):
+                for question in questions:
+                    question.answered(question.all(ErrorCode.NETWORK_EXCEPTION))
+            else:
+                assert isinstance(response, AddPartitionsToTxnResponse)
+                give_answers(questions, response)
+            self._ask_broker(broker_id)
+
+        request = AddPartitionsToTxnRequest(transactions=[transaction_entry(each) for each in questions])
+        channel = self._channels.to(PURPOSE, endpoint.host, endpoint.port)
+        channel.ask(request, replied, self._timeout_ms)
+
+
+class PatientAnswer:
+    """Asks again where the coordinator is still completing the producer's last transaction: that takes milliseconds,
+    and a client would wait longer before it produces again (`add.partitions.to.txn.retry.backoff.max.ms`)."""
+
+    def __init__(self, asker: TransactionVerifier, question: TransactionQuestion, patience_ms: int) -> None:
+        self._asker = asker
+        self._question = question
+        self._until_ms = asker.now_ms() + patience_ms
+
+    def answered(self, answer: Answer) -> None:
+        is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
+        if is_busy and self._asker.now_ms() < self._until_ms:
+            self._asker.ask_later(self._question._replace(answered=self.answered))
+        else:
+            self._question.answered(answer)
+
+
+def take_distinct(waiting: list[TransactionQuestion]) -> tuple[list[TransactionQuestion], list[TransactionQuestion]]:
+    """Those that one request may hold, each transactional id once, and the rest: answers name the id alone."""
+    taken: dict[str, TransactionQuestion] = {}
+    later: list[TransactionQuestion] = []
+    for question in waiting:
+        if question.transactional_id in taken:
+            later.append(question)
+        else:
+            taken[question.transactional_id] = question
+    return list(taken.values()), later
+
+
+def transaction_entry(question: TransactionQuestion) -> AddPartitionsToTxnTransaction:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for name, index in question.partitions:
+        by_topic[name].append(index)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer_id,
+        producer_epoch=question.producer_epoch,
+        verify_only=not question.adds,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in by_topic.items()],
+    )
+
+
+def give_answers(questions: list[TransactionQuestion], response: AddPartitionsToTxnResponse) -> None:
+    answers: dict[str, dict[TopicPartition, ErrorCode]] = {
+        result.transactional_id: {
+            (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
+            for topic in result.topic_results
+            for partition in topic.results_by_partition
+        }
+        for result in response.results_by_transaction
+    }
+    error = ErrorCode(response.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR
+    for question in questions:
+        answer = answers.get(question.transactional_id, {})
+        question.answered({each: answer.get(each, error) for each in question.partitions})

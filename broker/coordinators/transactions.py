@@ -1,0 +1,50 @@
+"""The transactions that this broker coordinates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from broker.coordinators.shards import Shards
+from broker.coordinators.transaction_row import transaction_row
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
+from coordinator.transaction.config import TransactionConfig
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.coordinators.shard_runner import ShardRunner
+    from broker.coordinators.transaction_row import Perform
+    from coordinator.transaction.events import TransactionEvent
+    from coordinator.transaction.records import TransactionChange
+    from coordinator.transaction.shard import TransactionShard
+
+    TransactionRunner: TypeAlias = ShardRunner[TransactionShard, TransactionEvent, TransactionChange]
+
+
+class TransactionCoordinator:
+    """`shards` goes into the registry of coordinators, which tells it of partitions gained and lost."""
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        partitions_count: Callable[[str], int | None],
+        next_producer_id: Callable[[], int | None],
+        transaction_version: Callable[[], int],
+        perform: Perform,
+    ) -> None:
+        row = transaction_row(config, next_producer_id, transaction_version, perform)
+        self.shards = Shards(row, environment, loop, spawn, partitions_count)
+
+    def runner_of(self, transactional_id: str) -> TransactionRunner | ErrorCode:
+        """The loaded shard of a transactional id, or the error that the request is answered with."""
+        return self.shards.runner_of(transactional_id)
+
+    @property
+    def runners(self) -> list[TransactionRunner]:
+        """All shards, loaded or not, in the order of their partitions."""
+        return self.shards.runners

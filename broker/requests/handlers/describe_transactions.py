@@ -1,0 +1,51 @@
+"""DescribeTransactions (API key 65, version 0; KIP-664): the state of transactions that this broker coordinates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Protocol
+
+from broker.coordinators.transactions import TransactionCoordinator
+from protocol.errors import ErrorCode
+from protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+
+
+class DescribeTransactionsServices(Protocol):
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+
+
+def handle(
+    services: DescribeTransactionsServices, context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    states = [described(services.transactions, each) for each in dict.fromkeys(request.transactional_ids)]
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+def described(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
+    if not transactional_id:
+        return TransactionState(error_code=ErrorCode.INVALID_REQUEST, transactional_id=transactional_id)
+    runner = transactions.runner_of(transactional_id)
+    found = runner if isinstance(runner, ErrorCode) else runner.shard.describe(transactional_id)
+    if isinstance(found, ErrorCode):
+        return TransactionState(error_code=found, transactional_id=transactional_id)
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for name, index in found.partitions:
+        topics[name].append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.state,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()],
+    )

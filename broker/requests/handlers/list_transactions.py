@@ -1,0 +1,63 @@
+"""ListTransactions (API key 66, versions 0-2; KIP-664, KIP-994, KIP-1152): the transactions of this coordinator.
+
+KIP-994: only those that have run for a while, from version 1 on. KIP-1152: only transactional ids that match a regular
+expression, from version 2 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from broker.coordinators.transactions import TransactionCoordinator
+from broker.runtime.environment import Environment
+from protocol.errors import ErrorCode
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+
+
+class ListTransactionsServices(Protocol):
+    @property
+    def environment(self) -> Environment: ...
+
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+
+
+def handle(
+    services: ListTransactionsServices, context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """The list is complete or an error: while a shard is loading, its transactions are not known."""
+    from coordinator.transaction.listing import unknown_states
+
+    is_wanted = filter_of(request.transactional_id_pattern)
+    if is_wanted is None:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
+    for runner in services.transactions.runners:
+        if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ListTransactionsResponse(error_code=runner.refusal)
+        if runner.refusal is not ErrorCode.NONE:
+            continue
+        found = runner.shard.list_transactions(
+            request.state_filters, request.producer_id_filters, request.duration_filter, services.environment.wall_ms()
+        )
+        response.transaction_states += [each for each in found if is_wanted(each.transactional_id)]
+    return response
+
+
+def filter_of(pattern: str | None) -> Callable[[str], object] | None:
+    """What a transactional id must pass; None where RE2 cannot compile the pattern."""
+    if not pattern:
+        return lambda transactional_id: True
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        matched: Callable[[str], object] = re2.compile(pattern, options).fullmatch
+    except re2.error:
+        return None
+    return matched

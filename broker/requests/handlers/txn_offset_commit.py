@@ -1,0 +1,183 @@
+"""TxnOffsetCommit (API key 28, versions 0-5; KIP-98, KIP-447, KIP-890): offsets of a group, within a transaction.
+
+Readers see the offsets once the transaction is committed. KIP-447: from version 3 on the member and its generation are
+checked. KIP-890: from version 5 on the partition that keeps the group's offsets is added to the transaction here; a
+producer of the older protocol has added it by AddOffsetsToTxn, which is verified.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from broker.config.internal_topics import GROUP_METADATA_TOPIC
+from broker.coordinators.groups import Groups
+from broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
+from broker.metadata.cluster_view import ClusterView
+from broker.replicas.replicas import Replicas
+from broker.runtime.environment import Environment
+from broker.runtime.pending import Pending
+from coordinator.group.events import CommitTransactionalOffsets
+from coordinator.runtime.effects import Waiter
+from protocol.errors import ErrorCode
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from replication.verification import coordinator_verification
+from storage.producers.verification import VerificationGuard
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+
+NEW_PROTOCOL_VERSION: Final = 5
+"""From this version on the partition of the group is added to the transaction, and TRANSACTION_ABORTABLE is known."""
+COORDINATOR_ERRORS: Final = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+"""What the transaction coordinator answered, as the client of a group is told: a client takes NOT_COORDINATOR for the
+group's coordinator, and COORDINATOR_LOAD_IN_PROGRESS has it ask again."""
+
+
+class TxnOffsetCommitServices(Protocol):
+    @property
+    def environment(self) -> Environment: ...
+
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def replicas(self) -> Replicas: ...
+
+    @property
+    def transaction_verifier(self) -> TransactionVerifier: ...
+
+
+class CommitReply:
+    """The reply: the coordinator's results beside those of partitions that do not exist."""
+
+    def __init__(self, refused: list[TxnOffsetCommitResponseTopic]) -> None:
+        self.pending: Pending[TxnOffsetCommitResponse] = Pending()
+        self._refused = refused
+
+    def complete(self, response: object) -> None:
+        assert isinstance(response, TxnOffsetCommitResponse)
+        self.pending.complete(self.merged(response))
+
+    def merged(self, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+        topics = {topic.name: topic for topic in self._refused}
+        for topic in response.topics:
+            before = topics.setdefault(topic.name, topic)
+            if before is not topic:
+                before.partitions.extend(topic.partitions)
+        return TxnOffsetCommitResponse(topics=list(topics.values()))
+
+
+def handle(
+    services: TxnOffsetCommitServices, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    accepted: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        accept(services.cluster, topic, accepted, refused)
+    reply = CommitReply(refused)
+    request.topics = accepted
+    if not accepted:
+        return reply.merged(TxnOffsetCommitResponse())
+    runner = services.groups.runner_of(request.group_id)
+    if isinstance(runner, ErrorCode):
+        return reply.merged(same_for_all(request, runner))
+    index = services.groups.partition_of(request.group_id)
+    guard = guard_for(services, request, index, context.version)
+    if guard is None:
+        runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request))
+        return reply.pending
+
+    def verified(answer: Answer) -> None:
+        error = answer[GROUP_METADATA_TOPIC, index]
+        runner = services.groups.runner_of(request.group_id)
+        if error is not ErrorCode.NONE:
+            reply.complete(same_for_all(request, error_for(context.version, error)))
+        elif isinstance(runner, ErrorCode):
+            reply.complete(same_for_all(request, runner))
+        else:
+            runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request, guard))
+
+    services.transaction_verifier.ask(
+        TransactionQuestion(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            ((GROUP_METADATA_TOPIC, index),),
+            context.version >= NEW_PROTOCOL_VERSION,
+            verified,
+        )
+    )
+    return reply.pending
+
+
+def guard_for(
+    services: TxnOffsetCommitServices, request: TxnOffsetCommitRequest, index: int, version: int
+) -> VerificationGuard | None:
+    """What the log takes the first offsets of a transaction with; None where no coordinator needs to be asked."""
+    partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
+    if partition is None:
+        return None
+    return coordinator_verification(
+        partition,
+        request.producer_id,
+        request.producer_epoch,
+        services.environment.wall_ms(),
+        supports_epoch_bump=version >= NEW_PROTOCOL_VERSION,
+    )
+
+
+def error_for(version: int, error: ErrorCode) -> ErrorCode:
+    """The transaction coordinator's error, as a client of this version knows it."""
+    if version < NEW_PROTOCOL_VERSION and error is ErrorCode.TRANSACTION_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < NEW_PROTOCOL_VERSION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return COORDINATOR_ERRORS.get(error, error)
+
+
+def accept(
+    cluster: ClusterView,
+    topic: TxnOffsetCommitRequestTopic,
+    accepted: list[TxnOffsetCommitRequestTopic],
+    refused: list[TxnOffsetCommitResponseTopic],
+) -> None:
+    """Divide the partitions of a topic: those that exist, and those that do not."""
+    known = cluster.image.topics.by_name(topic.name)
+    existing = () if known is None else known.partitions
+    missing = [each for each in topic.partitions if each.partition_index not in existing]
+    if missing:
+        refused.append(refused_topic(topic.name, [each.partition_index for each in missing]))
+    found = [each for each in topic.partitions if each.partition_index in existing]
+    if found:
+        accepted.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=found))
+
+
+def refused_topic(
+    name: str, indexes: list[int], error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+) -> TxnOffsetCommitResponseTopic:
+    partitions = [TxnOffsetCommitResponsePartition(partition_index=index, error_code=error) for index in indexes]
+    return TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
+
+
+def same_for_all(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same error for every partition of the request."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            refused_topic(topic.name, [each.partition_index for each in topic.partitions], error)
+            for topic in request.topics
+        ]
+    )

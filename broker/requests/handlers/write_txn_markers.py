@@ -1,0 +1,69 @@
+"""WriteTxnMarkers (API key 27, versions 1-2; KIP-98, KIP-664, KIP-1228): writes markers into this broker's partitions.
+
+Transaction coordinators send it, and tools that abort a hanging transaction (KIP-664). KIP-1228: from version 2 on a
+marker names the protocol of its transaction. The answer says which markers are committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
+from broker.runtime.pending import Pending
+from coordinator.runtime.effects import TransactionEnd
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+
+
+class WriteTxnMarkersServices(Protocol):
+    @property
+    def markers(self) -> MarkerWriter: ...
+
+
+def handle(
+    services: WriteTxnMarkersServices, context: RequestContext, request: WriteTxnMarkersRequest
+) -> Pending[WriteTxnMarkersResponse]:
+    reply: Pending[WriteTxnMarkersResponse] = Pending()
+    answers = MarkerAnswers(lambda errors: reply.complete(response_of(request, errors)))
+    for each in request.markers:
+        end = TransactionEnd(each.transaction_result, each.coordinator_epoch, each.transaction_version)
+        marker = Marker(each.producer_id, each.producer_epoch, end)
+        for topic in each.topics:
+            for index in topic.partition_indexes:
+                services.markers.write(marker, topic.name, index, answers.of(each.producer_id, topic.name, index))
+    answers.all_asked()
+    return reply
+
+
+def response_of(
+    request: WriteTxnMarkersRequest, errors: dict[tuple[int, str, int], ErrorCode]
+) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=errors[marker.producer_id, topic.name, index]
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )

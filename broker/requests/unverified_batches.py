@@ -1,0 +1,121 @@
+"""The first records of a transaction in a partition wait until the transaction coordinator knows of the partition.
+
+KIP-890: a request that arrives late, after its transaction has ended, must not begin one that no coordinator ends. The
+log hands out a guard (`Partition.verification_needed`), the coordinator is asked, and the log takes the records with
+the guard: it refuses them where a marker came meanwhile. The connection is not read until then, so that a producer's
+batches stay in order. Later records of the same transaction need no question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceResponse, ProduceRequest
+from protocol.primitives import BytesLike
+from protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT, parse_header
+from replication.partition import Partition
+from storage.producers.verification import VerificationGuard
+
+NONE: Final = ErrorCode.NONE
+TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
+"""The byte of a batch that says whether it is part of a transaction."""
+NEW_PROTOCOL_VERSION: Final = 12
+"""From this version on a produce adds its partition to the transaction."""
+ABORTABLE_VERSION: Final = 11
+"""From this version on TRANSACTION_ABORTABLE is known."""
+RETRIABLE: Final = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Answers of the transaction coordinator after which a producer should send the same batch again."""
+
+
+class UnverifiedBatch:
+    """A copy of what was sent for a partition, and the answer that waits for the coordinator."""
+
+    __slots__ = ("answer", "guard", "partition", "producer_epoch", "producer_id", "records")
+
+    def __init__(
+        self, partition: Partition, records: BytesLike, guard: VerificationGuard | None, error: ErrorCode
+    ) -> None:
+        self.partition = partition
+        self.records = bytearray(records)
+        self.guard = guard
+        """None where the batch is refused already."""
+        self.answer = PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1)
+        self.producer_id = self.producer_epoch = -1
+        if guard is not None:
+            header = parse_header(self.records)
+            self.producer_id, self.producer_epoch = header.producer_id, header.producer_epoch
+
+
+def is_transactional(records: BytesLike) -> bool:
+    return len(records) > TRANSACTIONAL_POSITION and bool(records[TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT)
+
+
+def unverified_batch(
+    request: ProduceRequest, partition: Partition, records: BytesLike, now_ms: int, version: int
+) -> UnverifiedBatch | None:
+    """A transactional batch that cannot be appended now; None where it can, or is refused by the log itself."""
+    if request.transactional_id is None:
+        return UnverifiedBatch(partition, b"", None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    guard = partition.verification_needed(records, now_ms, version)
+    return None if guard is None else UnverifiedBatch(partition, records, guard, NONE)
+
+
+async def verified(
+    asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
+) -> list[UnverifiedBatch]:
+    """The batches that may be appended now; the others are answered."""
+    open_batches = [each for each in batches if each.guard is not None]
+    if not open_batches:
+        return []
+    first = open_batches[0]
+    mixed = [each for each in open_batches if each.producer_id != first.producer_id]
+    for each in mixed:
+        each.answer.error_code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    asked = [each for each in open_batches if each.producer_id == first.producer_id]
+    answer = await answer_of(asker, request, version, asked)
+    accepted = []
+    for each in asked:
+        error = answer[each.partition.topic, each.partition.index]
+        if error is NONE:
+            accepted.append(each)
+        else:
+            refuse(each.answer, version, error)
+    return accepted
+
+
+async def answer_of(
+    asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
+) -> Answer:
+    first = batches[0]
+    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def give(answer: Answer) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    partitions = tuple(dict.fromkeys((each.partition.topic, each.partition.index) for each in batches))
+    transactional_id = request.transactional_id or ""
+    adds = version >= NEW_PROTOCOL_VERSION
+    asker.ask(TransactionQuestion(transactional_id, first.producer_id, first.producer_epoch, partitions, adds, give))
+    return await answered
+
+
+def refuse(answer: PartitionProduceResponse, version: int, error: ErrorCode) -> None:
+    """The coordinator's error, as a producer of this version knows it."""
+    told = error
+    if error is ErrorCode.PRODUCER_FENCED:
+        told = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+        told = ErrorCode.INVALID_TXN_STATE
+    elif error in RETRIABLE or (error is ErrorCode.CONCURRENT_TRANSACTIONS and version < NEW_PROTOCOL_VERSION):
+        told = ErrorCode.NOT_ENOUGH_REPLICAS
+    answer.error_code = told
+    answer.error_message = f"the transaction coordinator answers {error.name} about this partition"

@@ -1,0 +1,40 @@
+"""The frames of coordinators' records: a key is an int16 type and a struct, a value an int16 version and a struct."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from protocol.primitives import MalformedMessage
+from protocol.schema import spec_of
+
+PREFIX_SIZE: Final = 2
+"""Bytes of the type of a key, and of the version of a value."""
+TEXT_SIZE_MAX: Final = 0x7FFF
+"""Bytes of a text in a struct of a version that is not flexible."""
+
+
+def type_prefix(number: int) -> bytes:
+    """The first bytes of a key of this type, or of a value of this version."""
+    return struct.pack(">h", number)
+
+
+def read_prefix(data: bytes) -> int:
+    """The type of a key, or the version of a value. Raises `MalformedMessage`."""
+    if len(data) < PREFIX_SIZE:
+        raise MalformedMessage(f"{len(data)} bytes cannot hold a version")
+    number: int = struct.unpack_from(">h", data)[0]
+    return number
+
+
+def value_version(value: bytes, cls: type[object]) -> int:
+    """The version of a value, which is a `cls`. Raises `MalformedMessage` where the class does not define it."""
+    version = read_prefix(value)
+    if version not in spec_of(cls).versions:
+        raise MalformedMessage(f"{cls.__name__} version {version}")
+    return version
+
+
+def is_storable(text: str) -> bool:
+    """Whether a record can hold the text: its size there is an int16, while a request may carry more."""
+    return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX

@@ -1,0 +1,56 @@
+"""The markers of a transaction: sent once its outcome is committed; its completion is stored once all are written."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from coordinator.transaction.events import MarkersWritten
+from coordinator.transaction.step import TransactionStep, TransactionTimer, TransactionTimerKey
+from coordinator.transaction.table import PENDING
+from coordinator.transaction.transaction import completed
+from protocol.errors import ErrorCode
+
+COMPLETION_RETRY_MS: Final = 100
+"""The time until a completion is stored again that the log has refused."""
+
+
+class CompletionStored(NamedTuple):
+    """The outcome of a completion. No client waits for it."""
+
+    transactional_id: str
+
+    def committed(self, step: TransactionStep) -> None:
+        pass
+
+    def failed(self, step: TransactionStep, error: ErrorCode) -> None:
+        if error is not ErrorCode.REQUEST_TIMED_OUT:  # after which the record may yet be committed
+            key = TransactionTimerKey(TransactionTimer.COMPLETION, self.transactional_id)
+            step.timers.schedule(key, step.now_ms + COMPLETION_RETRY_MS)
+
+
+def send_markers(step: TransactionStep) -> None:
+    """Command the markers of every transaction that was prepared since the last call."""
+    for command in step.transactions.take_unsent(step.coordinator_epoch):
+        if command.partitions:
+            step.command(command)
+        else:
+            complete(step, command.transactional_id)
+
+
+def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
+    """A report about another command than the current one counts for nothing."""
+    transactional_id = event.command.transactional_id
+    completion = step.transactions.completions.get(transactional_id)
+    if completion is None or completion.command != event.command or not completion.partitions_left:
+        return
+    completion.partitions_left -= event.partitions
+    complete(step, transactional_id)
+
+
+def complete(step: TransactionStep, transactional_id: str) -> None:
+    """Store that every partition has its marker, where that is so."""
+    completion = step.transactions.completions.get(transactional_id)
+    if completion is None or completion.partitions_left or step.transactions.standing(transactional_id) is PENDING:
+        return
+    step.store(transactional_id, completed(step.transactions.committed[transactional_id], step.wall_ms))
+    step.when_committed(CompletionStored(transactional_id))

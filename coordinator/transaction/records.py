@@ -1,0 +1,97 @@
+"""The records of `__transaction_state`, in the versions that Apache Kafka 4.3.1 reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from coordinator.runtime.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
+from coordinator.transaction.events import TopicPartition
+from coordinator.transaction.transaction import Transaction
+from coordinator.transaction.transaction_state import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
+from protocol.compiler import decode, encode
+from protocol.primitives import MalformedMessage
+from protocol.record_builder import Record
+from protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
+
+TRANSACTION_KEY: Final = 0
+FLEXIBLE_VALUE_VERSION: Final = 1
+"""Written from transaction.version 1 on; the version before it has no place for tags."""
+STATES: Final = {state.value: state for state in TransactionState if state not in (DEAD, PREPARE_EPOCH_FENCE)}
+"""By their status in a record."""
+
+
+class TransactionChange(NamedTuple):
+    """What one record says; None: the transactional id has expired."""
+
+    transactional_id: str
+    value: Transaction | None
+
+
+def record_of(change: TransactionChange, transaction_version: int, wall_ms: int) -> Record:
+    """The record that stores a change, by the finalized level of transaction.version."""
+    key = type_prefix(TRANSACTION_KEY) + encode(TransactionLogKey(transactional_id=change.transactional_id), 0)
+    if change.value is None:
+        return Record(key, None, wall_ms)
+    version = min(transaction_version, FLEXIBLE_VALUE_VERSION)
+    return Record(key, type_prefix(version) + encode(value_of(change.value, version), version), wall_ms)
+
+
+def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
+    # DIVERGES: at transaction.version 0, Apache answers a request of protocol 2 with UNSUPPORTED_VERSION, and each
+    # later one for the transactional id with CONCURRENT_TRANSACTIONS: version 0 has no place for the protocol.
+    has_tags = version >= FLEXIBLE_VALUE_VERSION
+    return TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id if has_tags else -1,
+        next_producer_id=transaction.next_producer_id if has_tags else -1,
+        producer_epoch=transaction.producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state.value,
+        transaction_partitions=None if transaction.state is EMPTY else by_topic(transaction.partitions),
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+        client_transaction_version=transaction.client_version if has_tags else 0,
+    )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> list[TransactionPartitions]:
+    """Sorted, so that equal transactions have equal records."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+
+
+def change_of(record: Record) -> TransactionChange | None:
+    """The change that a record makes; None for a key of a type that is not a transaction's.
+
+    Raises `MalformedMessage` for a value of a version or a status that Apache Kafka 4.3.1 does not write.
+    """
+    if record.key is None:
+        raise MalformedMessage("a record without a key")
+    if read_prefix(record.key) != TRANSACTION_KEY:
+        return None
+    transactional_id = decode(TransactionLogKey, memoryview(record.key)[PREFIX_SIZE:], 0).transactional_id
+    return TransactionChange(transactional_id, None if record.value is None else read_value(record.value))
+
+
+def read_value(value: bytes) -> Transaction:
+    version = value_version(value, TransactionLogValue)
+    read = decode(TransactionLogValue, memoryview(value)[PREFIX_SIZE:], version)
+    state = STATES.get(read.transaction_status)
+    if state is None:
+        raise MalformedMessage(f"transaction status {read.transaction_status}")
+    topics = read.transaction_partitions or ()
+    return Transaction(
+        producer_id=read.producer_id,
+        producer_epoch=read.producer_epoch,
+        timeout_ms=read.transaction_timeout_ms,
+        state=state,
+        updated_ms=read.transaction_last_update_timestamp_ms,
+        partitions=frozenset((topic.topic, index) for topic in topics for index in topic.partition_ids),
+        start_ms=read.transaction_start_timestamp_ms,
+        previous_producer_id=read.previous_producer_id,
+        next_producer_id=read.next_producer_id,
+        client_version=read.client_transaction_version,
+    )

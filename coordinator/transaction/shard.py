@@ -1,0 +1,170 @@
+"""The machine over one partition of `__transaction_state`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
+
+from coordinator.runtime.log_reading import RecordReader
+from coordinator.runtime.shard import Shard
+from coordinator.runtime.timers import Timers
+from coordinator.transaction.config import TransactionConfig
+from coordinator.transaction.end_transaction import end_transaction
+from coordinator.transaction.events import (
+    AddPartitions,
+    EndTransaction,
+    InitProducerId,
+    MarkersWritten,
+    TransactionEvent,
+    VerifyPartitions,
+)
+from coordinator.transaction.expiry import abort_timed_out, expire
+from coordinator.transaction.init_producer_id import init_producer_id
+from coordinator.transaction.listing import TransactionDescription, description_of, listed
+from coordinator.transaction.markers import complete, markers_written, send_markers
+from coordinator.transaction.partitions import add_partitions, verify_partitions
+from coordinator.transaction.records import TransactionChange, change_of, record_of
+from coordinator.transaction.step import TransactionStep, TransactionTimer, TransactionTimerKey
+from coordinator.transaction.transaction_state import NAMES
+from coordinator.transaction.transactions import Transactions
+from protocol.errors import ErrorCode
+from protocol.messages.list_transactions import TransactionState as ListedTransaction
+from protocol.record_builder import Record
+
+ABORTS_KEY: Final = TransactionTimerKey(TransactionTimer.ABORTS)
+EXPIRY_KEY: Final = TransactionTimerKey(TransactionTimer.EXPIRY)
+SEARCH_PAUSE_MS: Final = 100
+"""The pause of a search whose batch is full: other requests come first, and a log that refuses is not asked at once."""
+
+
+def transaction_reader() -> RecordReader[TransactionChange]:
+    """Decodes the records of a partition, once from its start to its end."""
+    return RecordReader(change_of)
+
+
+class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionStep]):
+    """A `StateMachine[TransactionEvent, TransactionChange]`."""
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        committed_end_offset: int,
+        coordinator_epoch: int,
+        next_producer_id: Callable[[], int | None],
+        transaction_version: Callable[[], int],
+    ) -> None:
+        super().__init__(committed_end_offset)
+        self.config = config
+        """May be replaced at any time."""
+        self._coordinator_epoch = coordinator_epoch
+        self._next_producer_id = next_producer_id
+        self._transaction_version = transaction_version
+        self._transactions = Transactions()
+        self._timers: Timers[TransactionTimerKey] = Timers()
+        self._expiring: Iterator[str] | None = None
+        """The transactional ids that the search under way has not examined; None where no search is under way."""
+
+    # Replaying
+
+    def replay(self, change: TransactionChange, end_offset: int) -> None:
+        """Take in a change of the log. What is loaded is committed: `Loaded` says so."""
+        if self.is_loaded:
+            self._transactions.append(change, end_offset)
+        else:
+            self._transactions.apply(change)
+
+    def commit(self) -> None:
+        self._transactions.commit(self.committed_end_offset)
+
+    def follow_commit(self, step: TransactionStep) -> None:
+        if self.is_loaded:
+            send_markers(step)
+
+    # Deciding
+
+    @property
+    def commit_timeout_ms(self) -> int:
+        return self.config.commit_timeout_ms
+
+    def begin(self, now_ms: int, wall_ms: int) -> TransactionStep:
+        return TransactionStep(
+            now_ms,
+            wall_ms,
+            self.config,
+            self._transactions,
+            self._timers,
+            self._coordinator_epoch,
+            self._next_producer_id,
+        )
+
+    def record_of(self, change: TransactionChange, wall_ms: int) -> Record:
+        return record_of(change, self._transaction_version(), wall_ms)
+
+    def decide(self, step: TransactionStep, request: TransactionEvent) -> None:
+        match request:
+            case AddPartitions():
+                add_partitions(step, request)
+            case VerifyPartitions():
+                verify_partitions(step, request)
+            case EndTransaction():
+                end_transaction(step, request)
+            case MarkersWritten():
+                markers_written(step, request)
+            case InitProducerId():
+                init_producer_id(step, request)
+
+    def loaded(self, step: TransactionStep) -> None:
+        """The markers of every transaction that a former coordinator has prepared and not completed are sent again."""
+        self._timers.schedule(ABORTS_KEY, step.now_ms + self.config.abort_interval_ms)
+        self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.id_cleanup_interval_ms)
+        send_markers(step)
+
+    def unloaded(self, step: TransactionStep) -> None:
+        """All requests that wait do so for a commit."""
+
+    def next_timer_ms(self) -> int | None:
+        return self._timers.next_deadline_ms()
+
+    def fire_timer(self, step: TransactionStep) -> None:
+        key = self._timers.pop_due(step.now_ms)
+        if key is None:
+            return
+        match key.kind:
+            case TransactionTimer.ABORTS:
+                is_done = abort_timed_out(step, self._transaction_version())
+                pause_ms = self.config.abort_interval_ms if is_done else SEARCH_PAUSE_MS
+                self._timers.schedule(ABORTS_KEY, step.now_ms + pause_ms)
+            case TransactionTimer.EXPIRY:
+                self._expire(step)
+            case TransactionTimer.COMPLETION:
+                complete(step, key.transactional_id)
+
+    def _expire(self, step: TransactionStep) -> None:
+        """Begin a search, or go on with the one that is under way."""
+        if self._expiring is None:
+            self._expiring = iter(tuple(self._transactions.committed))
+        if expire(step, self._expiring):
+            self._timers.schedule(EXPIRY_KEY, step.now_ms + SEARCH_PAUSE_MS)
+        else:
+            self._expiring = None
+            self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.id_cleanup_interval_ms)
+
+    # Reading
+
+    def census(self) -> Mapping[str, int]:
+        """The number of transactional ids by Kafka's name of their state, for the metrics."""
+        return Counter(NAMES[transaction.state] for transaction in self._transactions.committed.values())
+
+    def describe(self, transactional_id: str) -> TransactionDescription | ErrorCode:
+        """The committed state, for DescribeTransactions."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        transaction = self._transactions.committed.get(transactional_id)
+        return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transaction is None else description_of(transaction)
+
+    def list_transactions(
+        self, state_filters: Collection[str], producer_ids: Collection[int], duration_ms: int, wall_ms: int
+    ) -> list[ListedTransaction]:
+        """The transactional ids that pass all filters, for ListTransactions."""
+        return listed(self._transactions.committed, state_filters, producer_ids, duration_ms, wall_ms)

@@ -1,0 +1,222 @@
+"""What a request does to a transactional id: (request × state × how it names the producer) → answer, or next state.
+
+The table is Apache Kafka's behaviour. `decision_of` reads it, and nothing else decides about a request that names an
+existing producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, TypeAlias
+
+from coordinator.transaction.transaction_state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    DEAD,
+    EMPTY,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TransactionState,
+)
+from protocol.errors import ErrorCode
+
+
+class Intent(Enum):
+    """What a request wants; the number is that of the protocol of transactions."""
+
+    INIT = auto()
+    ADD = auto()
+    VERIFY = auto()
+    COMMIT_1 = auto()
+    ABORT_1 = auto()
+    COMMIT_2 = auto()
+    ABORT_2 = auto()
+
+
+class Claim(Enum):
+    """How the producer id and epoch of a request compare with those of the transactional id."""
+
+    UNNAMED = auto()
+    """The request names no producer: a producer starts."""
+    CURRENT = auto()
+    PREVIOUS = auto()
+    """The epoch that the last transaction of protocol 2 ended with; of an InitProducerId, the epoch that the
+    coordinator remembers."""
+    REPLACED = auto()
+    """The producer id before the current one, with its last epoch, and the current epoch is 0."""
+    OLDER = auto()
+    """Another epoch below the current one."""
+    NEWER = auto()
+    """An epoch that no producer has been given."""
+    FOREIGN = auto()
+    """Another producer id."""
+
+
+class PendingWrite(Enum):
+    """The state of a transactional id whose next record is written and not committed."""
+
+    PENDING = auto()
+
+
+class Move(Enum):
+    CREATE = auto()
+    """A new transactional id, with a new producer id."""
+    START = auto()
+    """A producer starts: it has the next epoch, or a new producer id where the epochs are used up."""
+    GO_ON = auto()
+    """The same, for a producer that goes on after an error (KIP-360)."""
+    REPEAT = auto()
+    """The answer to an earlier InitProducerId was lost: the producer keeps the epoch."""
+    FENCE = auto()
+    """Abort the transaction with a higher epoch. The client is told CONCURRENT_TRANSACTIONS, and asks again."""
+    ADD = auto()
+    """Add the partitions that are not part of the transaction yet."""
+    CHECK = auto()
+    """Tell for each partition whether it is part of the transaction."""
+    COMMIT = auto()
+    ABORT = auto()
+    ABORT_NOTHING = auto()
+    """Abort a transaction without partitions: a client of protocol 2 does not know whether any was added."""
+    TELL = auto()
+    """Repeat the answer to an EndTxn: the producer id and epoch to go on with."""
+
+
+Standing: TypeAlias = TransactionState | PendingWrite
+Decision: TypeAlias = ErrorCode | Move
+
+PENDING = PendingWrite.PENDING
+UNNAMED, CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN = Claim
+CREATE, START, GO_ON, REPEAT, FENCE, ADD, CHECK, COMMIT, ABORT, ABORT_NOTHING, TELL = Move
+
+DONE: Final = ErrorCode.NONE
+WAIT: Final = ErrorCode.CONCURRENT_TRANSACTIONS
+STALE: Final = ErrorCode.PRODUCER_FENCED
+NO_ID: Final = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+WRONG: Final = ErrorCode.INVALID_TXN_STATE
+
+NEXT_STATE: Final[Mapping[Move, TransactionState | None]] = {
+    CREATE: EMPTY,
+    START: EMPTY,
+    GO_ON: EMPTY,
+    REPEAT: EMPTY,
+    FENCE: PREPARE_ABORT,
+    ADD: ONGOING,
+    CHECK: None,
+    COMMIT: PREPARE_COMMIT,
+    ABORT: PREPARE_ABORT,
+    ABORT_NOTHING: PREPARE_ABORT,
+    TELL: None,
+}
+"""The state that a move leads to; None where it writes nothing."""
+
+INIT_CLAIMS: Final = (UNNAMED, CURRENT, PREVIOUS, OLDER, NEWER, FOREIGN)
+CLAIMS: Final = (CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN)
+"""The columns of the tables below."""
+
+Rows: TypeAlias = Mapping[Standing, tuple[Decision, ...]]
+
+INIT_ROWS: Final[Rows] = {
+    #                UNNAMED  CURRENT  PREVIOUS  OLDER    NEWER    FOREIGN
+    DEAD:            (CREATE, CREATE,  CREATE,   CREATE,  CREATE,  CREATE),
+    EMPTY:           (START,  GO_ON,   REPEAT,   STALE,   STALE,   STALE),
+    ONGOING:         (FENCE,  FENCE,   FENCE,    FENCE,   FENCE,   STALE),
+    PREPARE_COMMIT:  (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
+    PREPARE_ABORT:   (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
+    COMPLETE_COMMIT: (START,  GO_ON,   REPEAT,   STALE,   STALE,   STALE),
+    COMPLETE_ABORT:  (START,  GO_ON,   REPEAT,   STALE,   STALE,   STALE),
+    PENDING:         (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
+}  # fmt: skip
+"""A transaction is aborted for any epoch of its producer id, as Apache Kafka does: the client has to ask again, and is
+then refused where its epoch is old."""
+
+ADD_ROWS: Final[Rows] = {
+    #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
+    DEAD:            (NO_ID,  NO_ID,    NO_ID,    NO_ID,   NO_ID,   NO_ID),
+    EMPTY:           (ADD,    STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    ONGOING:         (ADD,    STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PREPARE_COMMIT:  (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+    PREPARE_ABORT:   (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+    COMPLETE_COMMIT: (ADD,    STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    COMPLETE_ABORT:  (ADD,    STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PENDING:         (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+}  # fmt: skip
+
+VERIFY_ROWS: Final[Rows] = {
+    #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
+    DEAD:            (NO_ID,  NO_ID,    NO_ID,    NO_ID,   NO_ID,   NO_ID),
+    EMPTY:           (CHECK,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    ONGOING:         (CHECK,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PREPARE_COMMIT:  (WAIT,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PREPARE_ABORT:   (WAIT,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    COMPLETE_COMMIT: (CHECK,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    COMPLETE_ABORT:  (CHECK,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+}  # fmt: skip
+"""A verification reads the committed state, and has no pending row: the log of the partition checks once more when the
+batch is appended."""
+
+COMMIT_1_ROWS: Final[Rows] = {
+    #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
+    DEAD:            (NO_ID,  NO_ID,    NO_ID,    NO_ID,   NO_ID,   NO_ID),
+    EMPTY:           (WRONG,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    ONGOING:         (COMMIT, STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PREPARE_COMMIT:  (WAIT,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PREPARE_ABORT:   (WAIT,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    COMPLETE_COMMIT: (DONE,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    COMPLETE_ABORT:  (WRONG,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PENDING:         (WAIT,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+}  # fmt: skip
+
+ABORT_1_ROWS: Final[Rows] = {
+    #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
+    DEAD:            (NO_ID,  NO_ID,    NO_ID,    NO_ID,   NO_ID,   NO_ID),
+    EMPTY:           (WRONG,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    ONGOING:         (ABORT,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PREPARE_COMMIT:  (WAIT,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PREPARE_ABORT:   (WAIT,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    COMPLETE_COMMIT: (WRONG,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    COMPLETE_ABORT:  (DONE,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+    PENDING:         (WAIT,   STALE,    NO_ID,    STALE,   STALE,   NO_ID),
+}  # fmt: skip
+
+COMMIT_2_ROWS: Final[Rows] = {
+    #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
+    DEAD:            (NO_ID,  NO_ID,    NO_ID,    NO_ID,   NO_ID,   NO_ID),
+    EMPTY:           (WRONG,  STALE,    STALE,    STALE,   STALE,   NO_ID),
+    ONGOING:         (COMMIT, STALE,    STALE,    STALE,   STALE,   NO_ID),
+    PREPARE_COMMIT:  (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+    PREPARE_ABORT:   (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+    COMPLETE_COMMIT: (WRONG,  TELL,     TELL,     STALE,   STALE,   NO_ID),
+    COMPLETE_ABORT:  (WRONG,  WRONG,    WRONG,    STALE,   STALE,   NO_ID),
+    PENDING:         (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+}  # fmt: skip
+
+ABORT_2_ROWS: Final[Rows] = {
+    #                CURRENT         PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
+    DEAD:            (NO_ID,         NO_ID,    NO_ID,    NO_ID,   NO_ID,   NO_ID),
+    EMPTY:           (ABORT_NOTHING, STALE,    STALE,    STALE,   STALE,   NO_ID),
+    ONGOING:         (ABORT,         STALE,    STALE,    STALE,   STALE,   NO_ID),
+    PREPARE_COMMIT:  (WAIT,          WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+    PREPARE_ABORT:   (WAIT,          WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+    COMPLETE_COMMIT: (ABORT_NOTHING, WRONG,    WRONG,    STALE,   STALE,   NO_ID),
+    COMPLETE_ABORT:  (ABORT_NOTHING, TELL,     TELL,     STALE,   STALE,   NO_ID),
+    PENDING:         (WAIT,          WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
+}  # fmt: skip
+"""Under protocol 2 the epoch tells a repeated EndTxn (PREVIOUS, REPLACED) from that of the next transaction (CURRENT):
+a request that was delayed cannot end a transaction that its client did not mean (KAFKA-17754)."""
+
+
+def columns(claims: tuple[Claim, ...], rows: Rows) -> Mapping[Standing, Mapping[Claim, Decision]]:
+    return {standing: dict(zip(claims, row, strict=True)) for standing, row in rows.items()}
+
+
+TABLE: Final[Mapping[Intent, Mapping[Standing, Mapping[Claim, Decision]]]] = {
+    Intent.INIT: columns(INIT_CLAIMS, INIT_ROWS),
+    Intent.ADD: columns(CLAIMS, ADD_ROWS),
+    Intent.VERIFY: columns(CLAIMS, VERIFY_ROWS),
+    Intent.COMMIT_1: columns(CLAIMS, COMMIT_1_ROWS),
+    Intent.ABORT_1: columns(CLAIMS, ABORT_1_ROWS),
+    Intent.COMMIT_2: columns(CLAIMS, COMMIT_2_ROWS),
+    Intent.ABORT_2: columns(CLAIMS, ABORT_2_ROWS),
+}

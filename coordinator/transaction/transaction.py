@@ -1,0 +1,140 @@
+"""A transactional id at one moment, and the moments that may follow it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from coordinator.transaction.transaction_state import (
+    COMPLETED,
+    EMPTY,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TransactionState,
+)
+
+EPOCH_MAX: Final = 0x7FFF
+LAST_EPOCH: Final = EPOCH_MAX - 1
+"""The last epoch of a producer id that a client is given. One is left, for the producer with this epoch to be fenced
+by."""
+NO_TIME: Final = -1
+
+
+class Transaction(NamedTuple):
+    """What a record says about a transactional id, and `last_epoch`."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    updated_ms: int
+    """Wall clock, as `start_ms`."""
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIME
+    previous_producer_id: int = NO_PRODUCER_ID
+    """The producer id before the last transition."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """The producer id from the completion on, where the epochs of this one are used up (protocol 2)."""
+    last_epoch: int = NO_PRODUCER_EPOCH
+    """The epoch before the last one, of the same producer. No record has it: a new coordinator does not know it, and
+    fences a producer that repeats an InitProducerId."""
+    client_version: int = 0
+    """The protocol of the transaction: of the client that added its partitions, or ended it."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no client may be given another epoch of this producer id."""
+        return self.producer_epoch >= LAST_EPOCH
+
+    @property
+    def is_prepared(self) -> bool:
+        return self.state is PREPARE_COMMIT or self.state is PREPARE_ABORT
+
+
+def created(producer_id: int, timeout_ms: int, wall_ms: int) -> Transaction:
+    """A new transactional id."""
+    return Transaction(producer_id, 0, timeout_ms, EMPTY, wall_ms, previous_producer_id=producer_id)
+
+
+def bumped(before: Transaction, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
+    """A producer has the next epoch. The one that `goes_on` after an error had the current epoch, and may ask again."""
+    return emptied(before, timeout_ms, wall_ms)._replace(
+        producer_epoch=before.producer_epoch + 1,
+        last_epoch=before.producer_epoch if goes_on else NO_PRODUCER_EPOCH,
+    )
+
+
+def rotated(before: Transaction, producer_id: int, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
+    """A producer has a new id, for want of epochs."""
+    return emptied(before, timeout_ms, wall_ms)._replace(
+        producer_id=producer_id,
+        producer_epoch=0,
+        last_epoch=before.producer_epoch if goes_on else NO_PRODUCER_EPOCH,
+    )
+
+
+def emptied(before: Transaction, timeout_ms: int, wall_ms: int) -> Transaction:
+    """The same producer with the same epoch, as it has asked for it again."""
+    return before._replace(
+        state=EMPTY,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        start_ms=NO_TIME,
+        updated_ms=wall_ms,
+        previous_producer_id=before.producer_id,
+    )
+
+
+def with_partitions(
+    before: Transaction, partitions: frozenset[TopicPartition], client_version: int, wall_ms: int
+) -> Transaction:
+    """The transaction goes on, or begins, with these partitions added."""
+    return before._replace(
+        state=ONGOING,
+        partitions=before.partitions | partitions,
+        start_ms=before.start_ms if before.state is ONGOING else wall_ms,
+        updated_ms=wall_ms,
+        previous_producer_id=before.producer_id,
+        client_version=client_version,
+    )
+
+
+def prepared(
+    before: Transaction, *, is_commit: bool, client_version: int, next_producer_id: int, wall_ms: int
+) -> Transaction:
+    """The outcome is decided. From protocol 2 on the epoch moves with it."""
+    is_bumped = client_version >= EPOCH_BUMP_VERSION
+    return before._replace(
+        state=PREPARE_COMMIT if is_commit else PREPARE_ABORT,
+        producer_epoch=min(before.producer_epoch + 1, EPOCH_MAX) if is_bumped else before.producer_epoch,
+        last_epoch=before.producer_epoch if is_bumped else before.last_epoch,
+        start_ms=before.start_ms if before.state is ONGOING else wall_ms,
+        next_producer_id=next_producer_id,
+        updated_ms=wall_ms,
+        previous_producer_id=before.producer_id,
+        client_version=client_version,
+    )
+
+
+def fenced(before: Transaction, wall_ms: int) -> Transaction:
+    """An abort of protocol 1 that takes the epoch away from the producer."""
+    above = before._replace(
+        producer_epoch=min(before.producer_epoch + 1, EPOCH_MAX),
+        last_epoch=NO_PRODUCER_EPOCH,
+    )
+    return prepared(above, is_commit=False, client_version=0, next_producer_id=NO_PRODUCER_ID, wall_ms=wall_ms)
+
+
+def completed(before: Transaction, wall_ms: int) -> Transaction:
+    """Every partition has its marker."""
+    moves_on = before.client_version >= EPOCH_BUMP_VERSION and before.next_producer_id != NO_PRODUCER_ID
+    return before._replace(
+        state=COMPLETED[before.state],
+        producer_id=before.next_producer_id if moves_on else before.producer_id,
+        producer_epoch=0 if moves_on else before.producer_epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        partitions=frozenset(),
+        updated_ms=wall_ms,
+        previous_producer_id=before.producer_id,
+    )

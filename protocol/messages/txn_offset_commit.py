@@ -1,0 +1,51 @@
+"""TxnOffsetCommit (API 28): store the offsets a group has reached as part of a transaction."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from protocol.schema import Int16, Int32, Int64, empty, message, nullable, since, struct
+
+
+@struct
+class TxnOffsetCommitRequestPartition:
+    partition_index: Int32
+    committed_offset: Int64
+    committed_leader_epoch: Annotated[Int32, since(2)] = -1
+    committed_metadata: Annotated[str | None, nullable()] = ""
+
+
+@struct
+class TxnOffsetCommitRequestTopic:
+    name: str
+    partitions: list[TxnOffsetCommitRequestPartition] = empty()
+
+
+@message(key=28, versions="0-5", flexible="3+")
+class TxnOffsetCommitRequest:
+    transactional_id: str
+    group_id: str
+    producer_id: Int64
+    producer_epoch: Int16
+    generation_id: Annotated[Int32, since(3)] = -1
+    member_id: Annotated[str, since(3)] = ""
+    group_instance_id: Annotated[str | None, since(3), nullable(3)] = None
+    topics: list[TxnOffsetCommitRequestTopic] = empty()
+
+
+@struct
+class TxnOffsetCommitResponsePartition:
+    partition_index: Int32
+    error_code: Int16 = 0
+
+
+@struct
+class TxnOffsetCommitResponseTopic:
+    name: str
+    partitions: list[TxnOffsetCommitResponsePartition] = empty()
+
+
+@message(key=28, versions="0-5", flexible="3+")
+class TxnOffsetCommitResponse:
+    throttle_time_ms: Int32 = 0
+    topics: list[TxnOffsetCommitResponseTopic] = empty()

@@ -1,0 +1,1 @@
+"""Clients of transactions for a simulated cluster, and what they know of their transactions."""

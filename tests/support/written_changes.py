@@ -1,0 +1,27 @@
+"""What a step of the shard of groups writes, as its log will say it."""
+
+from __future__ import annotations
+
+from coordinator.group.records import Change, OffsetChange, TransactionEnded, change_of
+from coordinator.runtime.effects import Effects
+from protocol.record_builder import Record
+
+
+def written_changes(effects: Effects) -> list[Change]:
+    """The changes of the batch, or the one that a marker stands for."""
+    transaction = effects.transaction
+    if transaction is not None and transaction.end is not None:
+        return [TransactionEnded(transaction.producer_id, transaction.end.is_commit)]
+    changes = [in_record(record) for record in effects.records]
+    if transaction is None:
+        return changes
+    return [
+        change._replace(producer_id=transaction.producer_id) if isinstance(change, OffsetChange) else change
+        for change in changes
+    ]
+
+
+def in_record(record: Record) -> Change:
+    change = change_of(record)
+    assert change is not None, "a coordinator of groups writes no record of another kind"
+    return change
