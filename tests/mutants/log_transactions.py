@@ -82,20 +82,12 @@ LOG_TRANSACTION_MUTANTS: Final = (
         Hunt.REPLICAS,
     ),
     Mutant(
-        199,
-        "the transactions of the older protocol are not verified",
-        "replication/partition.py",
-        "        self.verifies_transactions = True\n",
-        "        self.verifies_transactions = False\n",
-        Hunt.REPLICAS,
-    ),
-    Mutant(
         200,
         "zeros in a transaction index are an aborted transaction",
         "storage/segment/transaction_index.py",
         "    in_order = max(offset_before, entry.first_offset) < entry.last_offset\n",
         "    in_order = offset_before < entry.last_offset\n",
-        Hunt.REPLICAS,
+        Hunt.STORIES,
     ),
     Mutant(
         201,
@@ -103,7 +95,7 @@ LOG_TRANSACTION_MUTANTS: Final = (
         "storage/log/log_state.py",
         "            segment.note_not_synced()  # entries",
         "            pass  # entries",
-        Hunt.REPLICAS,
+        Hunt.STORIES,
     ),
     Mutant(
         202,

@@ -17,8 +17,7 @@ from storage.log.log import Log
 from storage.log.reading import LogRead
 from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import encode_snapshot
-from storage.segment.transaction_index import ENTRY, AbortedTransaction
-from tests.support.simulation.disk import SimulatedDisk
+from storage.segment.transaction_index import AbortedTransaction
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -199,47 +198,6 @@ def test_a_transaction_counts_as_ended_when_its_marker_is_committed(log: Log) ->
     end(log, 2)
     end(log, 1)
     assert [log.last_stable_offset(high_watermark) for high_watermark in (1, 2, 3, 4)] == [0, 0, 0, 4]
-
-
-@RESTARTS
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 1.0])
-def test_zeros_in_the_transaction_index_are_damage(log: Log, restart: Callable[[Log], Log], share: float) -> None:
-    """A loss of power leaves them, and Apache Kafka's reader would take them for an aborted transaction."""
-    for producer_id in range(1, 3):
-        send(log, producer_id, 0)
-        end(log, producer_id)
-    expected = log.aborted_transactions(0, 100)
-    log.close(NOW_MS, clean=True)
-    path = Path(log.segments[0].path(".txnindex"))
-    data = path.read_bytes()
-    kept = int(share * (len(data) // ENTRY.size)) * ENTRY.size
-    path.write_bytes(data[:kept] + bytes(len(data) - kept))
-    assert restart(log).aborted_transactions(0, 100) == expected
-
-
-def test_the_entries_of_truncated_markers_do_not_come_back_with_a_loss_of_power() -> None:
-    """The process that truncated was killed: the one after it syncs the transaction index of the cut segment."""
-    disk = SimulatedDisk("a seed")
-    disk.make_directories("/t-0")
-    config = LogConfig(flush_messages=1)
-
-    def opened(recovery_point: int) -> Log:
-        return Log.open(disk, "/t-0", config, recovery_point=recovery_point, now_ms=NOW_MS)
-
-    log = opened(0)
-    send(log, 1, 0)
-    end(log, 1)
-    log.flush(NOW_MS)
-    log.lower_recovery_point(1)
-    log.truncate_to(1, NOW_MS)
-    disk.end_process()
-    log = opened(1)
-    end(log, 1, commits=True)
-    log.flush(NOW_MS)
-    disk.crash()
-    again = opened(2)
-    assert again.aborted_transactions(0, 100) == []
-    assert again.end_offset == 2
 
 
 def test_a_refetched_replica_knows_what_its_leader_knows(log: Log, tmp_path: Path) -> None:
