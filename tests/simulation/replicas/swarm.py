@@ -394,7 +394,7 @@ class Swarm:
             return
         offset = self.random.randrange(log.log_start_offset, end_offset)
         found = log.read(offset, self.random.choice((1, 300, 5000)), end_offset=end_offset, at_least_one=True)
-        if not isinstance(found, ErrorCode) and found.slice is None and self._is_split(host):
+        if not isinstance(found, ErrorCode) and found.slice is None and self.is_split(host):
             return
         if isinstance(found, ErrorCode) or found.slice is None:
             raise Violation(f"node {host.node_id}: offset {offset} of {end_offset} cannot be read: {found}")
@@ -412,7 +412,7 @@ class Swarm:
         if next_offset is None:
             raise Violation(f"node {host.node_id}: nothing whole comes at {offset} of {end_offset}")
 
-    def _is_split(self, host: Host) -> bool:
+    def is_split(self, host: Host) -> bool:
         """Whether the high watermark lies in the first batch of the log: the log began with a later record of that
         batch, as its leader's did, and a crash took that back."""
         batches = self._contents[host.node_id, host.life].batches
