@@ -21,6 +21,8 @@ class Hunt(Enum):
     """Seeds of a coordinator of groups alone."""
     TRANSACTIONS = "transactions"
     """Seeds of a coordinator of transactions alone."""
+    REPLICAS = "replicas"
+    """Seeds of the replicas of one partition alone."""
     SCENARIOS = "scenarios"
     """Scripted stories, where chance would need too long."""
     STORIES = "stories"

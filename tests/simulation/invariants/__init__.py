@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.as_assigned import AsAssigned
 from tests.simulation.invariants.commits_answered import CommitsAnswered
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
@@ -45,6 +46,7 @@ class Invariant(Protocol):
 
 
 ALL: Final[tuple[Callable[[], Invariant], ...]] = (
+    AbortedTransactions,
     AsAssigned,
     CommittedPrefix,
     CommitsAnswered,
