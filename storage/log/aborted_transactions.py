@@ -17,7 +17,7 @@ _base_offset = attrgetter("base_offset")
 
 
 def aborted_transactions(log: LogState, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """Those with batches in a range of offsets. Raises OSError and `CorruptTransactionIndex`."""
+    """Those with batches in a range of offsets. Raises OSError, `CorruptTransactionIndex` among them."""
     found: list[AbortedTransaction] = []
     slot = max(0, bisect_right(log.segments, first_offset, key=_base_offset) - 1)
     for segment in log.segments[slot:]:
@@ -34,7 +34,7 @@ def aborted_in_read(
     """Those that may reach into what a read found from `first_offset` on, sorted by first offset.
 
     The transaction index has the order of the markers, but some clients take the list in the order of the records.
-    Raises OSError and `CorruptTransactionIndex`; without `waits` also `NotCached`.
+    Raises OSError, `CorruptTransactionIndex` among them; without `waits` also `NotCached`.
     """
     segments = log.segments
     slot = bisect_right(segments, read.base_offset, key=_base_offset) - 1

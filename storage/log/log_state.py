@@ -162,8 +162,11 @@ class LogState:
                 segment.release()
 
     def fail(self, error: OSError) -> None:
-        """The disk returned an error: what it holds is unknown, so nothing is written to this log any more."""
-        if self.failure is None:
+        """The disk returned an error: what it holds is unknown, so nothing is written to this log any more. Where the
+        error says that what was read is damaged, this log alone is concerned."""
+        if error.errno == errno.EBADMSG:
+            self.damaged(str(error))
+        elif self.failure is None:
             self.failure = error
             if self.on_failure is not None:
                 self.on_failure(error)

@@ -7,6 +7,7 @@ records. A lookup therefore continues in later segments, up to an entry whose la
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_left
 from operator import attrgetter
 from struct import Struct
@@ -21,8 +22,14 @@ VERSION = 0
 _last_offset = attrgetter("last_offset")
 
 
-class CorruptTransactionIndex(ValueError):
-    """The file does not consist of whole entries in order: it must be made again from the batches."""
+class CorruptTransactionIndex(OSError):
+    """The file does not consist of whole entries in order: the next start makes it again from the batches.
+
+    Its `errno` is EBADMSG, by which a log knows damage from a disk that fails.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(errno.EBADMSG, reason, path)
 
 
 class AbortedTransaction(NamedTuple):
@@ -50,13 +57,13 @@ class TransactionIndex:
         """The file was changed since the owner last synced it."""
 
     def entries(self) -> list[AbortedTransaction]:
-        """All entries. Raises OSError and `CorruptTransactionIndex`."""
+        """All entries. Raises OSError, `CorruptTransactionIndex` among them."""
         if self._entries is None:
             self._entries = self._load()
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry. Raises OSError and `CorruptTransactionIndex`."""
+        """Add an entry. Raises OSError, `CorruptTransactionIndex` among them."""
         entries = self.entries()
         assert not entries or aborted.last_offset > entries[-1].last_offset, (
             "aborted transactions are noted in the order of their markers"
@@ -68,8 +75,8 @@ class TransactionIndex:
         entries.append(aborted)
 
     def count_from(self, first_offset: int) -> int:
-        """How many aborted transactions have their marker at or past an offset. Raises OSError and
-        `CorruptTransactionIndex`."""
+        """How many aborted transactions have their marker at or past an offset. Raises OSError,
+        `CorruptTransactionIndex` among them."""
         entries = self.entries()
         return len(entries) - bisect_left(entries, first_offset, key=_last_offset) if entries else 0
 
@@ -86,7 +93,7 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries of markers at or past an offset. Raises OSError and `CorruptTransactionIndex`."""
+        """Remove the entries of markers at or past an offset. Raises OSError, `CorruptTransactionIndex` among them."""
         entries = self.entries()
         kept_count = sum(aborted.last_offset < offset for aborted in entries)
         if kept_count < len(entries):
@@ -134,12 +141,12 @@ class TransactionIndex:
             return []
         data = self._fs.read(self._path)
         if len(data) % ENTRY.size:
-            raise CorruptTransactionIndex(f"{self._path}: {len(data)} bytes are not whole entries")
+            raise CorruptTransactionIndex(self._path, f"{len(data)} bytes are not whole entries")
         entries: list[AbortedTransaction] = []
         for version, *fields in ENTRY.iter_unpack(data):
             entry = AbortedTransaction(*fields)
             if version != VERSION or not _is_sound(entry, entries[-1].last_offset if entries else -1):
-                raise CorruptTransactionIndex(f"{self._path}: entry {len(entries)} is {version, *fields}")
+                raise CorruptTransactionIndex(self._path, f"entry {len(entries)} is {version, *fields}")
             entries.append(entry)
         return entries
 

@@ -12,12 +12,13 @@ from protocol.control_records import end_transaction_marker
 from protocol.errors import ErrorCode
 from protocol.record_builder import Record, build_batch
 from storage.files.local_files import LocalFiles
+from storage.files.log_paths import TRANSACTION_INDEX_SUFFIX
 from storage.log.append_result import AppendOrigin
 from storage.log.log import Log
 from storage.log.reading import LogRead
 from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import encode_snapshot
-from storage.segment.transaction_index import AbortedTransaction
+from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -253,3 +254,42 @@ def test_a_transactional_batch_of_a_coordinator_has_no_sequence(log: Log) -> Non
     assert stable(log) == 0
     end(log, 1, commits=True)
     assert stable(log) == 3
+
+
+def damaged_index(log: Log, reasons: list[str]) -> Log:
+    """The log after a clean restart, in which the files rotted after they were checked."""
+    log = clean_restart(log)
+    failures: list[OSError] = []
+    log.on_damage, log.on_failure = reasons.append, failures.append
+    for segment in log.segments:
+        segment.release()
+        Path(segment.path(TRANSACTION_INDEX_SUFFIX)).write_bytes(b"rotten")
+    return log
+
+
+def test_a_read_of_a_damaged_index_ends_the_service_of_this_log_alone(log: Log) -> None:
+    send(log, 1, 0)
+    end(log, 1)
+    reasons: list[str] = []
+    log = damaged_index(log, reasons)
+    read = log.read(0, 1000, end_offset=log.end_offset, at_least_one=True)
+    assert isinstance(read, LogRead)
+    with pytest.raises(CorruptTransactionIndex) as told:
+        log.aborted_in_read(read, 0, log.end_offset)
+    log.fail_unless_passing(told.value)
+    assert log.failure is not None
+    assert len(reasons) == 1 and "6 bytes are not whole entries" in reasons[0] and "txnindex" in reasons[0]
+
+
+def test_a_marker_over_a_damaged_index_is_refused(log: Log) -> None:
+    send(log, 1, 0)
+    end(log, 1)
+    send(log, 1, 0, epoch=1)
+    reasons: list[str] = []
+    log = damaged_index(log, reasons)
+    marker = end_transaction_marker(
+        commits=False, producer_id=1, producer_epoch=1, coordinator_epoch=1, timestamp=NOW_MS
+    )
+    result = log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert result.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(reasons) == 1 and log.failure is not None
