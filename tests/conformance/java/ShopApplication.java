@@ -13,8 +13,8 @@ import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
 /**
- * A Kafka Streams application with exactly_once_v2. The arguments are the bootstrap address, the state directory, the
- * size of a window and the greatest distance of a click and a purchase in milliseconds.
+ * A Kafka Streams application. The arguments are the bootstrap address, the state directory, the processing guarantee,
+ * the size of a window, and the greatest distance of a click and a purchase, both in milliseconds.
  *
  * <p>Nothing is late (the grace is a day), so that what each output holds for a key follows from the inputs alone:
  * `tests/conformance/streams/truth.py` computes the same.
@@ -66,12 +66,12 @@ public final class ShopApplication {
         return builder;
     }
 
-    private static Properties config(String bootstrap, String directory) {
+    private static Properties config(String bootstrap, String directory, String guarantee) {
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "shop");
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
         config.put(StreamsConfig.STATE_DIR_CONFIG, directory);
-        config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName());
         config.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, "3");
@@ -87,10 +87,10 @@ public final class ShopApplication {
     }
 
     public static void main(String[] arguments) throws InterruptedException {
-        Duration window = Duration.ofMillis(Long.parseLong(arguments[2]));
-        Duration distance = Duration.ofMillis(Long.parseLong(arguments[3]));
-        KafkaStreams streams =
-            new KafkaStreams(topology(window, distance).build(), config(arguments[0], arguments[1]));
+        Duration window = Duration.ofMillis(Long.parseLong(arguments[3]));
+        Duration distance = Duration.ofMillis(Long.parseLong(arguments[4]));
+        Properties config = config(arguments[0], arguments[1], arguments[2]);
+        KafkaStreams streams = new KafkaStreams(topology(window, distance).build(), config);
         CountDownLatch stopped = new CountDownLatch(1);
         streams.setStateListener((to, from) -> {
             System.out.println(to);

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.conformance.brokers import Ports
 from tests.conformance.outcome import Failed
-from tests.conformance.streams.campaign import Shop, campaign
+from tests.conformance.streams.campaign import AT_LEAST_ONCE, EXACTLY_ONCE, Shop, campaign
 from tests.conformance.toolchain import Toolchain
 
 
@@ -25,6 +25,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=20, help="of brokers and instances together (20)")
     parser.add_argument("--seed", type=int, default=1, help="of the input and the kills")
     parser.add_argument("--transaction-version", type=int, choices=(0, 1, 2), default=2)
+    parser.add_argument(
+        "--guarantee", choices=(EXACTLY_ONCE, AT_LEAST_ONCE), default=EXACTLY_ONCE, help="the latter fails: a control"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directories; done anyway after a failure")
     return parser.parse_args()
 
@@ -39,7 +42,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="moldau-streams-"))
     say(f"seed {options.seed}, {options.broker}, {directory}")
     try:
-        shop = Shop(options.broker, Toolchain(fetch=True), Ports(), directory)
+        shop = Shop(options.broker, Toolchain(fetch=True), Ports(), directory, options.guarantee)
         shop.brokers.transaction_version = options.transaction_version
         figures = campaign(shop, options.kills, options.seed, say)
     except Failed as failed:

@@ -1,19 +1,15 @@
-"""The shop under kill -9: rounds of input, a kill in each, and after each the outputs hold all that they must."""
+"""The shop under kill -9: rounds of input with kills in them, and after each the outputs equal the truth."""
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaError, Message, Producer
-
 from tests.conformance.brokers import Ports
 from tests.conformance.committed import (
-    QUIET,
     Stored,
     TopicReader,
     aborted_count,
@@ -22,98 +18,35 @@ from tests.conformance.committed import (
     create_topics,
 )
 from tests.conformance.outcome import Failed
-from tests.conformance.streams.inputs import INPUTS, PARTITIONS, SPAN_MS, Event, Round, rounds
+from tests.conformance.streams.feed import Deed, Feed
+from tests.conformance.streams.inputs import EVENTS_PER_ROUND, PARTITIONS, SPAN_MS, Round, rounds
 from tests.conformance.streams.instance import Instance
-from tests.conformance.streams.truth import OUTPUTS, Truth, problems
+from tests.conformance.streams.kills import Kill, kills
+from tests.conformance.streams.truth import OUTPUTS, TOPICS, Truth, problems
 from tests.conformance.toolchain import Toolchain
-from tests.conformance.trio import NODES, Trio, pairs_of
+from tests.conformance.trio import NODES, Node, Trio, pairs_of
 
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
+"""With the latter kills double records: a control of the proof."""
 Report = Callable[[str], None]
-EVENTS_PER_ROUND = 240
-EVENTS_PER_SECOND = 60
 CATCH_UP_S = 240.0
 """For a killed instance to be missed, its tasks to move, stores to be restored; a machine may be slow."""
-DOWN_S = (0.5, 4.0)
-"""For so long a victim is away, at least and at most."""
 SETTINGS = ("min.insync.replicas=2", "transaction.state.log.min.isr=2")
-TOPICS = dict.fromkeys((*INPUTS, *OUTPUTS), PARTITIONS)
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """What is killed in a round: a broker, or an instance, which may lose its state directory."""
-
-    is_broker: bool
-    index: int
-    at_event: int
-    down_s: float
-    loses_state: bool
-
-
-def kills(seed: int, count: int) -> list[Kill]:
-    """Brokers and instances by turns, each kill at another moment of its round's input."""
-    chance = random.Random(seed)
-    drawn = []
-    for number in range(count):
-        is_broker = number % 2 == 1
-        drawn.append(
-            Kill(
-                is_broker,
-                chance.randrange(NODES if is_broker else 2),
-                chance.randrange(EVENTS_PER_ROUND // 8, EVENTS_PER_ROUND * 7 // 8),
-                round(chance.uniform(*DOWN_S), 1),
-                chance.random() < 0.4,
-            )
-        )
-    return drawn
-
-
-class Feed:
-    """Writes events in their order at a steady rate, whichever broker is away."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._refused: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 20,
-                "message.timeout.ms": 300_000,
-                **QUIET,
-            }
-        )
-
-    def write(self, events: Sequence[Event], after: Callable[[int], None] = lambda index: None) -> None:
-        """Until each is acknowledged; `after` is called with the index of each. Raises `Failed`."""
-        for index, event in enumerate(events):
-            self._producer.produce(
-                event.topic,
-                event.value,
-                event.key,
-                partition=event.partition,
-                timestamp=event.timestamp_ms,
-                on_delivery=self._delivered,
-            )
-            self._producer.poll(1 / EVENTS_PER_SECOND)
-            after(index)
-        left = self._producer.flush(CATCH_UP_S)
-        if left or self._refused:
-            raise Failed(f"{left} events of the input are not acknowledged; refused: {self._refused[:3]}")
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._refused.append(error.str())
+STORED = dict.fromkeys(TOPICS, PARTITIONS)
 
 
 class Shop:
-    """Brokers, two instances of the application, their input, and a reader of their outputs."""
+    """Brokers, two instances of the application, their input, and a reader of every topic."""
 
-    def __init__(self, name: str, toolchain: Toolchain, ports: Ports, directory: Path) -> None:
+    def __init__(
+        self, name: str, toolchain: Toolchain, ports: Ports, directory: Path, guarantee: str = EXACTLY_ONCE
+    ) -> None:
         self.truth = Truth()
         self.brokers = Trio(name, toolchain, pairs_of(ports), directory, extra=SETTINGS)
         toolchain.compiled_java()
-        bootstrap = self.brokers.bootstrap
-        self.instances = [Instance(f"instance-{each}", toolchain, bootstrap, directory) for each in (1, 2)]
+        self.instances = [
+            Instance(f"instance-{each}", toolchain, self.brokers.bootstrap, guarantee, directory) for each in (1, 2)
+        ]
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -121,10 +54,10 @@ class Shop:
         self.brokers.format()
         try:
             self.brokers.start()
-            create_topics(self.brokers.bootstrap, TOPICS, retention_ms="-1")
+            create_topics(self.brokers.bootstrap, STORED, retention_ms="-1")
             await_in_sync(self.brokers.bootstrap, NODES)
             self.feed = Feed(self.brokers.bootstrap)
-            self.reader = TopicReader(self.brokers.bootstrap, dict.fromkeys(OUTPUTS, PARTITIONS))
+            self.reader = TopicReader(self.brokers.bootstrap, STORED)
             yield
             self.reader.close()
         finally:
@@ -132,13 +65,15 @@ class Shop:
                 instance.close()
             self.brokers.close()
 
-    def round(self, given: Round, deed: Callable[[int], None] = lambda index: None) -> float:
+    def round(self, given: Round, *deeds: Deed) -> float:
         """Writes a round; the seconds until the outputs are complete after its last record. Raises `Failed`."""
-        for part in (given.moves, given.events):
-            self.truth.add(part)
-            self.feed.write(part, deed if part is given.events else lambda index: None)
-            written = time.monotonic()
-            self.catch_up()
+        self.truth.add(given.moves)
+        self.feed.write(given.moves)
+        self.catch_up()
+        self.truth.add(given.events)
+        self.feed.write(given.events, deeds)
+        written = time.monotonic()
+        self.catch_up()
         return time.monotonic() - written
 
     def catch_up(self) -> None:
@@ -147,8 +82,8 @@ class Shop:
         wanted = self.truth.counts()
         while True:
             self.reader.read(0.2)
-            found = {output: len(records) for output, records in self.reader.records.items()}
-            if all(found[output] >= wanted[output] for output in OUTPUTS):
+            found = {topic: len(records) for topic, records in self.reader.records.items()}
+            if all(found[topic] >= wanted[topic] for topic in TOPICS):
                 break
             for instance in self.instances:
                 instance.check()
@@ -160,34 +95,39 @@ class Shop:
     def judge(self, found: dict[str, list[Stored]]) -> None:
         said = problems(self.truth.values, found)
         if said:
-            raise Failed(f"{len(said)} keys of the outputs are wrong: {'; '.join(said[:5])}")
+            raise Failed(f"{len(said)} keys hold what they must not: {'; '.join(said[:5])}")
 
-    def strike(self, kill: Kill) -> Callable[[int], None]:
-        """The deed of a round: at its event something is killed, and started again once its time is over."""
-        victim = self.brokers.nodes[kill.index] if kill.is_broker else self.instances[kill.index]
-        back_at = 0.0
+    def strike(self, kill: Kill) -> Strike:
+        return Strike(self.brokers.nodes[kill.index] if kill.is_broker else self.instances[kill.index], kill)
 
-        def deed(index: int) -> None:
-            nonlocal back_at
-            if index == kill.at_event:
-                victim.kill()
-                back_at = time.monotonic() + kill.down_s
-                if kill.loses_state and isinstance(victim, Instance):
-                    victim.forget()
-            is_last = index == EVENTS_PER_ROUND - 1
-            if back_at and (is_last or time.monotonic() >= back_at):
-                time.sleep(max(0.0, back_at - time.monotonic()))
-                victim.start()
-                back_at = 0.0
 
-        return deed
+class Strike:
+    """A deed: at its event the victim is killed, and started again after its time, before the round ends."""
+
+    def __init__(self, victim: Node | Instance, kill: Kill) -> None:
+        self._victim = victim
+        self._kill = kill
+        self._back_at: float | None = None
+
+    def __call__(self, index: int) -> None:
+        if index == self._kill.at_event:
+            self._victim.kill()
+            self._back_at = time.monotonic() + self._kill.down_s
+            if self._kill.loses_state and isinstance(self._victim, Instance):
+                self._victim.forget()
+        if self._back_at is None:
+            return
+        away_s = self._back_at - time.monotonic()
+        if away_s <= 0 or index == EVENTS_PER_ROUND - 1:
+            time.sleep(max(0.0, away_s))
+            self._victim.start()
+            self._back_at = None
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Seconds to catch up after each kill, records of the outputs, those of aborted transactions, and threads lost."""
+    """Numbers of records of each output, of those of aborted transactions, and the exceptions that ended threads."""
 
-    caught_up_s: tuple[float, ...]
     records: dict[str, int]
     aborted: int
     replaced: tuple[str, ...]
@@ -196,26 +136,36 @@ class Figures:
 def campaign(shop: Shop, count: int, seed: int, say: Report) -> Figures:
     """One instance, a second one that joins, then so many kills; the outputs equal the truth. Raises `Failed`."""
     first_ms = int(time.time() * 1000) // 60_000 * 60_000 - SPAN_MS
-    given = rounds(seed, first_ms, EVENTS_PER_ROUND)
-    caught_up = []
+    given = rounds(seed, first_ms)
+    first, second = shop.instances
     with shop.running():
-        shop.instances[0].start()
+        first.start()
         say(f"one instance: complete {shop.round(next(given)):.1f} s after the input")
-        second = shop.instances[1]
-        joins = lambda index: second.start() if index == EVENTS_PER_ROUND // 4 else None  # noqa: E731
-        say(f"a second joins: complete {shop.round(next(given), joins):.1f} s after the input")
-        for number, kill in enumerate(kills(seed, count), 1):
-            seconds = shop.round(next(given), shop.strike(kill))
+        say(f"a second joins: complete {shop.round(next(given), joins(second)):.1f} s after the input")
+        done = 0
+        for together in kills(seed, count):
+            seconds = shop.round(next(given), *map(shop.strike, together))
+            done += len(together)
+            victims = " with ".join(map(str, together))
+            say(f"kill {done} of {count}, {victims}: complete {seconds:.1f} s after the input")
             await_in_sync(shop.brokers.bootstrap, NODES)
-            victim = f"broker {kill.index + 1}" if kill.is_broker else f"instance {kill.index + 1}"
-            lost = " and its state" if kill.loses_state and not kill.is_broker else ""
-            say(f"kill {number} of {count}, {victim}{lost}: complete {seconds:.1f} s after the input")
-            caught_up.append(seconds)
-        for instance in shop.instances:
-            instance.stop()
-        topics = dict.fromkeys(OUTPUTS, PARTITIONS)
-        held = all_committed(shop.brokers.bootstrap, topics)
-        shop.judge(held)
-        aborted = aborted_count(shop.brokers.bootstrap, topics, held)
+        return concluded(shop)
+
+
+def joins(instance: Instance) -> Deed:
+    def deed(index: int) -> None:
+        if index == EVENTS_PER_ROUND // 4:
+            instance.start()
+
+    return deed
+
+
+def concluded(shop: Shop) -> Figures:
+    """What is stored once the application has stopped; it equals the truth. Raises `Failed`."""
+    for instance in shop.instances:
+        instance.stop()
+    held = all_committed(shop.brokers.bootstrap, STORED)
+    shop.judge(held)
     replaced = tuple(each for instance in shop.instances for each in instance.replaced())
-    return Figures(tuple(caught_up), {output: len(held[output]) for output in OUTPUTS}, aborted, replaced)
+    records = {output: len(held[output]) for output in OUTPUTS}
+    return Figures(records, aborted_count(shop.brokers.bootstrap, STORED, held), replaced)

@@ -16,6 +16,7 @@ STEP_MS = 50
 OUT_OF_ORDER_MS = 2025
 """An event that is out of order is that much older: no multiple of the step, so that no two share a timestamp."""
 MOVES_PER_ROUND = 5
+EVENTS_PER_ROUND = 240
 SPAN_MS = 6 * 3_600_000
 """The events of any run fit into it. The first is that old, so that none lies in the future."""
 
@@ -43,7 +44,7 @@ class Round:
     events: tuple[Event, ...]
 
 
-def rounds(seed: int, first_ms: int, events_per_round: int) -> Iterator[Round]:
+def rounds(seed: int, first_ms: int) -> Iterator[Round]:
     """Without an end. In the first round every user gets a region."""
     chance = random.Random(seed)
     users = [f"u{index}" for index in range(USER_COUNT)]
@@ -55,7 +56,7 @@ def rounds(seed: int, first_ms: int, events_per_round: int) -> Iterator[Round]:
         )
         number += len(moves)
         events = []
-        for _ in range(events_per_round):
+        for _ in range(EVENTS_PER_ROUND):
             late_ms = OUT_OF_ORDER_MS if chance.random() < 0.2 else 0
             topic = chance.choice((CLICKS, CLICKS, PURCHASES))
             events.append(Event(topic, chance.choice(users), str(number), first_ms + number * STEP_MS - late_ms))

@@ -19,11 +19,11 @@ REPLACED = "REPLACED "
 class Instance:
     """`log` is what the application said in all its starts."""
 
-    def __init__(self, name: str, toolchain: Toolchain, bootstrap: str, directory: Path) -> None:
+    def __init__(self, name: str, toolchain: Toolchain, bootstrap: str, guarantee: str, directory: Path) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
         self._state = directory / name
-        arguments = (bootstrap, str(self._state), str(WINDOW_MS), str(DISTANCE_MS))
+        arguments = (bootstrap, str(self._state), guarantee, str(WINDOW_MS), str(DISTANCE_MS))
         self._command = [*toolchain.java_command(*HEAP), "ShopApplication", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -1,9 +1,10 @@
-"""What the shop's outputs must hold, computed from the inputs, and whether they do.
+"""What the shop's topics must hold, computed from the events that were written, and whether they do.
 
-In order means: as the input was written.
+In order means: as the events were written.
 
-| output | holds | its records for a key |
+| topic | holds | its records for a key |
 |---|---|---|
+| the inputs | each event once: a producer that doubles one must not pass for an application that does | in order |
 | `clicks-of-user` | the number of a user's clicks, and the sum of their values | one for each click, in order |
 | `clicks-of-window` | the number of a user's clicks in a window of time | the same |
 | `regions-of-user` | the table of users | one for each move, in order |
@@ -18,24 +19,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.conformance.committed import Stored, first_difference
-from tests.conformance.streams.inputs import CLICKS, PURCHASES, USERS, Event
+from tests.conformance.streams.inputs import CLICKS, INPUTS, PURCHASES, USERS, Event
 
 WINDOW_MS = 10_000
 DISTANCE_MS = 3_000
 CLICKS_OF_USER, CLICKS_OF_WINDOW, REGIONS_OF_USER = "clicks-of-user", "clicks-of-window", "regions-of-user"
 SALES, SALES_OF_REGION, PAIRS = "sales", "sales-of-region", "pairs"
 OUTPUTS = (CLICKS_OF_USER, CLICKS_OF_WINDOW, REGIONS_OF_USER, SALES, SALES_OF_REGION, PAIRS)
+TOPICS = (*INPUTS, *OUTPUTS)
 ANY_ORDER = (SALES_OF_REGION, PAIRS)
 
 Values = dict[str, dict[str, list[str]]]
-"""By output and key."""
+"""By topic and key."""
 
 
 class Truth:
     """Takes the events in the order in which they were written."""
 
     def __init__(self) -> None:
-        self.values: Values = {output: defaultdict(list) for output in OUTPUTS}
+        self.values: Values = {topic: defaultdict(list) for topic in TOPICS}
         self._regions: dict[str, str] = {}
         self._totals: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self._windows: dict[str, int] = defaultdict(int)
@@ -43,6 +45,7 @@ class Truth:
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
+            self.values[event.topic][event.key].append(event.value)
             if event.topic == USERS:
                 self._moved(event)
             elif event.topic == CLICKS:
@@ -51,8 +54,8 @@ class Truth:
                 self._bought(event)
 
     def counts(self) -> dict[str, int]:
-        """The number of records of each output."""
-        return {output: sum(map(len, keys.values())) for output, keys in self.values.items()}
+        """The number of records of each topic."""
+        return {topic: sum(map(len, keys.values())) for topic, keys in self.values.items()}
 
     def _moved(self, event: Event) -> None:
         self._regions[event.key] = event.value
@@ -99,16 +102,16 @@ def by_key(records: Iterable[Stored]) -> dict[str, list[str]]:
 
 
 def problems(wanted: Values, found: Mapping[str, Sequence[Stored]]) -> list[str]:
-    """Every key of every output whose records are not those that the inputs ask for."""
+    """Every key of every topic, the inputs first, whose records are not those that the events ask for."""
     said = []
-    for output in OUTPUTS:
-        values = by_key(found[output])
-        for key in sorted(wanted[output].keys() | values.keys()):
-            want, came = wanted[output].get(key, []), values.get(key, [])
-            if output == SALES_OF_REGION:
+    for topic in TOPICS:
+        values = by_key(found[topic])
+        for key in sorted(wanted[topic].keys() | values.keys()):
+            want, came = wanted[topic].get(key, []), values.get(key, [])
+            if topic == SALES_OF_REGION:
                 came = additions(came)
-            if output in ANY_ORDER:
+            if topic in ANY_ORDER:
                 want, came = sorted(want), sorted(came)
             difference = first_difference(came, want)
-            said += [f"{output}, {key}: {difference}"] if difference else []
+            said += [f"{topic}, {key}: {difference}"] if difference else []
     return said

@@ -1,4 +1,4 @@
-"""The truth of the Streams application: a small shop by hand, and each kind of wrong output told."""
+"""The truth of the Streams application: a small shop by hand, and each kind of wrong topic told."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 
 from tests.conformance.committed import Stored
-from tests.conformance.streams.campaign import EVENTS_PER_ROUND, kills
-from tests.conformance.streams.inputs import CLICKS, PURCHASES, USERS, Event, rounds
-from tests.conformance.streams.truth import OUTPUTS, Truth, additions, problems
+from tests.conformance.streams.inputs import CLICKS, EVENTS_PER_ROUND, PURCHASES, USERS, Event, rounds
+from tests.conformance.streams.kills import kills
+from tests.conformance.streams.truth import OUTPUTS, TOPICS, Truth, additions, problems
 
 Outputs = dict[str, list[Stored]]
 FIRST_MS = 1_000_000
@@ -28,16 +28,16 @@ def shop() -> Truth:
 def output_of(truth: Truth) -> Outputs:
     """What an application without fault writes."""
     found: Outputs = {}
-    for output in OUTPUTS:
-        pairs = [(key, value) for key, values in truth.values[output].items() for value in values]
-        if output == "sales-of-region":
+    for topic in TOPICS:
+        pairs = [(key, value) for key, values in truth.values[topic].items() for value in values]
+        if topic == "sales-of-region":
             pairs = [("north", "1:6"), ("north", "2:14"), ("south", "1:9")]
-        found[output] = [Stored(0, offset, key, value) for offset, (key, value) in enumerate(pairs)]
+        found[topic] = [Stored(0, offset, key, value) for offset, (key, value) in enumerate(pairs)]
     return found
 
 
 def test_the_truth_of_a_small_shop(shop: Truth) -> None:
-    assert shop.values == {
+    assert {topic: shop.values[topic] for topic in OUTPUTS} == {
         "clicks-of-user": {"u1": ["1:5", "2:12"]},
         "clicks-of-window": {"u1@1000000": ["1"], "u1@1010000": ["1"]},
         "regions-of-user": {"u1": ["north", "south"], "u2": ["north"]},
@@ -45,18 +45,19 @@ def test_the_truth_of_a_small_shop(shop: Truth) -> None:
         "sales-of-region": {"north": ["6", "8"], "south": ["9"]},
         "pairs": {"u1": ["5&6", "7&6", "7&9"]},
     }
+    assert shop.values[PURCHASES] == {"u1": ["6", "9"], "u2": ["8"]}
     assert shop.counts()["pairs"] == 3
     assert not problems(shop.values, output_of(shop))
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-def test_a_record_that_is_lost_or_doubled_is_told(shop: Truth, output: str) -> None:
-    for index in range(len(output_of(shop)[output])):
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_record_that_is_lost_or_doubled_is_told(shop: Truth, topic: str) -> None:
+    for index in range(len(output_of(shop)[topic])):
         lost, doubled = output_of(shop), output_of(shop)
-        del lost[output][index]
-        doubled[output].insert(index, doubled[output][index])
+        del lost[topic][index]
+        doubled[topic].insert(index, doubled[topic][index])
         for found in (lost, doubled):
-            assert [each for each in problems(shop.values, found) if each.startswith(f"{output}, ")]
+            assert [each for each in problems(shop.values, found) if each.startswith(f"{topic}, ")]
 
 
 def test_order_counts_where_the_input_says_it(shop: Truth) -> None:
@@ -76,12 +77,22 @@ def test_a_total_that_forgets_or_repeats_is_told() -> None:
 
 
 def test_the_same_seed_draws_the_same_input_and_kills() -> None:
-    first, second = (list(islice(rounds(7, FIRST_MS, 50), 4)) for _ in range(2))
+    first, second = (list(islice(rounds(7, FIRST_MS), 4)) for _ in range(2))
     assert first == second
     events = [event for each in first for event in (*each.moves, *each.events)]
     places = [(event.topic, event.key, event.timestamp_ms) for event in events]
     assert len(set(places)) == len(places)
-    drawn = kills(7, 20)
-    assert drawn == kills(7, 20)
-    assert sum(kill.is_broker for kill in drawn) == 10
-    assert all(0 < kill.at_event < EVENTS_PER_ROUND - 1 for kill in drawn)
+    assert kills(7, 20) == kills(7, 20)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 20])
+def test_brokers_and_instances_are_killed_alone_and_together(count: int) -> None:
+    drawn = kills(7, count)
+    every = [kill for together in drawn for kill in together]
+    assert len(every) == count
+    assert all(0 < kill.at_event < EVENTS_PER_ROUND - 1 for kill in every)
+    # Never two brokers at once: the partitions would have too few replicas in sync.
+    assert all(sum(kill.is_broker for kill in together) <= 1 for together in drawn)
+    if count == 20:
+        assert {len(together) for together in drawn} == {1, 2}
+        assert sum(kill.is_broker for kill in every) == 10
