@@ -131,17 +131,24 @@ class Copying:
         self.judge([record.value for record in self.reader.records["lines"]])
 
     def judge(self, values: list[str]) -> None:
-        """The topic has each line once and in order. The sink may repeat lines, and gives first times in order."""
-        difference = first_difference([json.loads(value) for value in values], self.lines)
-        expect(not difference, f"lines of the topic: {difference}")
-        difference = first_difference(list(dict.fromkeys(self.sunk())), self.lines)
-        expect(not difference, f"lines of the sink: {difference}")
+        """Raises `Failed` where the topic or the sink holds what it must not."""
+        wrong = difference(values, self.sunk(), self.lines)
+        expect(not wrong, wrong)
 
     def sunk(self) -> list[str]:
-        """The sink's whole lines: a worker that is killed may leave half of one."""
-        if not self._written.exists():
-            return []
-        return re.findall(r"<line \d+>", self._written.read_text())
+        return whole_lines(self._written.read_text()) if self._written.exists() else []
+
+
+def whole_lines(text: str) -> list[str]:
+    """A worker that is killed may leave half of its last line."""
+    return re.findall(r"<line \d+>", text)
+
+
+def difference(values: list[str], sunk: list[str], lines: list[str]) -> str:
+    """The topic has each line once and in order. The sink may repeat lines, and gives them in order the first time."""
+    topic = first_difference([json.loads(value) for value in values], lines)
+    sink = first_difference(list(dict.fromkeys(sunk)), lines)
+    return f"lines of the topic: {topic}" if topic else f"lines of the sink: {sink}" if sink else ""
 
 
 def campaign(copying: Copying, kills: int, say: Report) -> int:
