@@ -153,6 +153,12 @@ kafka_server_replicamanager_failedisrupdates_total  counter  -
 kafka_server_replicamanager_reassigningpartitions  gauge  -
     kafka.server:type=ReplicaManager,name=ReassigningPartitions
     Partitions that this broker leads and that are being moved.
+kafka_server_replicamanager_produceridcount  gauge  -
+    kafka.server:type=ReplicaManager,name=ProducerIdCount
+    Idempotent and transactional producers that the logs of this broker remember, each once for each partition.
+kafka_server_replicamanager_partitionswithlatetransactionscount  gauge  -
+    kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount
+    Partitions whose oldest open transaction has no record since transaction.max.timeout.ms and five minutes.
 moldau_replica_lag_max  gauge  -
     -
     Offsets by which the replica on this broker that is furthest behind its leader lags; what Kafka's MaxLag tells.
@@ -288,6 +294,9 @@ kafka_server_group_coordinator_metrics_group_completed_rebalance_count  counter 
 kafka_server_group_coordinator_metrics_offset_commit_count  counter  -
     kafka.server:type=group-coordinator-metrics,name=offset-commit-count
     Offsets written by commits.
+moldau_transactional_ids  gauge  state
+    -
+    Transactional ids that this broker coordinates, by the state of their transaction.
 kafka_server_kafkaserver_brokerstate  gauge  -
     kafka.server:type=KafkaServer,name=BrokerState
     1 starting, 3 running, 7 stopping.

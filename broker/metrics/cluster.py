@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.metrics.exposition import Page, Summary
 from broker.metrics.partitions import TURN
+from coordinator.transaction.transaction_state import NAMES
 from kraft.image.topics import NO_LEADER
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def collect_flushes(page: Page, *flushers: Flusher) -> None:
 def collect_groups(page: Page, node: Observed) -> None:
     states: Counter[str] = Counter()
     members = offsets = rebalances = commits = 0
-    for runner in node.groups.runners:
+    for runner in node.coordinators.groups.runners:
         census = runner.shard.census()
         states.update(census.states)
         members += census.members
@@ -70,3 +71,11 @@ def collect_groups(page: Page, node: Observed) -> None:
     page.add("moldau_group_members", members)
     page.add(f"{COORDINATOR}group_completed_rebalance_count", rebalances)
     page.add(f"{COORDINATOR}offset_commit_count", commits)
+
+
+def collect_transactions(page: Page, node: Observed) -> None:
+    states: Counter[str] = Counter()
+    for runner in node.coordinators.transactions.runners:
+        states.update(runner.shard.census())
+    for state in NAMES.values():
+        page.add("moldau_transactional_ids", states[state], (("state", state),))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.config.config import Config
-    from broker.coordinators.groups import Groups
+    from broker.coordinators.composition import BrokerCoordinators
     from broker.metadata.cluster_view import ClusterView
     from broker.metadata.quorum import Quorum
     from broker.network.listener import Listener
@@ -42,7 +42,7 @@ class Observed:
     throttles: ReplicationThrottles
     in_sync_changes: InSyncChanges
     damaged: DamagedReplicas
-    groups: Groups
+    coordinators: BrokerCoordinators
     purgatory: Purgatory
     listeners: Sequence[Listener]
     request_memory: RequestMemory

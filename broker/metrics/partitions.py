@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 TURN: Final = 200
 """Partitions after which a scrape yields to the event loop, so that requests do not wait for it."""
+LATE_TRANSACTION_MS: Final = 5 * 60_000
+"""After the longest timeout, an open transaction with no record for this time is one that no coordinator ends."""
 REPLICAS: Final = "kafka_server_replicamanager_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 LOG: Final = "kafka_log_log_"
@@ -23,10 +25,14 @@ TRAFFIC: Final = ("messagesin_total", "bytesin_total", "bytesout_total")
 class PartitionSums:
     """What is known of all partitions after looking at each."""
 
-    def __init__(self) -> None:
+    def __init__(self, late_before_ms: int) -> None:
+        """A transaction is late whose producer has sent nothing since that timestamp."""
+        self._late_before_ms = late_before_ms
         self.replicas: Counter[str] = Counter()
         self.size = 0
         self.segments = 0
+        self.producers = 0
+        self.late_transactions = 0
         self.topics: dict[str, list[int]] = {}
         """Messages in, bytes in, bytes out."""
 
@@ -34,6 +40,8 @@ class PartitionSums:
         log = partition.log
         self.size += log.size
         self.segments += len(log.segments)
+        self.producers += len(log.producers.entries)
+        self.late_transactions += log.producers.oldest_transaction_timestamp() < self._late_before_ms
         traffic = self.topics.setdefault(partition.topic, [0, 0, 0])
         for index, count in enumerate((partition.messages_in, partition.bytes_in, partition.bytes_out)):
             traffic[index] += count
@@ -55,7 +63,8 @@ class PartitionSums:
 
 async def collect_partitions(page: Page, node: Observed, series_max: int) -> int:
     """How many topics and partitions had no room of their own."""
-    sums = PartitionSums()
+    late_ms = node.config.integer("transaction.max.timeout.ms") + LATE_TRANSACTION_MS
+    sums = PartitionSums(node.environment.wall_ms() - late_ms)
     partitions = tuple(node.replicas)
     for number, partition in enumerate(partitions):
         sums.take(node, partition)
@@ -66,6 +75,8 @@ async def collect_partitions(page: Page, node: Observed, series_max: int) -> int
     for name in ("partitioncount", "leadercount", "underreplicatedpartitions", "underminisrpartitioncount"):
         page.add(REPLICAS + name, sums.replicas[name])
     page.add(f"{REPLICAS}atminisrpartitioncount", sums.replicas["atminisrpartitioncount"])
+    page.add(f"{REPLICAS}produceridcount", sums.producers)
+    page.add(f"{REPLICAS}partitionswithlatetransactionscount", sums.late_transactions)
     page.add(f"{REPLICAS}reassigningpartitions", sums.replicas["reassigningpartitions"])
     changes = node.in_sync_changes
     page.add(f"{REPLICAS}isrshrinks_total", changes.shrink_count)

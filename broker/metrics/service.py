@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.config.http_address import HttpAddress
-from broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups
+from broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups, collect_transactions
 from broker.metrics.exposition import CONTENT_TYPE, Page
 from broker.metrics.http_server import Answer, HttpServer, plain
 from broker.metrics.limits import collect_limits
@@ -101,5 +101,6 @@ class Metrics:
         left_out = await collect_partitions(page, node, self._series_max)
         page.add("moldau_series_left_out", left_out)
         collect_groups(page, node)
+        collect_transactions(page, node)
         if node.stage() is Stage.RUNNING:
             await collect_cluster(page, node)

@@ -237,8 +237,7 @@ class Node:
             environment.monotonic_ms,
         )
         self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done)
-        self.large_batches = LargeBatches(self.request_memory, environment, self.tasks.spawn)
-        self.large_metadata = LargeMetadata(environment, self.topics, self.tasks.spawn)
+        self.large_batches = LargeBatches(environment)
         self.services = Services(
             node_id=self.node_id,
             config=config,
@@ -260,12 +259,13 @@ class Node:
             transaction_verifier=self.coordinators.transaction_verifier,
             markers=self.coordinators.markers,
             purgatory=self.purgatory,
+            request_memory=self.request_memory,
             reply_memory=self.reply_memory,
             fetch_sessions=self.fetch_sessions,
             fetch_planner=self.fetch_planner,
             fetch_size_max=config.integer("fetch.max.bytes"),
             large_batches=self.large_batches,
-            large_metadata=self.large_metadata,
+            large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
         )
         self._compose_listeners()
         self.metrics = self._compose_metrics()
@@ -327,7 +327,7 @@ class Node:
             throttles=self.throttles,
             in_sync_changes=self.in_sync_changes,
             damaged=self.damaged,
-            groups=self.coordinators.groups,
+            coordinators=self.coordinators,
             purgatory=self.purgatory,
             listeners=self.listeners,
             request_memory=self.request_memory,

@@ -11,10 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from broker.network.request_memory import RequestMemory
-from broker.network.route import ClientConnection
 from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
 from protocol.record_validation import RejectedBatch, ValidBatch, examine_batch
 from replication.partition import Partition
 
@@ -34,33 +31,22 @@ class LargeBatch(NamedTuple):
 class LargeBatches:
     """The queue of a broker."""
 
-    def __init__(self, memory: RequestMemory, environment: Environment, spawn: Spawn) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._memory = memory
-        self._spawn = spawn
         self._examining = asyncio.Lock()
         self.examined_count = 0
         self.waiting_bytes = 0
         """Bytes of the batches that are examined or wait for it."""
 
-    def examine(self, connection: ClientConnection, batches: list[LargeBatch], done: Callable[[], None]) -> None:
-        """Examine and append each batch after those before it, then call `done`; until then the connection is not
-        read."""
-        connection.hold()
-        self._spawn(connection.hold_during(self.examine_now(batches, done)))
-
-    async def examine_now(self, batches: list[LargeBatch], done: Callable[[], None]) -> None:
-        """The same for a connection that is held already. The copies count as request memory until all are examined."""
+    async def examine(self, batches: list[LargeBatch]) -> None:
+        """Examine and append each batch after those before it."""
         size = sum(len(each.batch) for each in batches)
         self.waiting_bytes += size
-        self._memory.keep(size)
         try:
             for each in batches:
                 each.append(await self._examined(each))
         finally:
             self.waiting_bytes -= size
-            self._memory.give_back(size)
-        done()
 
     async def _examined(self, each: LargeBatch) -> Examined:
         # A log's settings are read before the wait: the batch is judged by those that were in force when it arrived.

@@ -16,6 +16,7 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.quorum import Quorum
 from broker.metadata.topic_creation import TopicCreation
 from broker.network.reply_memory import ReplyMemory
+from broker.network.request_memory import RequestMemory
 from broker.purgatory.purgatory import Purgatory
 from broker.replicas.in_sync_changes import InSyncChanges
 from broker.replicas.local_logs import LocalLogs
@@ -55,6 +56,7 @@ class Services:
     transaction_verifier: TransactionVerifier
     markers: MarkerWriter
     purgatory: Purgatory
+    request_memory: RequestMemory
     reply_memory: ReplyMemory
     fetch_sessions: FetchSessions
     fetch_planner: FetchPlanner

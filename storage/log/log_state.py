@@ -109,6 +109,8 @@ class LogState:
         before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
         self.cut_segments = [] if loaded.was_clean else before[-1:]
         """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
+        for segment in [] if loaded.was_clean else self.segments[max(len(before) - 1, 0) :]:
+            segment.note_not_synced()  # entries that the process before removed would come back with a loss of power
         self.flush_end_offset = NO_FLUSH
         """Up to here the flush under way makes the log durable. Lowered where the log is truncated meanwhile."""
         self.flush_in_flight: FlushWork | None = None

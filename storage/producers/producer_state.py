@@ -49,6 +49,7 @@ first offset: the last stable offset does not go past the earliest of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode
@@ -353,6 +354,13 @@ class ProducerStates:
         first = next(iter(self._open_transactions), None)
         undecided = min(self._undecided, default=None)
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
+
+    def oldest_transaction_timestamp(self) -> float:
+        """When the producer of the oldest open transaction sent its last batch, in ms of batch timestamps; infinity
+        without one."""
+        for producer_id in self._open_transactions.values():
+            return self.entries[producer_id].last_timestamp
+        return inf
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset after this transaction is decided and no other one: the transaction index stores

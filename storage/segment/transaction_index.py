@@ -138,7 +138,14 @@ class TransactionIndex:
         entries: list[AbortedTransaction] = []
         for version, *fields in ENTRY.iter_unpack(data):
             entry = AbortedTransaction(*fields)
-            if version != VERSION or (entries and entry.last_offset <= entries[-1].last_offset):
+            if version != VERSION or not _is_sound(entry, entries[-1].last_offset if entries else -1):
                 raise CorruptTransactionIndex(f"{self._path}: entry {len(entries)} is {version, *fields}")
             entries.append(entry)
         return entries
+
+
+def _is_sound(entry: AbortedTransaction, offset_before: int) -> bool:
+    """Whether an entry may follow the marker at an offset. A loss of power may leave zeros where entries were written:
+    no transaction is that short."""
+    in_order = max(offset_before, entry.first_offset) < entry.last_offset
+    return in_order and entry.first_offset >= 0 and entry.last_stable_offset <= entry.last_offset + 1

@@ -132,9 +132,9 @@ def recorded(path: Path) -> dict[Cell, Outcome]:
 
 def record(outcomes: Mapping[Cell, Outcome], path: Path) -> None:
     """Keeps what was observed for runs without Java; cells that were not run now stay as they were."""
-    merged = {**recorded(path), **outcomes}
+    ran = {cell: outcome for cell, outcome in outcomes.items() if outcome.status is not Status.NOT_APPLICABLE}
+    merged = {**recorded(path), **ran}
     by_client: dict[str, dict[str, object]] = {}
     for (client, scenario), outcome in sorted(merged.items()):
-        if outcome.status is not Status.NOT_APPLICABLE:
-            by_client.setdefault(client, {})[scenario] = {"status": outcome.status.value, "facts": outcome.facts}
+        by_client.setdefault(client, {})[scenario] = {"status": outcome.status.value, "facts": outcome.facts}
     path.write_text(json.dumps(by_client, indent=1, sort_keys=True) + "\n")

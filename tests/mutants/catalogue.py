@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
+from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
@@ -679,4 +680,5 @@ MUTANTS: Final = (
     *SHELL_MUTANTS,
     *GROUP_TRANSACTION_MUTANTS,
     *TRANSACTION_MUTANTS,
+    *LOG_TRANSACTION_MUTANTS,
 )

@@ -72,6 +72,10 @@ def waiting(commits: Iterable[CommitWait]) -> int:
 def watch_count(purgatory: Purgatory) -> int:
     """How many watches there are, each operation counted once for each key."""
     return sum(
-        len(each.log_end_offset) + len(each.high_watermark) + len(each.low_watermark) + waiting(each.commits)
+        len(each.log_end_offset)
+        + len(each.high_watermark)
+        + len(each.last_stable_offset)
+        + len(each.low_watermark)
+        + waiting(each.commits)
         for each in purgatory._watchers.values()
     )

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.coordinators.transaction_verifier import TransactionVerifier
+from broker.network.request_memory import RequestMemory
 from broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.replicas.replicas import Replicas
@@ -65,6 +66,9 @@ class ProduceServices(LeaderServices, Protocol):
 
     @property
     def replicas(self) -> Replicas: ...
+
+    @property
+    def request_memory(self) -> RequestMemory: ...
 
     @property
     def spawn(self) -> Spawn: ...
@@ -137,7 +141,7 @@ def _postpone(
     unverified: list[UnverifiedBatch],
 ) -> Pending[ProduceResponse] | None:
     """Go on when the transaction coordinator has answered, and the large batches are examined: then all batches are
-    appended or refused."""
+    appended or refused. The copies count as request memory until then."""
     reply: Pending[ProduceResponse] = Pending()
 
     def done() -> None:
@@ -153,14 +157,17 @@ def _postpone(
         _append_verified(services, context, request, each, parked, large)
 
     async def work() -> None:
-        if unverified:
-            for each in await verified(services.transaction_verifier, request, context.version, unverified):
-                append(each)
-        if large:
-            await services.large_batches.examine_now(large, done)
-        else:
-            done()
+        services.request_memory.keep(copied_size)
+        try:
+            if unverified:
+                for each in await verified(services.transaction_verifier, request, context.version, unverified):
+                    append(each)
+            await services.large_batches.examine(large)
+        finally:
+            services.request_memory.give_back(copied_size)
+        done()
 
+    copied_size = sum(len(each.records) for each in unverified) + sum(len(each.batch) for each in large)
     context.connection.hold()
     services.spawn(context.connection.hold_during(work()))
     return None if request.acks == 0 else reply

@@ -111,6 +111,7 @@ final class Transactions {
         config.put("auto.offset.reset", "earliest");
         config.put("session.timeout.ms", "6000");
         config.put("heartbeat.interval.ms", "500");
+        config.put("max.poll.records", "1"); // a step reads as many as it is told, and its position is after them
         KafkaProducer<byte[], byte[]> producer = producer(args.get("id").asText(), 60_000);
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config);
         consumer.subscribe(List.of(args.get("topic").asText()));

@@ -143,7 +143,13 @@ FAMILIES: Final = (
     ),
     Family(
         "effects",
-        (Fault.KILL_TRANSACTION_COORDINATOR, Fault.KILL_COORDINATOR, Fault.ISOLATE_LEADER, Fault.STALL_LINK),
+        (
+            Fault.KILL_TRANSACTION_COORDINATOR,
+            Fault.KILL_COORDINATOR,
+            Fault.ISOLATE_LEADER,
+            Fault.STALL_LINK,
+            Fault.MOVE_TRANSACTION_VERSION,
+        ),
         (("transactional", 1), ("transforms", True), *TRANSACTIONAL),
     ),
     Family(

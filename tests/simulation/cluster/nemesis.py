@@ -16,6 +16,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from broker.config.internal_topics import TRANSACTION_STATE_TOPIC
+from kraft.controller.feature_control import UpgradeType
+from kraft.features import TRANSACTION_VERSION
 from protocol.batch_iterator import iterate_batches
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.alter_partition_reassignments import (
@@ -25,6 +27,7 @@ from protocol.messages.alter_partition_reassignments import (
 )
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offsets
 from storage.log.log import Log
 from tests.simulation.cluster.plan import DIRECTORIES, Fault, Plan
@@ -91,6 +94,7 @@ class Nemesis:
             Fault.MOVE_LEADERS: self.move_leaders,
             Fault.REASSIGN: self.reassign,
             Fault.CHANGE_VOTERS: self.change_voters,
+            Fault.MOVE_TRANSACTION_VERSION: self.move_transaction_version,
         }
 
     async def work(self) -> None:
@@ -529,6 +533,17 @@ class Nemesis:
                 cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id
             )
             self._ask_soon((remove, 0), of=asked)
+
+    async def move_transaction_version(self) -> None:
+        """Up or down, with transactions open. Producers keep to the protocol that they began with, as clients do."""
+        image = self._newest_image()
+        if image is None:
+            return
+        level = image.features.levels.get(TRANSACTION_VERSION, 0)
+        target = self._random.choice([each for each in range(3) if each != level])
+        kind = UpgradeType.UPGRADE if target > level else UpgradeType.SAFE_DOWNGRADE
+        update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=target, upgrade_type=kind)
+        self._ask_soon((UpdateFeaturesRequest(feature_updates=[update], timeout_ms=3000), 2))
 
 
 def _is_in_sync(image: MetadataImage, node_id: int, topic: str, index: int) -> bool:

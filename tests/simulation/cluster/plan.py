@@ -41,9 +41,15 @@ class Fault(Enum):
     BIT_ROT = "bit rot with good copies elsewhere"
     LOSE_DIRECTORY = "a log directory fails"
     KILL_TRANSACTION_COORDINATOR = "kill a transaction coordinator"
+    MOVE_TRANSACTION_VERSION = "another transaction.version"
 
 
-DRAWN_ALONE = (Fault.BIT_ROT, Fault.LOSE_DIRECTORY, Fault.KILL_TRANSACTION_COORDINATOR)
+DRAWN_ALONE = (
+    Fault.BIT_ROT,
+    Fault.LOSE_DIRECTORY,
+    Fault.KILL_TRANSACTION_COORDINATOR,
+    Fault.MOVE_TRANSACTION_VERSION,
+)
 """Added to what is drawn of the others, whose draws it leaves as they are."""
 ALWAYS_SAFE = tuple(fault for fault in Fault if fault not in (Fault.POWER_CUT_ALL, *DRAWN_ALONE))
 TRANSACTIONAL_SHARE = 0.3
@@ -162,7 +168,9 @@ class Plan:
         )
         if random.random() < TRANSACTIONAL_SHARE and plan.skew_ms_max <= AGREEING_MS:
             faults = (*plan.faults, Fault.KILL_TRANSACTION_COORDINATOR)
-            plan = replace(plan, transactional=1, transforms=random.random() < 0.5, faults=faults)
+            plan = replace(plan, transactional=1, transforms=random.random() < 0.5)
+            faults += (Fault.MOVE_TRANSACTION_VERSION,) * (random.random() < 0.5)
+            plan = replace(plan, faults=faults)
         return plan
 
     def broker_properties(self) -> dict[str, str]:

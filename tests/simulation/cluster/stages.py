@@ -171,7 +171,9 @@ CONTROLLER: Final = "controller"
 GROUPS: Final = "groups"
 ONE_NODE: Final = "one-node"
 SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL)
-FIRST_STORIES: Final = ("tests/simulation/test_deleted_records.py", "tests/simulation/test_deletions.py")
+FIRST_STORIES: Final = tuple(
+    f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")
+)
 """One second each."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.as_assigned import AsAssigned
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
@@ -44,6 +45,7 @@ class Invariant(Protocol):
 
 
 ALL: Final[tuple[Callable[[], Invariant], ...]] = (
+    AbortedTransactions,
     AsAssigned,
     CommittedPrefix,
     ConfirmedSet,

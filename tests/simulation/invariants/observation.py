@@ -14,9 +14,17 @@ from broker.node.node import Node as Broker
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import PartitionRegistration as Assigned
 from protocol.primitives import BytesLike
-from protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, TRANSACTIONAL_BIT, crc_is_valid, parse_header
+from protocol.record_batch import (
+    ATTRIBUTES_POSITION,
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    crc_is_valid,
+    parse_header,
+)
 from replication.partition import Partition
 from storage.log.log import Log
+from storage.producers.transaction_marker import read_transaction_marker
 from storage.segment.segment import Segment
 from tests.support.cluster import Cluster
 from tests.support.simulation.disk import SimulatedDisk
@@ -49,6 +57,8 @@ class StoredBatch(NamedTuple):
     size: int
     head: bytes
     is_sound: bool
+    is_abort: bool
+    """Whether the batch is the marker of an aborted transaction."""
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
@@ -123,9 +133,17 @@ class LogContent:
                     header.size,
                     bytes(data[position : position + HEADER_SIZE]),
                     crc_is_valid(data, position, header),
+                    _is_abort(data[position : position + header.size], header),
                 )
             )
             position += header.size
+
+
+def _is_abort(batch: BytesLike, header: BatchHeader) -> bool:
+    if header.producer_id < 0 or not header.attributes & CONTROL_BIT:
+        return False
+    marker = read_transaction_marker(bytes(batch))
+    return marker is not None and not marker.is_commit
 
 
 @dataclass(slots=True)

@@ -2,8 +2,9 @@
 watermark; and no record of an epoch that a marker has ended lies behind that marker.
 
 A transaction is decided once its marker lies below the high watermark: a marker above it may yet be lost. A replica
-that was loaded with such a marker may take the transaction for decided, as in Apache Kafka: producer snapshots do not
-say how far the high watermark was. The outcome cannot become another one: the coordinator has committed it before.
+that was loaded, or truncated, may take it for decided where a producer snapshot covers the marker, as in Apache Kafka:
+snapshots do not say how far the high watermark was. The outcome cannot become another one: the coordinator has
+committed it before.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from tests.simulation.invariants.observation import Observation, PartitionKey, R
 class StableOffset:
     def __init__(self) -> None:
         self._looked: dict[tuple[int, int, PartitionKey], tuple[object, int]] = {}
-        self._loaded_end: dict[tuple[int, int, PartitionKey], int] = {}
-        """Where the log of a life of the node ended when it was first seen."""
+        self._restored: dict[tuple[int, int, PartitionKey], tuple[int, int]] = {}
+        """The leader epoch, and where the log ended when that was first seen: truncations come before its appends."""
 
     def check(self, seen: Observation) -> None:
         for key, replica in seen.all_replicas():
@@ -25,14 +26,22 @@ class StableOffset:
             batches, high_watermark = replica.content.batches, partition.high_watermark
             newest = ((len(batches), batches[-1].identity if batches else None), high_watermark)
             place = (replica.node_id, replica.life, key)
+            end_offset = batches[-1].last_offset + 1 if batches else 0
+            leader_epoch, restored_end = self._restored.get(place, (partition.leader_epoch, end_offset))
+            restored_end = min(restored_end, end_offset) if leader_epoch == partition.leader_epoch else end_offset
+            self._restored[place] = partition.leader_epoch, restored_end
             if self._looked.get(place) == newest:
                 continue
             self._looked[place] = newest
-            loaded_end = self._loaded_end.setdefault(place, batches[-1].last_offset + 1 if batches else 0)
             check_epochs(replica, batches)
             expected = stable_offset(batches, high_watermark, high_watermark)
-            as_loaded = stable_offset(batches, high_watermark, max(high_watermark, loaded_end))
-            if partition.last_stable_offset not in (expected, as_loaded):
+            uncommitted = [
+                each.last_offset for each in batches if each.is_marker and each.last_offset >= high_watermark
+            ]
+            restored = [
+                stable_offset(batches, high_watermark, offset + 1) for offset in uncommitted if offset < restored_end
+            ]
+            if partition.last_stable_offset not in (expected, *restored):
                 told = f"last stable offset {partition.last_stable_offset}, and by its log {expected}"
                 raise Violation(f"{replica}: high watermark {high_watermark}, {told}")
 

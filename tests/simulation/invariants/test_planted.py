@@ -16,6 +16,7 @@ from protocol.primitives import MalformedMessage
 from protocol.records.metadata import NoOpRecord
 from replication.partition import Partition
 from tests.simulation.invariants import Invariant
+from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.as_assigned import AsAssigned
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
@@ -136,6 +137,15 @@ def plant_forgotten_transaction(cluster: Cluster, seen: Observation) -> None:
     leader.high_watermark = leader.log.end_offset
 
 
+def plant_unlisted_abort(cluster: Cluster, seen: Observation) -> None:
+    """The leader aborts a transaction, and its index loses it."""
+    opening = batch("opening", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+    leader = replica(seen, leads=True)
+    assert leader.append_internal(opening, 1000).error == 0
+    assert leader.end_transaction(9, 0, 1000, is_commit=False, coordinator_epoch=0).error == 0
+    leader.log.active.transaction_index.clear()
+
+
 def plant_lost_epochs(cluster: Cluster, seen: Observation) -> None:
     replica(seen, leads=False).log.epochs.clear()
 
@@ -222,6 +232,7 @@ def plant_second_life(cluster: Cluster, seen: Observation) -> None:
 
 PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (AsAssigned, plant_unknown_replica),
+    (AbortedTransactions, plant_unlisted_abort),
     (AsAssigned, plant_wrong_minimum),
     (CommittedPrefix, lambda cluster, seen: rot(seen, leads=False)),
     (ConfirmedSet, plant_other_set),

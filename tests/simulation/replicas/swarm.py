@@ -23,6 +23,7 @@ from protocol.record_builder import Record, build_batch
 from replication.replica_fetcher import ReplicaFetcher
 from storage.log_config import INT64_MAX, LogConfig
 from tests.simulation.invariants import Invariant
+from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.epochs_of_log import EpochsOfLog
@@ -42,8 +43,10 @@ from tests.simulation.invariants.one_leader import OneLeader
 from tests.simulation.invariants.producer_sequences import ProducerSequences
 from tests.simulation.invariants.producer_state import ProducerState
 from tests.simulation.invariants.sound_log import SoundLog
+from tests.simulation.invariants.stable_offset import StableOffset
 from tests.simulation.replicas.controller import NOBODY, Controller
 from tests.simulation.replicas.host import Host
+from tests.simulation.replicas.transactional import TransactionalClients
 from tests.support.drawn_steps import Weighted, drawn_steps
 from tests.support.replica_pair import TOPIC_ID
 
@@ -58,6 +61,7 @@ SECTOR_SIZE: Final = 512
 CRC_BEGINS: Final = 17
 """In a batch; what follows it is covered."""
 INVARIANTS: Final = (
+    AbortedTransactions,
     CommittedPrefix,
     ConfirmedSet,
     EpochsOfLog,
@@ -69,6 +73,7 @@ INVARIANTS: Final = (
     ProducerSequences,
     ProducerState,
     SoundLog,
+    StableOffset,
 )
 
 
@@ -160,6 +165,10 @@ class Swarm:
         self._contents: dict[tuple[int, int], LogContent] = {}
         self._glances: dict[tuple[int, int], object] = {}
         self._invariants: list[Invariant] = [make() for make in INVARIANTS]
+        of_transactions = Random(f"{seed}/transactions")
+        self.has_transactions = of_transactions.random() < 0.6
+        self.transactional = transactional = TransactionalClients(self, of_transactions)
+        weights = (100, 80, 80, 40, 40, 10, 2, 100) if self.has_transactions else (0,) * 8
         self._steps: Weighted = [
             (self.produce, 100),
             (self.ask, 200),
@@ -181,6 +190,14 @@ class Swarm:
             (self.boot, 20),
             (self.lose_fetch, random.choice((0, 2, 6))),
             (self.trim, 4 if self.trims else 0),
+            (transactional.send, weights[0]),
+            (transactional.verify, weights[1]),
+            (transactional.append, weights[2]),
+            (transactional.end, weights[3]),
+            (transactional.write_marker, weights[4]),
+            (transactional.repeat_marker, weights[5]),
+            (transactional.fail_over, weights[6]),
+            (transactional.read, weights[7]),
         ]
         self.last = ""
 
@@ -191,7 +208,7 @@ class Swarm:
             host.boot(self.now_ms)
         for host in self.hosts.values():
             self.controller.unfenced(host.node_id)
-        for step in drawn_steps(self.random, self._steps, STEPS):
+        for step in drawn_steps(self.random, self._steps, 2 * STEPS if self.has_transactions else STEPS):
             self.last = step.__name__
             step()
             self.look()
@@ -203,6 +220,7 @@ class Swarm:
         self._check_acknowledged()
         self._send_the_rest()
         self._come_to_rest()
+        self._end_transactions()
         self._trim_at_rest()
         self._come_to_rest()
 
@@ -264,6 +282,16 @@ class Swarm:
                     sent = f"{(producer.id, producer.epoch, sequence)}"
                     raise Violation(f"{sent} is refused for good: {result.error.name} {result.error_message}")
 
+    def _end_transactions(self) -> None:
+        leader = self.hosts[self.controller.newest.assigned.leader]
+        if self.has_transactions and leader.partition.is_leader:
+            while self.transactional.finish(leader):
+                self._come_to_rest()
+            self.transactional.check_late(leader)
+            self._come_to_rest()
+            for host in self.hosts.values():
+                self.transactional.check_log(host, self._contents[host.node_id, host.life])
+
     def _trim_at_rest(self) -> None:
         """Nothing is written any more: followers hear of the deletion, though there is no other news."""
         leader = self.hosts[self.controller.newest.assigned.leader].partition
@@ -312,13 +340,13 @@ class Swarm:
     def _up(self) -> list[Host]:
         return [each for each in self.hosts.values() if each.is_up]
 
-    def _leading(self) -> Host | None:
+    def leading(self) -> Host | None:
         """Somebody who believes to lead."""
         leading = [each for each in self._up() if each.partition.is_leader]
         return self.random.choice(leading) if leading else None
 
     def produce(self) -> None:
-        host, producer = self._leading(), self.random.choice(self.producers)
+        host, producer = self.leading(), self.random.choice(self.producers)
         if host is None:
             return
         if producer.is_known and self.random.random() < 0.02:
@@ -344,14 +372,17 @@ class Swarm:
             if epoch == producer.epoch:
                 producer.unacknowledged.pop(sequence, None)
             for i in range(result.last_offset + 1 - result.base_offset):
-                sent = f"{(producer.id, epoch, sequence + i)}"
-                known = self.acknowledged.setdefault(result.base_offset + i, sent)
-                if known != sent:
-                    raise Violation(f"offset {result.base_offset + i} was acknowledged for {known} and for {sent}")
+                self.acknowledge(result.base_offset + i, (producer.id, epoch, sequence + i))
             if result.last_offset >= partition.high_watermark:
                 raise Violation(f"acknowledged at {result.last_offset}, committed up to {partition.high_watermark}")
 
         host.purgatory.await_commit(partition, CommitCallback(partition.log.end_offset, committed))
+
+    def acknowledge(self, offset: int, sent: tuple[int, int, int]) -> None:
+        """A producer, or the coordinator of a marker, was told that this lies at the offset."""
+        known = self.acknowledged.setdefault(offset, f"{sent}")
+        if known != f"{sent}":
+            raise Violation(f"offset {offset} was acknowledged for {known} and for {sent}")
 
     def read(self) -> None:
         """From any replica, any offset up to its high watermark: what is there must be what was committed."""
@@ -363,7 +394,7 @@ class Swarm:
             return
         offset = self.random.randrange(log.log_start_offset, end_offset)
         found = log.read(offset, self.random.choice((1, 300, 5000)), end_offset=end_offset, at_least_one=True)
-        if not isinstance(found, ErrorCode) and found.slice is None and self._is_split(host):
+        if not isinstance(found, ErrorCode) and found.slice is None and self.is_split(host):
             return
         if isinstance(found, ErrorCode) or found.slice is None:
             raise Violation(f"node {host.node_id}: offset {offset} of {end_offset} cannot be read: {found}")
@@ -381,14 +412,14 @@ class Swarm:
         if next_offset is None:
             raise Violation(f"node {host.node_id}: nothing whole comes at {offset} of {end_offset}")
 
-    def _is_split(self, host: Host) -> bool:
+    def is_split(self, host: Host) -> bool:
         """Whether the high watermark lies in the first batch of the log: the log began with a later record of that
         batch, as its leader's did, and a crash took that back."""
         batches = self._contents[host.node_id, host.life].batches
         return bool(batches) and batches[0].base_offset < host.partition.high_watermark <= batches[0].last_offset
 
     def trim(self) -> None:
-        host = self._leading()
+        host = self.leading()
         if host is None:
             return
         partition = host.partition

@@ -11,6 +11,7 @@ from broker.metrics.catalogue import metrics
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.support.node import HOST, Node, batch, fetch_request, serve_and
+from tests.support.transactional_producer import SETTINGS, started
 
 HTTP_PORT = 9464
 LISTENER = f"http://:{HTTP_PORT}"
@@ -103,6 +104,29 @@ def test_connections_and_what_is_parked_are_seen() -> None:
         assert seen[f"{sockets}outgoing_byte_total{labels}"] > 0
 
     serve_and(story, moldau_http_listener=LISTENER)
+
+
+def test_transactions_are_counted() -> None:
+    late_s = 900 + 5 * 60
+
+    async def story(node: Node) -> None:
+        producer = await started(node)
+        name = "kafka_server_replicamanager_"
+        assert (await producer.send("t", b"v"))[0] == 0
+        seen = await scrape()
+        assert seen['moldau_transactional_ids{state="Ongoing"}'] == 1
+        assert seen['moldau_transactional_ids{state="Empty"}'] == 0
+        assert (seen[f"{name}produceridcount"], seen[f"{name}partitionswithlatetransactionscount"]) == (1, 0)
+        partition = node.broker.replicas.get("t", 0)
+        assert partition is not None
+        partition.log.producers.entries[producer.id].last_timestamp -= (late_s + 1) * 1000
+        assert (await scrape())[f"{name}partitionswithlatetransactionscount"] == 1
+        assert await producer.end(commits=True) == 0
+        seen = await scrape()
+        assert seen['moldau_transactional_ids{state="Ongoing"}'] == 0
+        assert seen[f"{name}partitionswithlatetransactionscount"] == 0
+
+    serve_and(story, moldau_http_listener=LISTENER, **SETTINGS)
 
 
 def test_groups_are_counted() -> None:

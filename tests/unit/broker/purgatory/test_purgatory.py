@@ -11,6 +11,7 @@ import pytest
 from broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
 from broker.purgatory.purgatory import (
     HIGH_WATERMARK,
+    LAST_STABLE_OFFSET,
     LOG_END_OFFSET,
     LOW_WATERMARK,
     CommitCallback,
@@ -21,6 +22,7 @@ from broker.purgatory.purgatory import (
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from protocol.record_builder import Record, build_batch
 from replication.partition import Partition
 from replication.updated_partitions import UpdatedPartitions
 from tests.support.node import batch
@@ -74,7 +76,12 @@ def is_empty(purgatory: Purgatory) -> bool:
 
 @pytest.mark.parametrize(
     ("what", "looks"),
-    [(LOG_END_OFFSET, [1, 1, 2, 3]), (HIGH_WATERMARK, [1, 1, 2, 3]), (LOW_WATERMARK, [0, 1, 2, 3])],
+    [
+        (LOG_END_OFFSET, [1, 1, 2, 3]),
+        (HIGH_WATERMARK, [1, 1, 2, 3]),
+        (LAST_STABLE_OFFSET, [1, 1, 2, 3]),
+        (LOW_WATERMARK, [0, 1, 2, 3]),
+    ],
 )
 def test_an_operation_looks_when_what_it_watches_moves_and_when_the_role_ends(what: Watch, looks: list[int]) -> None:
     stage = Stage()
@@ -90,6 +97,60 @@ def test_an_operation_looks_when_what_it_watches_moves_and_when_the_role_ends(wh
         move()
         stage.loop.run()
         assert waiting.looks == [False] * looks[index], f"after move {index}"
+
+
+def test_a_reader_at_the_last_stable_offset_looks_when_a_marker_is_committed_and_not_before() -> None:
+    stage = Stage()
+    first = stage.partitions[0]
+    first.become_leader(1, 6, (1, 2), replicas=(1, 2), partition_epoch=1)
+
+    def send(producer_id: int) -> None:
+        sent = build_batch(
+            [Record(b"k", b"v", 1)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+        first.append(sent, -1, 0, 12, first.verification_needed(sent, 0, 12))
+
+    def end(producer_id: int) -> None:
+        first.end_transaction(producer_id, 1, 0, is_commit=True, coordinator_epoch=0, transaction_version=2)
+
+    def replicate() -> None:
+        first.follower_fetched(2, first.log.end_offset, 0, 9, now_ms=0)
+        first.advance()
+        stage.loop.run()
+
+    send(7)
+    send(8)
+    commit(first)
+    replicate()
+    waiting = stage.operation(LAST_STABLE_OFFSET)
+    commit(first)
+    replicate()
+    assert waiting.looks == [], "behind the open transactions more is committed, which it may not read"
+    end(8)
+    replicate()
+    assert waiting.looks == [], "the transaction before that one is open still"
+    end(7)
+    stage.loop.run()
+    assert waiting.looks == [], "the marker is not committed"
+    replicate()
+    assert waiting.looks == [False]
+    commit(first)
+    replicate()
+    assert waiting.looks == [False, False], "no transaction holds anything back"
+
+
+def test_a_reader_looks_when_the_start_of_the_first_open_transaction_is_deleted() -> None:
+    stage = Stage()
+    first = stage.partitions[0]
+    for sequence in range(2):
+        sent = build_batch(
+            [Record(b"k", b"v", 1)], producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True
+        )
+        first.append(sent, -1, 0, 12, first.verification_needed(sent, 0, 12))
+    waiting = stage.operation(LAST_STABLE_OFFSET)
+    first.delete_before(1)
+    stage.loop.run()
+    assert waiting.looks == [False] and first.last_stable_offset == 1
 
 
 def test_many_moves_in_one_callback_are_one_look() -> None:

@@ -26,7 +26,7 @@ def test_it_is_the_same_answer_in_every_version(monkeypatch: pytest.MonkeyPatch)
             with monkeypatch.context() as patch:
                 patch.setattr(metadata, "LARGE", 3)
                 assert await all_topics(client, version) == here
-        assert node.broker.large_metadata.made_count == 13
+        assert node.broker.services.large_metadata.made_count == 13
 
     serve_and(story)
 
@@ -37,10 +37,10 @@ def test_a_crowd_has_one_answer_until_the_cluster_changes(monkeypatch: pytest.Mo
         await crowd[0].create("a", 5)
         monkeypatch.setattr(metadata, "LARGE", 3)
         replies = await asyncio.gather(*(all_topics(client) for client in crowd))
-        assert all(reply == replies[0] for reply in replies) and node.broker.large_metadata.made_count == 1
+        assert all(reply == replies[0] for reply in replies) and node.broker.services.large_metadata.made_count == 1
         await crowd[0].create("b")
         assert sorted(topic.name or "" for topic in (await all_topics(crowd[1])).topics) == ["a", "b"]
-        assert node.broker.large_metadata.made_count == 2
+        assert node.broker.services.large_metadata.made_count == 2
 
     serve_and(story)
 
@@ -52,7 +52,7 @@ def test_many_names_that_are_not_there() -> None:
         reply = await client.ask(MetadataRequest(topics=wishes, allow_auto_topic_creation=False), 12)
         assert [topic.name for topic in reply.topics] == [wish.name for wish in wishes]
         assert {topic.error_code for topic in reply.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert node.broker.large_metadata.made_count == 1
+        assert node.broker.services.large_metadata.made_count == 1
 
     serve_and(story)
 
@@ -75,7 +75,7 @@ def test_nobody_works_for_a_client_that_has_gone(monkeypatch: pytest.MonkeyPatch
         client = await node.connect()
         await client.create("a", 5)
         monkeypatch.setattr(metadata, "LARGE", 3)
-        large = node.broker.large_metadata
+        large = node.broker.services.large_metadata
         await large._turn.acquire()
         waiting = asyncio.ensure_future(all_topics(client))
         await asyncio.sleep(0.1)

@@ -14,6 +14,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from protocol.record_builder import Record, build_batch
 from tests.support.node import Client, Node, batch, serve_and
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
@@ -93,6 +94,34 @@ def test_offsets_that_cannot_be_told() -> None:
         ):
             assert await list_offset(client, LATEST, **fields) == (error, -1, -1, -1)
         assert await list_offset(client, LATEST, epoch=0, level=1) == (0, 5, -1, 0)
+
+    serve_and(story)
+
+
+def test_read_committed_tells_no_offset_at_or_past_the_first_open_transaction() -> None:
+    async def story(node: Node) -> None:
+        client = await filled(node)
+        partition = node.broker.replicas.by_name["t"][0]
+        end = partition.log.end_offset
+        sent = build_batch([Record(b"k", b"v", 5000)], producer_id=9, producer_epoch=0, is_transactional=True)
+        assert partition.append_internal(sent, 1).error == 0
+        assert (await client.produce("t", build_batch([Record(b"k", b"v", 6000)]))).error_code == 0
+        assert await list_offset(client, LATEST, level=0) == (0, end + 2, -1, 0)
+        assert await list_offset(client, LATEST, level=1) == (0, end, -1, 0)
+        for timestamp in (5000, 6000, MAX_TIMESTAMP):
+            assert (await list_offset(client, timestamp, level=0))[1] >= end
+            assert await list_offset(client, timestamp, level=1) == (0, -1, -1, -1)
+        # A new leader knows at once what is committed; that the transaction stays open says nothing else.
+        assert partition.leadership is not None
+        partition.leadership.epoch_start_offset = end + 2
+        assert await list_offset(client, LATEST, level=1) == (0, end, -1, 0)
+        partition.leadership.epoch_start_offset = end + 3
+        assert (await list_offset(client, LATEST, level=1))[0] == ErrorCode.OFFSET_NOT_AVAILABLE
+        partition.leadership.epoch_start_offset = 0
+        marked = partition.end_transaction(9, 0, 1, is_commit=False, coordinator_epoch=4)
+        assert marked.error == 0
+        assert await list_offset(client, LATEST, level=1) == (0, end + 3, -1, 0)
+        assert (await list_offset(client, 5000, level=1))[1] == end, "an aborted record is found, as in Apache Kafka"
 
     serve_and(story)
 
@@ -196,6 +225,33 @@ def test_the_producers_that_a_partition_remembers() -> None:
         for topic, error in zip(reply.topics[1:], (3, 17), strict=True):
             assert {each.error_code for each in topic.partitions} == {error}
             assert all(each.error_message for each in topic.partitions)
+
+    serve_and(story)
+
+
+def test_the_open_transaction_of_a_producer_and_the_coordinator_that_ended_the_last() -> None:
+    async def story(node: Node) -> None:
+        client = await filled(node)
+        partition = node.broker.replicas.by_name["t"][0]
+        topics = [TopicRequest(name="t", partition_indexes=[0])]
+
+        async def described() -> tuple[int, int, int, int]:
+            reply = await client.ask(DescribeProducersRequest(topics=topics), 0)
+            (producer,) = reply.topics[0].partitions[0].active_producers
+            return (
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.coordinator_epoch,
+                producer.current_txn_start_offset,
+            )
+
+        start = partition.log.end_offset
+        for sequence in range(2):
+            sent = batch("x", producer_id=7, producer_epoch=2, base_sequence=sequence, is_transactional=True)
+            assert partition.append_internal(sent, 1).error == 0
+        assert await described() == (2, 1, -1, start)
+        partition.end_transaction(7, 3, 1, is_commit=True, coordinator_epoch=4, transaction_version=2)
+        assert await described() == (3, -1, 4, -1)
 
     serve_and(story)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import pytest
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from protocol.batch_iterator import iterate_batches
+from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import (
@@ -18,174 +19,23 @@ from protocol.messages.add_partitions_to_txn import (
 )
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
+from protocol.record_validation import LOOP_EXPANDED_SIZE_MAX
 from tests.support.node import Client, Node, serve_and
-
-ID = "payments"
-GROUP = "readers"
-SETTINGS: dict[str, Any] = {
-    "transaction.state.log.num.partitions": "2",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
-NONE = ErrorCode.NONE
-OLD = 11
-"""A version of Produce whose producers add their partitions themselves."""
-NEW = 12
-COMMITTED = 1
-"""The isolation level read_committed."""
-
-
-class Producer:
-    """A transactional producer of the older protocol, or of the newer one."""
-
-    def __init__(self, node: Node, client: Client, *, is_new: bool = True) -> None:
-        self.wall_ms = node.broker.environment.wall_ms
-        self.client = client
-        self.is_new = is_new
-        self.id = self.epoch = -1
-        self.sequences: dict[int, int] = {}
-
-    async def init(self) -> ErrorCode:
-        request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
-        reply = await self.client.ask(request, 5)
-        self.id, self.epoch, self.sequences = reply.producer_id, reply.producer_epoch, {}
-        return ErrorCode(reply.error_code)
-
-    async def add(self, topic: str, *partitions: int, version: int = 3) -> list[ErrorCode]:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=ID,
-            v3_and_below_producer_id=self.id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
-        )
-        reply = await self.client.ask(request, version)
-        return [
-            ErrorCode(each.partition_error_code)
-            for result in reply.results_by_topic_v3_and_below
-            for each in result.results_by_partition
-        ]
-
-    async def send(
-        self, topic: str, *values: bytes, partition: int = 0, transactional_id: str | None = ID
-    ) -> tuple[ErrorCode, int]:
-        sequence = self.sequences.get(partition, 0)
-        batch = build_batch(
-            [Record(value=value, timestamp=self.wall_ms()) for value in values],
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
-        request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5_000, topic_data=[data])
-        reply = await self.client.ask(request, NEW if self.is_new else OLD)
-        (answer,) = reply.responses[0].partition_responses
-        if answer.error_code == NONE:
-            self.sequences[partition] = sequence + len(values)
-        return ErrorCode(answer.error_code), answer.base_offset
-
-    async def end(self, *, commits: bool, version: int | None = None) -> ErrorCode:
-        request = EndTxnRequest(transactional_id=ID, producer_id=self.id, producer_epoch=self.epoch, committed=commits)
-        version = (5 if self.is_new else 4) if version is None else version
-        reply = await self.client.ask(request, version)
-        if self.is_new and reply.error_code == NONE:
-            self.id, self.epoch, self.sequences = reply.producer_id, reply.producer_epoch, {}
-        return ErrorCode(reply.error_code)
-
-    async def commit_offset(self, topic: str, offset: int) -> ErrorCode:
-        if not self.is_new:
-            request = AddOffsetsToTxnRequest(
-                transactional_id=ID, producer_id=self.id, producer_epoch=self.epoch, group_id=GROUP
-            )
-            assert (await self.client.ask(request, 3)).error_code == NONE
-        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        reply = await self.client.ask(
-            TxnOffsetCommitRequest(
-                transactional_id=ID,
-                group_id=GROUP,
-                producer_id=self.id,
-                producer_epoch=self.epoch,
-                topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
-            ),
-            5 if self.is_new else 3,
-        )
-        return ErrorCode(reply.topics[0].partitions[0].error_code)
-
-
-async def started(node: Node, *, is_new: bool = True) -> Producer:
-    """A producer whose coordinator is there, and a topic `t` of two partitions."""
-    client = await node.connect()
-    await client.create("t", partitions=2)
-    await coordinator(client, ID, 1)
-    await coordinator(client, GROUP, 0)
-    producer = Producer(node, client, is_new=is_new)
-    await until_done(producer.init)
-    return producer
-
-
-async def coordinator(client: Client, key: str, key_type: int) -> None:
-    for _ in range(100):
-        found = await client.ask(FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), 6)
-        if found.coordinators[0].error_code == NONE:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("no coordinator")
-
-
-async def until_done(ask: Any, *arguments: Any) -> Any:
-    """Asked again while the coordinator loads, or completes the transaction before."""
-    for _ in range(100):
-        error = await ask(*arguments)
-        if error not in (
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-            ErrorCode.NOT_COORDINATOR,
-            ErrorCode.CONCURRENT_TRANSACTIONS,
-        ):
-            return error
-        await asyncio.sleep(0.1)
-    raise AssertionError(error)
-
-
-async def read(client: Client, partition: int = 0, isolation_level: int = COMMITTED) -> list[bytes]:
-    """What a consumer of that isolation level takes, as clients do: without records of aborted transactions."""
-    found = await client.fetch("t", partition=partition, isolation_level=isolation_level)
-    assert found.error_code == NONE
-    starts = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or []]
-    skipped: dict[int, None] = {}
-    values: list[bytes] = []
-    data = bytes(cast("bytes", found.records or b""))
-    for position, header in iterate_batches(data):
-        for producer_id, first_offset in list(starts):
-            if first_offset <= header.base_offset:
-                starts.remove((producer_id, first_offset))
-                skipped[producer_id] = None
-        if header.is_control:
-            skipped.pop(header.producer_id, None)
-        elif header.producer_id not in skipped:
-            values += [record.value or b"" for record in records_of(data, position, header)]
-    return values
-
-
-async def committed_offset(client: Client) -> tuple[ErrorCode, int]:
-    group = OffsetFetchRequestGroup(group_id=GROUP, topics=None)
-    reply = await client.ask(OffsetFetchRequest(groups=[group], require_stable=False), 8)
-    (answer,) = reply.groups
-    if not answer.topics:
-        return ErrorCode(answer.error_code), -1
-    return ErrorCode(answer.topics[0].partitions[0].error_code), answer.topics[0].partitions[0].committed_offset
+from tests.support.transactional_producer import (
+    COMMITTED,
+    GROUP,
+    ID,
+    NONE,
+    SETTINGS,
+    Producer,
+    committed_offset,
+    read,
+    started,
+    until_done,
+)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -402,3 +252,76 @@ def test_what_names_no_transactional_id_is_refused() -> None:
         assert GROUP_METADATA_TOPIC not in node.broker.replicas.by_name
 
     serve_and(story, **SETTINGS)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_large_first_batch_is_appended_once_the_coordinator_knows_of_the_partition(is_new: bool) -> None:
+    async def story(node: Node) -> None:
+        producer = await started(node, is_new=is_new)
+        memory, batches = node.broker.request_memory, node.broker.large_batches
+        if not is_new:
+            assert await producer.add("t", 0) == [NONE]
+        large = bytes(LOOP_EXPANDED_SIZE_MAX + 1)
+        assert await producer.send("t", large, codec=Codec.ZSTD) == (NONE, 0)
+        assert await producer.send("t", b"small") == (NONE, 1)
+        assert batches.examined_count == 1
+        assert (batches.waiting_bytes, memory.used_size) == (0, 0)
+        assert await producer.end(commits=True) == NONE
+        assert await eventually(producer.client, 0, [large, b"small"])
+        refused = await producer.send("t", large, partition=1, transactional_id="another", codec=Codec.ZSTD)
+        assert refused[0] == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert batches.examined_count == 1
+        assert memory.used_size == 0
+
+    serve_and(story, **SETTINGS)
+
+
+async def finalize(client: Client, level: int, kind: int) -> None:
+    """Move `transaction.version` while clients are at work. `kind`: 1 for an upgrade, 2 for a safe downgrade."""
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=kind)
+    reply = await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
+    assert reply.error_code == NONE, reply.error_message
+    await asyncio.sleep(0.5)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_transactions_are_ended_through_a_downgrade_and_an_upgrade_of_the_feature(is_new: bool, commits: bool) -> None:
+    """A client keeps to the protocol that it found when it connected."""
+
+    async def story(node: Node) -> None:
+        producer = await started(node, is_new=is_new)
+        expected: list[bytes] = []
+        for number, (level, kind) in enumerate(((0, 2), (1, 1), (2, 1), (1, 2), (0, 2), (2, 1))):
+            value, offset = b"%d" % number, number
+            if not is_new:
+                assert await until_done(first_of(producer.add), "t", 0) is NONE
+            assert (await send_patiently(producer, value))[0] == NONE
+            assert await producer.commit_offset("t", offset) == NONE
+            await finalize(producer.client, level, kind)
+            assert (await send_patiently(producer, value))[0] == NONE
+            assert await until_done(partial(producer.end, commits=commits)) == NONE
+            if commits:
+                expected += [value, value]
+            assert await eventually(producer.client, 0, expected)
+            wanted = offset if commits else -1
+            while (await committed_offset(producer.client))[1] != wanted:
+                await asyncio.sleep(0.1)
+        assert await everything_is_stable(producer.client)
+
+    serve_and(story, **SETTINGS)
+
+
+async def send_patiently(producer: Producer, value: bytes) -> tuple[ErrorCode, int]:
+    """A producer of the newer protocol may find its transaction before still being completed."""
+    for _ in range(100):
+        error, offset = await producer.send("t", value)
+        if error not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS):
+            break
+        await asyncio.sleep(0.1)
+    return error, offset
+
+
+async def everything_is_stable(client: Client) -> bool:
+    found = await client.fetch("t", isolation_level=COMMITTED)
+    return found.last_stable_offset == found.high_watermark

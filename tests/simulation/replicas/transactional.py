@@ -1,0 +1,388 @@
+"""Transactional producers, a transaction coordinator and read_committed readers of the replicas alone.
+
+The coordinator is small and never wrong: it says whether a transaction is ongoing, decides how it ends, and has the
+marker written until that is committed. Everything between it and the partition is late: the answer to a verification,
+the append that follows it, markers and batches of transactions that are over. What is read must be what the coordinator
+decided.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.purgatory.purgatory import CommitCallback
+from protocol.batch_iterator import iterate_batches
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.primitives import BytesLike
+from protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
+from protocol.record_builder import Record, build_batch
+from storage.producers.transaction_marker import read_transaction_marker
+from storage.producers.verification import VerificationGuard
+from tests.simulation.invariants.observation import LogContent, Violation
+from tests.support.replica_pair import TOPIC_ID
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from tests.simulation.replicas.host import Host
+    from tests.simulation.replicas.swarm import Swarm
+
+FIRST_PRODUCER_ID: Final = 11
+PRODUCE_VERSIONS: Final = {1: 11, 2: 12}
+"""By transaction.version."""
+IN_FLIGHT_MAX: Final = 5
+READ_COMMITTED: Final = 1
+SURE_REFUSALS: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""No leader may refuse the marker of a transaction that is not over so."""
+
+
+class Transaction:
+    def __init__(self, producer_id: int, number: int) -> None:
+        self.producer_id = producer_id
+        self.number = number
+        self.commits: bool | None = None
+        """None while it is ongoing."""
+        self.is_over = False
+        """Its marker is committed."""
+
+    def __repr__(self) -> str:
+        outcome = {None: "ongoing", True: "committed", False: "aborted"}[self.commits]
+        return f"transaction {self.number} of producer {self.producer_id} ({outcome})"
+
+
+class Marker:
+    """What the coordinator sends to end a transaction."""
+
+    def __init__(self, producer: TransactionalProducer, epoch: int, next_epoch: int, coordinator_epoch: int) -> None:
+        assert producer.transaction is not None
+        self.producer = producer
+        self.transaction = producer.transaction
+        self.epoch = epoch
+        self.next_epoch = next_epoch
+        """Of the producer's next transaction."""
+        self.coordinator_epoch = coordinator_epoch
+
+
+class Sent:
+    """A batch on its way to the log, through a verification."""
+
+    def __init__(self, host: Host, producer: TransactionalProducer, batch: bytes, guard: VerificationGuard) -> None:
+        self.host = host
+        self.life = host.life
+        self.producer = producer
+        self.batch = batch
+        self.guard = guard
+
+
+class TransactionalProducer:
+    def __init__(self, producer_id: int, version: int) -> None:
+        self.id = producer_id
+        self.version = version
+        self.epoch = 0
+        self.sequence = 0
+        self.transaction: Transaction | None = None
+        self.ending: Marker | None = None
+        self.unacknowledged: dict[int, bytes] = {}
+        """Batches of the transaction by their first sequences."""
+        self.is_known = False
+        """Something of this epoch was acknowledged: a leader knows where its sequences go on."""
+        self.late: list[bytes] = []
+        """Batches that may arrive once more."""
+        self._count = 0
+        self._sequences: list[int] = []
+
+    def begins(self) -> Transaction:
+        self._count += 1
+        self.transaction = Transaction(self.id, self._count)
+        return self.transaction
+
+    @property
+    def may_send_more(self) -> bool:
+        if not self.is_known:
+            return not self.unacknowledged
+        first = min(self.unacknowledged, default=self.sequence)
+        return sum(each >= first for each in self._sequences[-IN_FLIGHT_MAX:]) < IN_FLIGHT_MAX
+
+    def next_batch(self, random: Random, now_ms: int) -> int:
+        values = [f"{self.id}/{self._count}/{i}" for i in range(random.randint(1, 3))]
+        sequence, self.sequence = self.sequence, self.sequence + len(values)
+        self._sequences.append(sequence)
+        self.unacknowledged[sequence] = build_batch(
+            [Record(value=value.encode(), timestamp=now_ms) for value in values],
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        return sequence
+
+    def ended(self, next_epoch: int) -> None:
+        """The marker is committed: the next transaction may begin."""
+        self.transaction, self.ending = None, None
+        if next_epoch != self.epoch:
+            self.epoch, self.sequence, self.is_known, self._sequences = next_epoch, 0, False, []
+
+
+class TransactionalClients:
+    """The steps of one swarm that have to do with transactions."""
+
+    def __init__(self, swarm: Swarm, random: Random) -> None:
+        self._swarm = swarm
+        self._random = random
+        versions = random.choice(((1, 2), (2, 2), (1, 1), (1, 2, 2)))
+        self._producers = [TransactionalProducer(FIRST_PRODUCER_ID + i, each) for i, each in enumerate(versions)]
+        self._of_batches: dict[tuple[int, int, int], Transaction] = {}
+        """By producer id, epoch and first sequence."""
+        self._unverified: list[Sent] = []
+        self._verified: list[Sent] = []
+        self._coordinator_epoch = 1
+        self._old_markers: list[Marker] = []
+        self.read_count = 0
+        """Batches of transactions that were read or skipped."""
+
+    # Producing
+
+    def send(self) -> None:
+        host, producer, random = self._swarm.leading(), self._random.choice(self._producers), self._random
+        if host is None:
+            return
+        if producer.late and random.random() < 0.15:
+            late = random.choice(producer.late)
+            # Under transaction.version 1 all transactions may have one epoch. Sequences alone tell them apart, and a
+            # leader that has deleted the records and starts again does not know those.
+            if producer.version == 2 or not self._swarm.trims or parse_header(late).producer_epoch < producer.epoch:
+                self._send(host, producer, late)
+            return
+        if producer.ending is not None:
+            return
+        unacknowledged = producer.unacknowledged
+        if unacknowledged and (not producer.may_send_more or random.random() < 0.4):
+            sequence = random.choice([*unacknowledged])
+        else:
+            transaction = producer.transaction or producer.begins()
+            sequence = producer.next_batch(random, self._swarm.now_ms)
+            self._of_batches[producer.id, producer.epoch, sequence] = transaction
+        self._send(host, producer, unacknowledged[sequence])
+
+    def _send(self, host: Host, producer: TransactionalProducer, batch: bytes) -> None:
+        guard = host.partition.verification_needed(batch, self._swarm.now_ms, PRODUCE_VERSIONS[producer.version])
+        if guard is None:
+            self._append(host, producer, batch, None)
+        else:
+            self._unverified.append(Sent(host, producer, batch, guard))
+
+    def verify(self) -> None:
+        """The coordinator answers; the append comes later still."""
+        if self._unverified:
+            sent = self._unverified.pop(self._random.randrange(len(self._unverified)))
+            producer = sent.producer
+            is_ongoing = producer.transaction is not None and producer.ending is None
+            if is_ongoing and parse_header(sent.batch).producer_epoch == producer.epoch:
+                self._verified.append(sent)
+
+    def append(self) -> None:
+        if self._verified:
+            sent = self._verified.pop(self._random.randrange(len(self._verified)))
+            if sent.host.is_up and sent.host.life == sent.life:
+                self._append(sent.host, sent.producer, sent.batch, sent.guard)
+
+    def _append(
+        self, host: Host, producer: TransactionalProducer, batch: bytes, guard: VerificationGuard | None
+    ) -> ErrorCode:
+        partition, header, life = host.partition, parse_header(batch), host.life
+        version = PRODUCE_VERSIONS[producer.version]
+        result = partition.append(batch, -1, self._swarm.now_ms, version, guard)
+        if result.error is not ErrorCode.NONE:
+            return result.error
+
+        def committed(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE or host.life != life:
+                return
+            if header.producer_epoch == producer.epoch and header.base_sequence in producer.unacknowledged:
+                producer.is_known = True
+                producer.late.append(producer.unacknowledged.pop(header.base_sequence))
+                del producer.late[:-8]
+            for i in range(result.last_offset + 1 - result.base_offset):
+                self._swarm.acknowledge(
+                    result.base_offset + i, (producer.id, header.producer_epoch, header.base_sequence + i)
+                )
+
+        host.purgatory.await_commit(partition, CommitCallback(partition.log.end_offset, committed))
+        return ErrorCode.NONE
+
+    # The coordinator
+
+    def end(self) -> None:
+        """Decide: commit where everything is acknowledged, abort at any time."""
+        producer = self._random.choice(self._producers)
+        if producer.unacknowledged and self._random.random() < 0.85:
+            return
+        if producer.transaction is not None and producer.ending is None:
+            self._decide(producer, commits=not producer.unacknowledged and self._random.random() < 0.7)
+
+    def _decide(self, producer: TransactionalProducer, *, commits: bool) -> None:
+        assert producer.transaction is not None
+        producer.transaction.commits = commits
+        epoch = next_epoch = producer.epoch + (1 if producer.version == 2 else 0)
+        # Under transaction.version 1 the epoch moves where a producer is fenced, and, after the marker, where it gives
+        # up what it has sent: that may arrive after the marker of its epoch.
+        if producer.version == 1 and not commits and self._random.random() < 0.3:
+            epoch, next_epoch = epoch + 1, epoch + 2
+        elif producer.version == 1 and producer.unacknowledged:
+            next_epoch = epoch + 1
+        producer.late += producer.unacknowledged.values()
+        producer.unacknowledged.clear()
+        producer.ending = Marker(producer, epoch, next_epoch, self._coordinator_epoch)
+
+    def write_marker(self) -> None:
+        host = self._swarm.leading()
+        ending = [each.ending for each in self._producers if each.ending is not None]
+        if host is not None and ending:
+            self._write(host, self._random.choice(ending))
+
+    def _write(self, host: Host, marker: Marker) -> None:
+        error = self._append_marker(host, marker, self._coordinator_epoch)
+        if error in SURE_REFUSALS and marker.producer.ending is marker:
+            raise Violation(f"node {host.node_id} refuses to end {marker.transaction}: {error.name}")
+
+    def _append_marker(self, host: Host, marker: Marker, coordinator_epoch: int) -> ErrorCode:
+        partition, producer, life = host.partition, marker.producer, host.life
+        result = partition.end_transaction(
+            producer.id,
+            marker.epoch,
+            self._swarm.now_ms,
+            is_commit=marker.transaction.commits is True,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=producer.version,
+        )
+        if result.error is not ErrorCode.NONE:
+            return result.error
+
+        def committed(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE or host.life != life:
+                return
+            self._swarm.acknowledge(result.base_offset, (producer.id, marker.epoch, -1))
+            if producer.ending is marker:
+                marker.transaction.is_over = True
+                marker.coordinator_epoch = coordinator_epoch
+                self._old_markers.append(marker)
+                producer.ended(marker.next_epoch)
+
+        host.purgatory.await_commit(partition, CommitCallback(partition.log.end_offset, committed))
+        return ErrorCode.NONE
+
+    def repeat_marker(self) -> None:
+        """A marker comes once more, long after its transaction: its epoch tells under transaction.version 2 alone."""
+        host = self._swarm.leading()
+        markers = [each for each in self._old_markers[-6:] if each.producer.version == 2]
+        if host is not None and markers:
+            marker = self._random.choice(markers)
+            self._append_marker(host, marker, marker.coordinator_epoch)
+
+    def fail_over(self) -> None:
+        """Another broker is the coordinator from now on."""
+        self._coordinator_epoch += 1
+
+    # Reading
+
+    def read(self) -> None:
+        """A read_committed consumer reads from any replica, from any offset on."""
+        up = [each for each in self._swarm.hosts.values() if each.is_up]
+        if not up:
+            return
+        host = self._random.choice(up)
+        partition, log = host.partition, host.partition.log
+        if log.log_start_offset >= partition.last_stable_offset:
+            return
+        offset = self._random.randrange(log.log_start_offset, partition.last_stable_offset)
+        response = host.answer(_fetch(offset, self._random.choice((1, 300, 5000))))
+        data = response.responses[0].partitions[0]
+        records = bytes(cast("BytesLike", data.records or b""))
+        if data.error_code == ErrorCode.NONE and not records and self._swarm.is_split(host):
+            return
+        if data.error_code != ErrorCode.NONE or not records:
+            raise Violation(f"node {host.node_id}: offset {offset} cannot be read: {data.error_code}")
+        if data.last_stable_offset > data.high_watermark:
+            raise Violation(f"node {host.node_id}: {data.last_stable_offset} is stable of {data.high_watermark}")
+        aborted = [(each.first_offset, each.producer_id) for each in data.aborted_transactions or ()]
+        if aborted != sorted(aborted, key=lambda each: each[0]):
+            raise Violation(f"node {host.node_id}: aborted transactions are not in order: {aborted}")
+        self._read(f"node {host.node_id} from {offset} of {partition.last_stable_offset}", records, aborted)
+
+    def _read(self, reader: str, records: bytes, aborted: list[tuple[int, int]]) -> None:
+        """As clients do: a producer's batches are skipped from an aborted transaction's first offset to its marker."""
+        skipped: set[int] = set()
+        for position, header in iterate_batches(records):
+            while aborted and aborted[0][0] <= header.last_offset:
+                skipped.add(aborted.pop(0)[1])
+            if header.attributes & CONTROL_BIT:
+                marker = read_transaction_marker(records[position : position + header.size])
+                if marker is not None and not marker.is_commit:
+                    skipped.discard(header.producer_id)
+                continue
+            is_skipped = bool(header.attributes & TRANSACTIONAL_BIT) and header.producer_id in skipped
+            transaction = self._of_batches.get((header.producer_id, header.producer_epoch, header.base_sequence))
+            if transaction is None:
+                continue
+            self.read_count += 1
+            if transaction.commits is None or transaction.commits == is_skipped:
+                verb = "skips" if is_skipped else "reads"
+                raise Violation(f"{reader}, {verb} offset {header.base_offset} of {transaction}")
+
+    # The end
+
+    def finish(self, leader: Host) -> bool:
+        """At rest: every transaction ends; False where there is none that has not."""
+        unfinished = [each for each in self._producers if each.transaction is not None]
+        for producer in unfinished:
+            if producer.ending is None:
+                self._decide(producer, commits=False)
+            assert producer.ending is not None
+            self._write(leader, producer.ending)
+        return bool(unfinished)
+
+    def check_late(self, leader: Host) -> None:
+        """What arrives when every transaction is over opens none."""
+        for sent in [*self._verified, *self._unverified]:
+            if sent.host is leader and leader.life == sent.life:
+                self._append(leader, sent.producer, sent.batch, sent.guard)
+        self._verified, self._unverified = [], []
+        for producer in self._producers:
+            for batch in producer.late:
+                self._append(leader, producer, batch, None)
+
+    def check_log(self, host: Host, content: LogContent) -> None:
+        """Every transaction has ended once, as it was decided, and nothing of it comes after that."""
+        partition = host.partition
+        if partition.last_stable_offset != partition.high_watermark:
+            raise Violation(
+                f"node {host.node_id}: no transaction is ongoing, and {partition.last_stable_offset} of"
+                f" {partition.high_watermark} is stable"
+            )
+        open_transactions: dict[int, Transaction] = {}
+        ended: set[Transaction] = set()
+        for batch in content.batches:
+            if batch.is_transactional and not batch.is_marker:
+                transaction = self._of_batches[batch.producer_id, batch.producer_epoch, batch.base_sequence]
+                if transaction in ended or open_transactions.setdefault(batch.producer_id, transaction) != transaction:
+                    raise Violation(f"offset {batch.base_offset} is of {transaction}, which is over")
+            elif batch.is_marker and batch.producer_id in open_transactions:
+                transaction = open_transactions.pop(batch.producer_id)
+                ended.add(transaction)
+                if transaction.commits == batch.is_abort:
+                    raise Violation(f"the marker at offset {batch.base_offset} ends {transaction}")
+
+
+def _fetch(offset: int, size: int) -> FetchRequest:
+    wish = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=READ_COMMITTED,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[wish])],
+    )
