@@ -64,10 +64,9 @@ def state_topic(config: TransactionConfig) -> InternalTopic:
 
 
 def new_reader() -> RecordReader[TransactionChange]:
-    from coordinator.runtime.log_reading import RecordReader
-    from coordinator.transaction.records import change_of
+    from coordinator.transaction.record_reading import TransactionRecordReader
 
-    return RecordReader(change_of)
+    return TransactionRecordReader()
 
 
 def transaction_config(config: Config) -> TransactionConfig:

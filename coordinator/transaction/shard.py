@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
-from coordinator.runtime.log_reading import RecordReader
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.timers import Timers
 from coordinator.transaction.config import TransactionConfig
@@ -24,7 +23,7 @@ from coordinator.transaction.init_producer_id import init_producer_id
 from coordinator.transaction.listing import TransactionDescription, description_of, listed
 from coordinator.transaction.markers import complete, markers_written, send_markers
 from coordinator.transaction.partitions import add_partitions, verify_partitions
-from coordinator.transaction.records import TransactionChange, change_of, record_of
+from coordinator.transaction.records import TransactionChange, record_of
 from coordinator.transaction.step import TransactionStep, TransactionTimer, TransactionTimerKey
 from coordinator.transaction.transaction_state import NAMES
 from coordinator.transaction.transactions import Transactions
@@ -36,11 +35,6 @@ ABORTS_KEY: Final = TransactionTimerKey(TransactionTimer.ABORTS)
 EXPIRY_KEY: Final = TransactionTimerKey(TransactionTimer.EXPIRY)
 SEARCH_PAUSE_MS: Final = 100
 """The pause of a search whose batch is full: other requests come first, and a log that refuses is not asked at once."""
-
-
-def transaction_reader() -> RecordReader[TransactionChange]:
-    """Decodes the records of a partition, once from its start to its end."""
-    return RecordReader(change_of)
 
 
 class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionStep]):

@@ -118,7 +118,11 @@ class TransactionalLoad:
 
     @property
     def errors(self) -> list[str]:
-        """What ended an incarnation; none is expected where only brokers die."""
+        """What ended an incarnation.
+
+        INVALID_TXN_STATE is librdkafka's own: of a transaction whose AddPartitionsToTxn was sent and never answered it
+        sends EndTxn too, which finds the transaction before, committed. Apache Kafka answers so as well.
+        """
         return [error for producer in self._producers for error in producer.errors]
 
 

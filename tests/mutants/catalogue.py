@@ -14,6 +14,7 @@ from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.shell import SHELL_MUTANTS
+from tests.mutants.transaction_coordinator import TRANSACTION_COORDINATOR_MUTANTS
 from tests.mutants.transactions import TRANSACTION_MUTANTS
 from tests.simulation.cluster.plan import Fault
 
@@ -680,5 +681,6 @@ MUTANTS: Final = (
     *SHELL_MUTANTS,
     *GROUP_TRANSACTION_MUTANTS,
     *TRANSACTION_MUTANTS,
+    *TRANSACTION_COORDINATOR_MUTANTS,
     *LOG_TRANSACTION_MUTANTS,
 )

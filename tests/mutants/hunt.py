@@ -39,6 +39,8 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(stages.CONTROLLER, seed)
             case Hunt.GROUPS:
                 yield Run(stages.GROUPS, seed)
+            case Hunt.TRANSACTIONS:
+                yield Run(stages.TRANSACTIONS, seed)
             case Hunt.REPLICAS:
                 yield Run(stages.REPLICAS, seed)
             case Hunt.SWARM:

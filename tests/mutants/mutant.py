@@ -19,6 +19,8 @@ class Hunt(Enum):
     """Seeds of the controller alone."""
     GROUPS = "groups"
     """Seeds of a coordinator of groups alone."""
+    TRANSACTIONS = "transactions"
+    """Seeds of a coordinator of transactions alone."""
     REPLICAS = "replicas"
     """Seeds of the replicas of one partition alone."""
     SCENARIOS = "scenarios"

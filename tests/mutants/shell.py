@@ -231,4 +231,12 @@ SHELL_MUTANTS: Final = (
         "        self._offline",
         shape=CHURN,
     ),
+    Mutant(
+        135,
+        "a wait for a commit that begins late stands behind later ones",
+        "broker/purgatory/purgatory.py",
+        "        if not queue or queue[-1].end_offset <= self.end_offset:\n",
+        "        if True:\n",
+        shape=(("mixed", 2), ("loop_records_max", 2)),
+    ),
 )

@@ -45,9 +45,9 @@ TRANSACTION_MUTANTS: Final = (
         "markers leave before the prepared state is committed",
         "coordinator/transaction/end_transaction.py",
         "    step.store(event.transactional_id, after)\n",
-        "    from coordinator.transaction.markers import markers_of\n\n"
+        "    from coordinator.transaction.transactions import markers_of\n\n"
         "    step.store(event.transactional_id, after)\n"
-        "    step.command(markers_of(event.transactional_id, after, step.coordinator_epoch))\n",
+        "    step.command(markers_of(event.transactional_id, after, step.coordinator_epoch, 0))\n",
     ),
     planted(
         174,

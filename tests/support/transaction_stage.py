@@ -24,8 +24,9 @@ from coordinator.transaction.events import (
     VerifyPartitions,
 )
 from coordinator.transaction.listing import TransactionDescription
+from coordinator.transaction.record_reading import TransactionRecordReader
 from coordinator.transaction.records import TransactionChange, change_of, record_of
-from coordinator.transaction.shard import TransactionShard, transaction_reader
+from coordinator.transaction.shard import TransactionShard
 from coordinator.transaction.transaction import Transaction
 from protocol.errors import ErrorCode
 from protocol.record_builder import Record, build_batch
@@ -150,7 +151,7 @@ class TransactionStage:
         self.log = [batch for batch in self.log if batch.end_offset <= end_offset]
         self.coordinator_epoch += 1
         self.shard = self._new_shard()
-        reader = LogReader(0, transaction_reader())
+        reader = LogReader(0, TransactionRecordReader())
         for change, change_end_offset in reader.read(b"".join(batch.data for batch in self.log)):
             self.shard.replay(change, change_end_offset)
         self.committed_end_offset = self.end_offset

@@ -27,7 +27,7 @@ from protocol.record_builder import Record
 log = logging.getLogger("moldau.quorum")
 
 REFUSED_RETRY_S: Final = 1.0
-"""How long a follower whose disk is full waits before it fetches the same records again."""
+"""How long a follower whose disk is full waits before it fetches the same records, or the same snapshot, again."""
 
 Feed = Callable[[events.Event], None]
 """Gives an event to the Raft machine and carries out what it asks for."""

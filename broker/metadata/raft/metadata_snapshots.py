@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from broker.metadata.committed_metadata import CommittedMetadata
 from broker.metadata.metadata_log import MetadataLog, unlink_all
 from broker.metadata.publisher import MetadataPublisher
-from broker.metadata.raft.log_writer import Feed
+from broker.metadata.raft.log_writer import REFUSED_RETRY_S, Feed
 from broker.metadata.snapshot_files import MetadataSnapshotFiles
 from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.runtime.environment import Environment
@@ -28,9 +27,6 @@ from protocol.primitives import BytesLike, MalformedMessage
 from storage.files.disk_errors import PASSING
 
 log = logging.getLogger("moldau.quorum")
-
-REFUSED_RETRY_S: Final = 1.0
-"""How long a follower whose disk is full waits before it fetches the same snapshot again."""
 
 
 class MetadataSnapshots:

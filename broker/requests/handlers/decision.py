@@ -1,4 +1,8 @@
-"""Requests to the active controller at a controller listener: of brokers, and of tools that connect there."""
+"""Requests to the active controller at a controller listener: of brokers, and of tools that connect there.
+
+KIP-631: the controller of the metadata quorum decides, and brokers register and send heartbeats to it. KIP-497:
+AlterPartition. KIP-730: AllocateProducerIds. KIP-858: AssignReplicasToDirs. KIP-919: tools connect to controllers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""APIs whose requests a broker forwards unchanged to the active controller."""
+"""APIs whose requests a broker forwards unchanged to the active controller (KIP-590, without an Envelope)."""
 
 from __future__ import annotations
 

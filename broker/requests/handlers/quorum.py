@@ -1,5 +1,9 @@
 """Requests between members of the quorum, at controller listeners: votes, changes of epoch, fetches of the metadata log
-and its snapshots. The Raft machine answers them."""
+and its snapshots. The Raft machine answers them.
+
+KIP-595: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, DescribeQuorum. KIP-630: FetchSnapshot. KIP-853: voters are
+added, removed and updated. KIP-996: a candidate asks for pre-votes first.
+"""
 
 from __future__ import annotations
 

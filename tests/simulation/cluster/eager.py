@@ -61,7 +61,14 @@ FAMILIES: Final = (
     Family(
         "retention",
         (Fault.ISOLATE_LEADER, Fault.CUT_ONE_WAY, Fault.PAUSE, Fault.KILL_LEADER),
-        (("retains", "bytes"), ("careless", 1), ("loop_records_max", 2), ("batch_records_max", 4), ("partitions", 1)),
+        (
+            ("retains", "bytes"),
+            ("careless", 1),
+            ("mixed", 2),
+            ("loop_records_max", 2),
+            ("batch_records_max", 4),
+            ("partitions", 1),
+        ),
     ),
     Family(
         "names",
@@ -84,7 +91,7 @@ FAMILIES: Final = (
     Family(
         "pauses",
         (Fault.PAUSE, Fault.CUT_ONE_WAY, Fault.ISOLATE),
-        (("flushes", False), ("timeout_ms", 200)),
+        (("flushes", False), ("timeout_ms", 200), ("mixed", 2), ("loop_records_max", 2)),
     ),
     Family(
         "controllers",

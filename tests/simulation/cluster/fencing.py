@@ -23,12 +23,15 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from protocol.record_builder import Record, build_batch
 from tests.simulation.invariants.equal_images import summary
 from tests.simulation.raft.host import Host
 from tests.simulation.raft.swarm import vote_request
 from tests.simulation.raft.world import World
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import CONTROLLER_PORT, Client
+from tests.support.partitions import partition
+from tests.support.transaction_stage import TransactionStage
 
 SESSION_MS: Final = 2000
 FENCED_S: Final = 8.0
@@ -391,7 +394,43 @@ def is_fenced(cluster: Cluster, node: ClusterNode) -> bool:
     return controller.broker.image.cluster.brokers[node.id].fenced
 
 
+def a_produce_of_a_former_producer_epoch_is_refused(seed: int) -> None:
+    """P5: the next process with a transactional id has the next epoch. What the one before still sends from its first
+    sequence on would be taken for a transaction of its own."""
+    leader = partition()
+    leader.become_leader(2, 3, (2,), now_ms=0)
+
+    def answer(epoch: int) -> ErrorCode:
+        records = [Record(value=b"v", timestamp=1000)]
+        return leader.append(
+            build_batch(records, producer_id=7, producer_epoch=epoch, base_sequence=0, is_transactional=True),
+            -1,
+            1000,
+            9,
+        ).error
+
+    leader.verifies_transactions = False
+    assert answer(1) is ErrorCode.NONE
+    assert answer(0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert leader.log.end_offset == 1
+
+
+def a_fenced_producer_is_not_told_the_end_of_the_next_one(seed: int) -> None:
+    """P5: under protocol 1 the end of a transaction moves no epoch, so that the epoch below may be another client's. An
+    answer to its EndTxn would give it the epoch of the producer that fenced it."""
+    stage = TransactionStage()
+    fenced, current = stage.init(), stage.init()
+    assert fenced is not None and current is not None
+    stage.add(*current[1:], ("a", 0), protocol=1)
+    stage.end(*current[1:], commits=True, protocol=1)
+    stage.write_markers()
+    answer = stage.end(*fenced[1:], commits=True, protocol=2)
+    assert answer is not None and answer.error is ErrorCode.PRODUCER_FENCED, answer
+
+
 ALL: Final[tuple[Callable[[int], None], ...]] = (
+    a_fenced_producer_is_not_told_the_end_of_the_next_one,
+    a_produce_of_a_former_producer_epoch_is_refused,
     a_refused_heartbeat_keeps_no_session_alive,
     an_alter_partition_of_the_past_is_refused,
     a_former_incarnation_is_refused,

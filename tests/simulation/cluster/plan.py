@@ -104,6 +104,8 @@ class Plan:
     """By what the topic is retained of which nobody reads: "bytes", "time", or not at all where there is none."""
     careless: int = 0
     """Producers that ask for the acknowledgement of the leader alone."""
+    mixed: int = 0
+    """Producers whose requests hold small and large batches, under acks=all."""
     loop_records_max: int = 50_000
     """Of a batch that is examined on the loop of its broker; others are examined beside it."""
     partitions_at_once_max: int = 10
@@ -165,6 +167,7 @@ class Plan:
             loop_records_max=random.choice((50_000, 50_000, 50_000, 2)),
             partitions_at_once_max=random.choice((10, 10, 0, 1)),
             properties=random.choice(((), (), (), (("replica.fetch.max.bytes", "400"),))),
+            mixed=random.choice((0, 0, 1)),
         )
         if random.random() < TRANSACTIONAL_SHARE and plan.skew_ms_max <= AGREEING_MS:
             faults = (*plan.faults, Fault.KILL_TRANSACTION_COORDINATOR)

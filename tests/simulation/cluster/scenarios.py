@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from broker.node.node import Node
+from broker.purgatory.purgatory import CommitCallback
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from protocol.messages.fetch import (
@@ -33,7 +34,9 @@ from tests.support.group_offsets import GROUP, LOST, ask, commit, commit_request
 from tests.support.in_sync_stage import Stage
 from tests.support.node import Client, batch, produce_request
 from tests.support.partitions import partition
+from tests.support.purgatories import ManualLoop, purgatory_of
 from tests.support.replica_pair import FOLLOWER, TOPIC_ID, LeaderSide, replica
+from tests.support.simulation.disk import Operation
 
 CREATE_S: Final = 60.0
 CONTROLLER_PORT: Final = 9093
@@ -289,6 +292,45 @@ def what_is_appended_during_a_sync_waits_for_the_next(seed: int) -> None:
     assert (leader.log.synced_end_offset, leader.high_watermark) == (1, 1), "the second record is not durable"
 
 
+def a_wait_for_a_commit_that_begins_late_is_settled_in_its_place(seed: int) -> None:
+    """P6: a produce with a large batch as well begins to wait for its small one when the large one is examined. Others
+    have appended behind it, and wait already."""
+    purgatory, leader = purgatory_of(ManualLoop()), partition()
+    leader.become_leader(1, 5, (1, 2), partition_epoch=1)
+    heard: list[ErrorCode] = []
+    for value in "ab":
+        assert leader.append(batch(value), -1, 1000, 9).error is ErrorCode.NONE
+    purgatory.await_commit(leader, CommitCallback(2, lambda error: None))
+    purgatory.await_commit(leader, CommitCallback(1, heard.append))
+    leader.follower_fetched(2, 1, 0, 1, 0)
+    leader.advance()
+    assert heard == [ErrorCode.NONE], "the record is committed, and its producer is not told"
+
+
+def a_leader_whose_sync_failed_acknowledges_nothing(seed: int) -> None:
+    """P1, under acks=1 with flush.messages: a sync that fails may take the record along, and a broker with another log
+    directory goes on and answers."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        await cluster.create("t", partitions=2, replication_factor=1, flush_messages=1)
+        node = cluster.nodes[await cluster.led("t", 1)]
+        assert node.broker is not None
+        logs = [(each.index, each.log) for each in node.broker.replicas if each.log.directory.startswith("/more")]
+        index, log = logs[0]
+        client = await cluster.connect(node.id)
+        assert (await client.produce("t", batch("a"), partition=index, acks=1)).error_code == ErrorCode.NONE
+        syncs = node.host.disk.counts[Operation.SYNC]
+        node.host.disk.fail(Operation.SYNC, syncs + 1)
+        answer = await client.produce("t", batch("b"), partition=index, acks=1)
+        assert log.failure is not None, "the sync did not fail"
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR, f"{answer.error_code} after a failed sync"
+        client.close()
+
+    with Cluster(seed, nodes=1, log_dirs="/data,/more") as cluster:
+        cluster.live(story)
+
+
 def a_set_that_may_have_grown_counts_as_grown(seed: int) -> None:
     """KIP-497: the answer was lost with the controller that gave it, and the next one knows a later partition epoch.
     The replica may be a member, and lead next, though it seems gone: nothing is committed without it until metadata
@@ -479,6 +521,8 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     too_few_in_sync_commit_nothing,
     a_coordinator_answers_when_what_it_loaded_is_committed,
     what_is_appended_during_a_sync_waits_for_the_next,
+    a_wait_for_a_commit_that_begins_late_is_settled_in_its_place,
+    a_leader_whose_sync_failed_acknowledges_nothing,
     a_set_that_may_have_grown_counts_as_grown,
     an_offset_is_not_told_before_it_is_committed,
     metadata_that_is_known_already_ends_no_proposal,

@@ -25,6 +25,7 @@ from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
+from tests.simulation.transactions.swarm import Swarm as Transactions
 
 Lines = list[str] | None
 """Where a replay's trace goes."""
@@ -130,6 +131,13 @@ def of_groups(seed: int, lines: Lines) -> Report:
     return Report(told=f"{len(groups.shell.log)} batches in the log of life {groups.shell.life}")
 
 
+def of_transactions(seed: int, lines: Lines) -> Report:
+    """A coordinator of transactions alone, its producers, and the partitions that they write to."""
+    transactions = Transactions(seed)
+    transactions.run()
+    return Report(told=f"{transactions.rules.endings} transactions, coordinator {transactions.shell.coordinator_epoch}")
+
+
 def of_one_node(seed: int, lines: Lines) -> Report:
     """A broker on its own whose power goes again and again."""
     done = power_loss.run_seed(seed)
@@ -169,6 +177,7 @@ REPLICAS: Final = "replicas"
 METADATA: Final = "metadata"
 CONTROLLER: Final = "controller"
 GROUPS: Final = "groups"
+TRANSACTIONS: Final = "transaction-coordinator"
 ONE_NODE: Final = "one-node"
 SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL)
 FIRST_STORIES: Final = tuple(
@@ -202,6 +211,7 @@ KINDS: Final[dict[str, Runner]] = {
     METADATA: of_metadata,
     CONTROLLER: of_controller,
     GROUPS: of_groups,
+    TRANSACTIONS: of_transactions,
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
@@ -218,6 +228,7 @@ OPENING: Final = (
     Stage((QUORUM,), 16, at_once=8),
     Stage((CONTROLLER,), 16, at_once=8),
     Stage((GROUPS,), 24, at_once=24),
+    Stage((TRANSACTIONS,), 100, at_once=50),
     Stage((REPLICAS,), 40, at_once=20),
     Stage((ONE_NODE,), 16, at_once=8),
     Stage((METADATA,), 6, at_once=3),
@@ -227,6 +238,7 @@ OPENING: Final = (
     Stage(EAGER[EAGEREST:]),
     Stage((CONTROLLER,), 24, at_once=8),
     Stage((GROUPS,), 60, at_once=30),
+    Stage((TRANSACTIONS,), 200, at_once=100),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),
@@ -253,7 +265,7 @@ def opening(first: int, stages: Sequence[Stage] = OPENING) -> Iterator[list[Run]
 
 def is_drawn(kind: str) -> bool:
     """Whether another number makes another run."""
-    return kind in (SWARM, HARSH, QUORUM, CONTROLLER, GROUPS, REPLICAS, METADATA, ONE_NODE, *EAGER)
+    return kind in (SWARM, HARSH, QUORUM, CONTROLLER, GROUPS, TRANSACTIONS, REPLICAS, METADATA, ONE_NODE, *EAGER)
 
 
 def swarm(first: int, harsh_every: int = 0) -> Iterator[list[Run]]:

@@ -37,6 +37,7 @@ from tests.support.failed_handlers import failed_handlers
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
 from tests.support.leader_producer import LeaderProducer, Shape
+from tests.support.mixed_producer import MixedProducer
 from tests.support.node import Client
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
@@ -55,6 +56,7 @@ DRAIN_S: Final = 60.0
 COMMIT_S: Final = 30.0
 """How long an application may take until it commits a transaction in a healed cluster: a process may have just died."""
 REPLICAS: Final = 3
+MIXED_RECORDS_MAX: Final = 4
 GIVES_UP: Final = 0.01
 """How often a producer begins a new incarnation after an answer."""
 CONVERGED_S: Final = 20.0
@@ -126,6 +128,7 @@ class Swarm:
         self._administrators = [self._administrator(f"churn{number or ''}") for number in range(plan.administrators)]
         self._answers = LeaderAnswers(self.cluster, self._fail, flushes=plan.flushes)
         self._careless: list[LeaderProducer] = []
+        self._mixed: list[MixedProducer] = []
         self._readers: list[Reader] = []
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
@@ -209,6 +212,8 @@ class Swarm:
         await self.nemesis.heal()
         for careless in self._careless:
             careless.is_ending = True  # they wait for no follower, and one that fetches little might never catch up
+        for mixed in self._mixed:
+            mixed.is_ending = True
         for each in late:
             each.cancel()
         if late[1:]:
@@ -243,7 +248,9 @@ class Swarm:
                 self.producers.append(made)
         self._careless = [*self._careless_producers()]
         working = [loop.create_task(producer.work()) for producer in self.producers]
+        self._mixed = [*self._mixed_producers()]
         working += [loop.create_task(producer.work()) for producer in self._careless]
+        working += [loop.create_task(producer.work()) for producer in self._mixed]
         for key in self.keys:
             for from_followers in (False, True):
                 name = f"{'any' if from_followers else 'tail'}-{key[1]}"
@@ -285,6 +292,16 @@ class Swarm:
         if plan.retains:
             shape = shape._replace(pause_s=0.1, padding=50)
             yield LeaderProducer("r", (RETAINED, 0), self.bootstrap("r"), None, self._answers, shape)
+
+    def _mixed_producers(self) -> Iterator[MixedProducer]:
+        """Their large batches are examined in an executor thread where the plan's limit is small."""
+        run, large = self.run, min(self.plan.loop_records_max + 1, MIXED_RECORDS_MAX)
+        for number in range(self.plan.mixed):
+            name = f"m{number}"
+            bootstrap, pause_s = self.bootstrap(name), self.plan.pause_s
+            made = MixedProducer(name, self.keys, bootstrap, run.history, run.complaints, large=large, pause_s=pause_s)
+            made.on_acknowledged = self._acknowledged
+            yield made
 
     def _acknowledged(self, key: Key, offset: int, client: Client) -> None:
         self.cluster.world.event("ack", *key, offset)
@@ -399,7 +416,7 @@ class Swarm:
                 committer.is_ending = True
             for member in self._members:
                 member.is_ending = True
-            waiting = working[: len(self.producers) + len(self._careless)]
+            waiting = working[: len(self.producers) + len(self._careless) + len(self._mixed)]
             await asyncio.wait_for(asyncio.gather(*waiting), DRAIN_S)
             self._is_ended = True
             await asyncio.wait_for(asyncio.gather(*working), DRAIN_S)

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.as_assigned import AsAssigned
+from tests.simulation.invariants.commits_answered import CommitsAnswered
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
@@ -48,6 +49,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     AbortedTransactions,
     AsAssigned,
     CommittedPrefix,
+    CommitsAnswered,
     ConfirmedSet,
     ControllerState,
     EpochsOfLog,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.purgatory.purgatory import CommitCallback
 from broker.runtime.stage import Stage
 from kraft.image.configs import ConfigResource, ResourceType
 from kraft.image.metadata_image import EMPTY_IMAGE
@@ -19,6 +20,7 @@ from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.as_assigned import AsAssigned
+from tests.simulation.invariants.commits_answered import CommitsAnswered
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
@@ -103,6 +105,26 @@ def plant_lower_watermark(cluster: Cluster, seen: Observation) -> None:
 
 def plant_other_set(cluster: Cluster, seen: Observation) -> None:
     replica(seen, leads=True).isr = (1,)
+
+
+def plant_waits(seen: Observation, *end_offsets: int) -> None:
+    """As a purgatory would have them that takes each wait as it comes."""
+    leader = replica(seen, leads=True)
+    for _, each in seen.all_replicas():
+        if each.partition is leader:
+            commits = each.broker.purgatory.watchers(leader).commits
+            for end_offset in end_offsets:
+                wait = CommitCallback(end_offset, lambda error: None)
+                wait._queue = commits
+                commits.append(wait)
+
+
+def plant_late_wait(cluster: Cluster, seen: Observation) -> None:
+    plant_waits(seen, 9, 7)
+
+
+def plant_forgotten_wait(cluster: Cluster, seen: Observation) -> None:
+    plant_waits(seen, 4)
 
 
 def plant_old_epoch(cluster: Cluster, seen: Observation) -> None:
@@ -235,6 +257,8 @@ PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (AbortedTransactions, plant_unlisted_abort),
     (AsAssigned, plant_wrong_minimum),
     (CommittedPrefix, lambda cluster, seen: rot(seen, leads=False)),
+    (CommitsAnswered, plant_late_wait),
+    (CommitsAnswered, plant_forgotten_wait),
     (ConfirmedSet, plant_other_set),
     (ControllerState, plant_fenced_leader),
     (EpochsOfLog, plant_lost_epochs),

@@ -6,6 +6,7 @@ from typing import Final
 
 from coordinator.runtime.events import RuntimeEvent
 from coordinator.transaction.events import (
+    AddPartitions,
     EndTransaction,
     InitProducerId,
     ProducerIdAnswer,
@@ -20,9 +21,11 @@ from coordinator.transaction.transaction_state import (
     COMPLETE_COMMIT,
     COMPLETED,
     DEAD,
+    EMPTY,
     FORMER_STATES,
     NAMES,
     ONGOING,
+    PREPARE_ABORT,
     PREPARE_COMMIT,
 )
 from protocol.errors import ErrorCode
@@ -30,7 +33,10 @@ from tests.simulation.transactions.data import Effort, Partition
 from tests.simulation.transactions.producer import Asked, Producer
 from tests.simulation.transactions.shell import Request, Shell, Stored, Violation
 
+ASKED: Final = (InitProducerId, AddPartitions, EndTransaction)
 COMPLETE: Final = (COMPLETE_COMMIT, COMPLETE_ABORT)
+COMMITTED: Final = (PREPARE_COMMIT, COMPLETE_COMMIT)
+ABORTED: Final = (PREPARE_ABORT, COMPLETE_ABORT)
 
 
 class Rules:
@@ -169,6 +175,27 @@ class Rules:
             raise Violation(f"{effort} has several outcomes: {effort.ends}")
 
     # Clients
+
+    def answered(self, event: TransactionEvent, answer: object) -> None:
+        """Whether a client hears it or not: a success stands in the committed log."""
+        error, *producer = answer if isinstance(answer, ProducerIdAnswer) else [answer]
+        if error is not ErrorCode.NONE or not isinstance(event, ASKED):
+            return
+        transaction = self.committed_log.get(event.transactional_id)
+        if transaction is None:
+            raise Violation(f"{type(event).__name__} {event[1:]} is answered with {answer}, and the log has no such id")
+        match event:
+            case InitProducerId():
+                stands = transaction.state is EMPTY and producer == [*transaction[:2]]
+            case AddPartitions(producer_id=producer_id, producer_epoch=epoch):
+                has_all = transaction.partitions.issuperset(event.partitions)
+                stands = transaction.state is ONGOING and has_all and (producer_id, epoch) == transaction[:2]
+            case EndTransaction(is_commit=is_commit):
+                stands = transaction.state in (COMMITTED if is_commit else ABORTED)
+                if event.client_version and transaction.producer_epoch <= LAST_EPOCH:
+                    stands = stands and producer == [*transaction[:2]]
+        if not stands:
+            raise Violation(f"{type(event).__name__} {event[1:]} is answered with {answer}; the log: {transaction}")
 
     def told(self, client: Producer, event: TransactionEvent, answer: object) -> None:
         """Before the client hears it."""

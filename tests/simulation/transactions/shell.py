@@ -12,8 +12,9 @@ from coordinator.runtime.events import Appended, AppendRefused, Committed, Loade
 from coordinator.runtime.log_reading import LogReader
 from coordinator.transaction.config import TransactionConfig
 from coordinator.transaction.events import SendMarkers, TransactionEvent
+from coordinator.transaction.record_reading import TransactionRecordReader
 from coordinator.transaction.records import TransactionChange, change_of, record_of
-from coordinator.transaction.shard import TransactionShard, transaction_reader
+from coordinator.transaction.shard import TransactionShard
 from protocol.errors import ErrorCode
 from protocol.record_builder import Record, build_batch
 
@@ -246,7 +247,7 @@ class Shell:
 
     def _read(self) -> Iterator[tuple[TransactionChange, int]]:
         """Some batches at a time."""
-        reader, rest = LogReader(0, transaction_reader()), self.log
+        reader, rest = LogReader(0, TransactionRecordReader()), self.log
         while rest:
             count = self.random.choice((10, 30, len(rest)))
             piece, rest = rest[:count], rest[count:]

@@ -158,6 +158,7 @@ class Swarm:
         asked, event = request.owner, request.event
         if not isinstance(asked, Asked) or event is None:
             return
+        self.rules.answered(event, request.response)
         if asked.number != asked.client.requests or self.random.random() < self._loses:
             return
         self.rules.told(asked.client, event, request.response)

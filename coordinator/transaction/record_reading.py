@@ -1,0 +1,30 @@
+"""Reading the records of `__transaction_state` at the start of a coordinator.
+
+A transaction leaves three records or more, one after the other, and the last of a transactional id says everything.
+Each piece of the log is read without its values first; of each id only the last value is decoded.
+"""
+
+from __future__ import annotations
+
+from coordinator.runtime.log_reading import RecordReader
+from coordinator.transaction.records import TransactionChange, change_of
+from protocol.primitives import MalformedMessage
+from protocol.record_builder import Record
+
+
+class TransactionRecordReader(RecordReader[TransactionChange]):
+    def __init__(self) -> None:
+        super().__init__(change_of)
+        self._last: dict[bytes, Record] = {}
+        """By key."""
+
+    def read_record(self, record: Record) -> None:
+        if record.key is None:
+            raise MalformedMessage("a record without a key")
+        self._last[record.key] = record
+
+    def take(self) -> list[TransactionChange]:
+        for record in self._last.values():
+            super().read_record(record)
+        self._last.clear()
+        return super().take()
