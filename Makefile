@@ -60,7 +60,7 @@ quick-unit:
 quick-unit-rest:
 	$(BIN)/python -m pytest -m "not processes" tests/unit --ignore tests/unit/broker --ignore tests/unit/protocol
 
-conformance: $(VENV)/.installed-tests compiled ## real clients and Apache Kafka's tools, on one node and on three; needs Java, Maven, Node, Go
+conformance: $(VENV)/.installed-tests compiled ## real clients, Kafka's tools, Streams and Connect, on one node and on three; needs Java, Maven, Node, Go
 	$(BIN)/python -m tests.conformance --broker both
 	$(BIN)/python -m tests.conformance --broker both --nodes 3
 

@@ -176,6 +176,13 @@ class Broker:
             process.wait()
             raise Failed(f"{self.name} has not stopped within {patience_s:g} s of SIGTERM") from None
 
+    def kill(self) -> None:
+        """SIGKILL: the process closes nothing."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
     def last_lines(self, count: int = 5) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tests.conformance.clients import CLIENTS, ClientKind
 from tests.conformance.scenario import Scenario
 from tests.conformance.scenarios import configs, groups, offsets, produce, topics, transactions
+from tests.conformance.scenarios.applications import APPLICATION_SCENARIOS
 from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
@@ -34,6 +35,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *CLUSTER_SCENARIOS,
     *VOTER_SCENARIOS,
     *MIXED_SCENARIOS,
+    *APPLICATION_SCENARIOS,
 )
 
 

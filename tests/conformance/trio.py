@@ -45,7 +45,15 @@ class Node(Broker):
     """
 
     def __init__(
-        self, name: str, node_id: int, directory: Path, ports: Sequence[int], java: list[str], *, dynamic: bool = False
+        self,
+        name: str,
+        node_id: int,
+        directory: Path,
+        ports: Sequence[int],
+        java: list[str],
+        *,
+        dynamic: bool = False,
+        extra: Sequence[str] = (),
     ) -> None:
         super().__init__(directory / str(node_id), ports[node_id - 1])
         self.name = f"{name} {node_id}"
@@ -57,10 +65,11 @@ class Node(Broker):
         if dynamic:
             self._voters = [f"{voter}:{directory_id(index)}" for index, voter in enumerate(voters, 1)]
             quorum = f"controller.quorum.bootstrap.servers={','.join(voter.partition('@')[2] for voter in voters)}"
-        kept = [line for line in self.properties.read_text().splitlines() if not line.startswith(NOT_OF_THREE)]
+        replaced = (*NOT_OF_THREE, *(line.partition("=")[0] + "=" for line in extra))
+        kept = [line for line in self.properties.read_text().splitlines() if not line.startswith(replaced)]
         # A combined node of Apache Kafka tells clients of brokers only of its brokers' listener.
         kept = [line.split(",CONTROLLER")[0] if line.startswith("advertised.") else line for line in kept]
-        self.properties.write_text("\n".join([*kept, f"node.id={node_id}", EXTRA.format(quorum=quorum)]))
+        self.properties.write_text("\n".join([*kept, *extra, f"node.id={node_id}", EXTRA.format(quorum=quorum)]))
 
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties), *self._quorum_words()]
@@ -98,13 +107,21 @@ class Trio:
     transaction_version = TRANSACTION_VERSION
 
     def __init__(
-        self, name: str, toolchain: Toolchain, pairs: Sequence[int], directory: Path, *, dynamic: bool = False
+        self,
+        name: str,
+        toolchain: Toolchain,
+        pairs: Sequence[int],
+        directory: Path,
+        *,
+        dynamic: bool = False,
+        extra: Sequence[str] = (),
     ) -> None:
-        """`pairs`: the first port of each node, as `pairs_of` finds them."""
+        """`pairs`: the first port of each node, as `pairs_of` finds them. `extra`: properties of every node."""
         java = java_of(toolchain) if name == "apache" else []
         self.name = name
         self.every = [
-            Node(name, node_id, directory, pairs, java, dynamic=dynamic) for node_id in range(1, len(pairs) + 1)
+            Node(name, node_id, directory, pairs, java, dynamic=dynamic, extra=extra)
+            for node_id in range(1, len(pairs) + 1)
         ]
         """With those that nobody has formatted yet."""
         self.nodes = self.every[:NODES]

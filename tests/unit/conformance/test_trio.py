@@ -29,3 +29,14 @@ def test_voters_of_a_dynamic_quorum_are_formatted_and_a_later_node_is_none(tmp_p
     ]
     assert len({voter.rpartition(":")[2] for voter in voters}) == 3
     assert "--no-initial-controllers" in fourth.format_command()
+
+
+def test_a_property_of_every_node_replaces_one_of_the_same_name(tmp_path: Path) -> None:
+    node = Node(
+        "moldau", 1, tmp_path, PORTS[:3], [], extra=("transaction.state.log.min.isr=2", "min.insync.replicas=2")
+    )
+    said = node.properties.read_text().splitlines()
+    assert [line for line in said if "min.i" in line and "share" not in line] == [
+        "transaction.state.log.min.isr=2",
+        "min.insync.replicas=2",
+    ]
