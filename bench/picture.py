@@ -96,10 +96,16 @@ def _beside_peer(row: Row, figure: Figure) -> Line:
 
 
 def _by_itself(row: Row, figure: Figure) -> Line:
-    assert row.bar is not None and row.less_is_better
-    factors = [row.bar / value for value in figure.values[OURS] if value]
-    target = None if row.target is None else row.bar / row.target
-    return Line(row.name, row.verdict(figure), row.bar / figure.ours, min(factors), max(factors), 1.0, target)
+    assert row.bar is not None
+    factors = [_beside_bar(row, value) for value in figure.values[OURS] if value]
+    target = None if row.target is None else _beside_bar(row, row.target)
+    typical = _beside_bar(row, figure.ours)
+    return Line(row.name, row.verdict(figure), typical, min(factors), max(factors), 1.0, target)
+
+
+def _beside_bar(row: Row, value: float) -> float:
+    assert row.bar is not None
+    return row.bar / value if row.less_is_better else value / row.bar
 
 
 def _better(row: Row, ratio: float) -> float:
