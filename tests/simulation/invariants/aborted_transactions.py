@@ -3,7 +3,7 @@ read_committed consumers skip what it lists, and return everything else."""
 
 from __future__ import annotations
 
-from storage.segment.transaction_index import AbortedTransaction
+from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from tests.simulation.invariants.observation import Observation, PartitionKey, StoredBatch, Violation
 
 
@@ -20,7 +20,12 @@ class AbortedTransactions:
                 continue  # of a deleted transaction the log may hold the marker alone
             self._looked[place] = newest
             expected = aborted_of(batches)
-            indexed = log.aborted_transactions(0, log.end_offset)
+            try:
+                indexed = log.aborted_transactions(0, log.end_offset)
+            except CorruptTransactionIndex as error:
+                raise Violation(f"{replica}: {error}") from error
+            except OSError:
+                continue  # the disk refuses, which the broker has not met yet
             if indexed != expected:
                 different = sorted({*indexed} ^ {*expected})
                 raise Violation(f"{replica}: {len(indexed)} of {len(expected)} are indexed, different: {different[:3]}")
