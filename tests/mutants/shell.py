@@ -35,8 +35,8 @@ SHELL_MUTANTS: Final = (
         110,
         "a start adopts the log of a former topic of the same name",
         "broker/replicas/local_logs.py",
-        "        opened.topic_id == partition.topic_id or (opened.topic_id is None and not opened.end_offset)\n",
-        "        [setattr(opened, 'topic_id', None)]\n",
+        "    return opened.topic_id == partition.topic_id or (opened.topic_id is None and not opened.end_offset)\n",
+        "    opened.topic_id = None\n    return True\n",
         Hunt.SCENARIOS,
     ),
     Mutant(
