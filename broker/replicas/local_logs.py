@@ -407,15 +407,9 @@ def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[Found]:
 
 
 def _is_assigned(opened: Log, wanted: Mapping[TopicPartition, AssignedReplica]) -> bool:
-    """Whether a log belongs to a partition of this broker, and not to a former topic of that name.
-
-    A loss of power may take the file with the topic id, as long as the log was never flushed. Records without it may be
-    those of a former topic, so such a log is stray, as in Apache Kafka; an empty one is used.
-    """
+    """Whether a log belongs to a partition of this broker, and not to a former topic of that name."""
     partition = wanted.get((opened.topic, opened.partition))
-    if partition is None:
-        return False
-    return opened.topic_id == partition.topic_id or (opened.topic_id is None and not opened.end_offset)
+    return partition is not None and opened.topic_id in (None, partition.topic_id)
 
 
 def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSError | None:

@@ -186,25 +186,12 @@ class MetadataApplier:
 
     def _make(self, new: Sequence[Make]) -> None:
         """Make the replicas: at once where they are few, else by `PartitionWork`."""
-        for each in new:
-            if self._is_occupied(each):
-                self._make_later(each)
-        new = [each for each in new if not self._is_occupied(each)]
         if self._to.work.takes(new, self):
             for each in new:
                 self._to.replicas.expect(*each)
         else:
             for each in new:
                 self.take(each, None)
-
-    def _is_occupied(self, new: Make) -> bool:
-        """Whether a damaged log of a former topic of that name is still being repaired where the log would be made."""
-        return self._to.logs.where_damaged((new.topic, new.partition)) is not None
-
-    def _make_later(self, new: Make) -> None:
-        """`make_missing` tries again; until then the replica is offline."""
-        self._to.replicas.add_offline(new.topic, new.topic_id, new.partition)
-        self._unmade[new.topic_id, new.partition] = None
 
     def is_wanted(self, new: Make) -> bool:
         """Whether a partition that was to be made still is this broker's, and not there."""
@@ -224,16 +211,14 @@ class MetadataApplier:
         if to.replicas.is_offline(new.topic_id, new.partition):
             return
         config = self.log_config(new.topic)
-        if made is None and self._is_occupied(new):
-            self._make_later(new)
-            return
         if made is None:
             try:
                 made = to.logs.create(new.topic, new.partition, new.topic_id, config)
             except OSError as error:
                 if not self._is_trying_again:
                     log.error("%s-%d cannot be made, and is offline until it can: %s", new.topic, new.partition, error)
-                self._make_later(new)
+                to.replicas.add_offline(new.topic, new.topic_id, new.partition)
+                self._unmade[new.topic_id, new.partition] = None
                 return
         if made.failure is not None:
             to.replicas.add_offline(new.topic, new.topic_id, new.partition)

@@ -35,8 +35,8 @@ SHELL_MUTANTS: Final = (
         110,
         "a start adopts the log of a former topic of the same name",
         "broker/replicas/local_logs.py",
-        "    return opened.topic_id == partition.topic_id or (opened.topic_id is None and not opened.end_offset)\n",
-        "    opened.topic_id = None\n    return True\n",
+        "    return partition is not None and opened.topic_id in (None, partition.topic_id)\n",
+        "    opened.topic_id = None\n    return partition is not None\n",
         Hunt.SCENARIOS,
     ),
     Mutant(
