@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Final
 
 from bench.client import Client
+from bench.coordinator_loading import Rows, figures_of_loads, prepared
 from bench.figures import Figure
-from bench.frames import batch_of, produce_frame
 from bench.groups import Form
-from bench.pinger import Pinger
-from bench.processes import cpu_time, memory
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, Server, remove
+from bench.subjects import Bench
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from coordinator.group.records import CommittedOffset, OffsetChange, record_of
 from coordinator.runtime.partition import partition_of
@@ -27,14 +24,13 @@ from protocol.messages.offset_fetch import (
 )
 from protocol.record_builder import build_batch
 
-OTHER_TOPIC: Final = "other"
 OFFSETS_PARTITIONS: Final = 4
 """As the brokers of a measurement are configured."""
 GROUPS_COUNT: Final = 1_000
 TOPICS_COUNT: Final = 10
 PARTITIONS_COUNT: Final = 100
 RECORDS_A_COMMIT: Final = 10
-SEGMENT_NAME: Final = f"{0:020}.log"
+ROWS: Final = Rows("offset loading", "a million offset records", "offsets", "a million offsets")
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
@@ -42,24 +38,13 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     compile_packages()
     groups = group_names()
     log = offsets_log(groups)
-    servers = {name: _prepared(bench.new(name), groups[0], log) for name in bench.names}
-    measured: dict[str, dict[str, list[float]]] = {}
-    for _ in range(form.rounds):
-        for name, server in servers.items():
-            values = _load(server, groups[-1])
-            print(f"  offset loading {name}: {', '.join(f'{key} {value:.3g}' for key, value in values.items())}")
-            for key, value in values.items():
-                measured.setdefault(key, {}).setdefault(name, []).append(value)
-    for server in servers.values():
-        remove(server)
-    names = {
-        "loaded": ("a million offset records loaded", "s"),
-        "cpu": ("a million offset records loaded: user + system CPU", "s"),
-        "p99": ("p99 of other requests while offsets load", "ms"),
-        "slowest": ("slowest of other requests while offsets load", "ms"),
-        "memory": ("a million offsets loaded: anonymous memory", "MB"),
-    }
-    return [Figure(name, unit, measured[key]) for key, (name, unit) in names.items()]
+
+    def begin(client: Client) -> None:
+        client.ask(FindCoordinatorRequest(coordinator_keys=[groups[0]]), FindCoordinatorResponse, 4)
+        _wait_for(client, groups[0])
+
+    servers = {name: prepared(bench.new(name), GROUP_METADATA_TOPIC, log, begin) for name in bench.names}
+    return figures_of_loads(servers, form.rounds, ROWS, lambda client: _wait_for(client, groups[-1]))
 
 
 def group_names() -> list[str]:
@@ -87,47 +72,13 @@ def offsets_log(groups: list[str]) -> bytes:
     return bytes(log)
 
 
-def _prepared(server: Server, group: str, log: bytes) -> Server:
-    server.format()
-    with Running(server) as running:
-        client = running.connect()
-        client.create_topic(OTHER_TOPIC)
-        client.ask(FindCoordinatorRequest(coordinator_keys=[group]), FindCoordinatorResponse, 4)
-        _wait_for(client, group, ErrorCode.NONE)
-        running.kill()
-    (Path(server.data) / f"{GROUP_METADATA_TOPIC}-0" / SEGMENT_NAME).write_bytes(log)
-    return server
-
-
-def _load(server: Server, last_group: str) -> dict[str, float]:
-    """From when the broker answers until the last group of the log is there."""
-    with Running(server) as running:
-        client = running.connect()
-        client.produce_when_possible(OTHER_TOPIC)
-        began = time.perf_counter()
-        cpu_before = cpu_time(running.pid)
-        frame = produce_frame(OTHER_TOPIC, batch_of([100], time.time_ns() // 1_000_000))
-        others = Pinger(server.port, frame)
-        _wait_for(client, last_group, ErrorCode.NONE)
-        others.end()
-        values = {
-            "loaded": time.perf_counter() - began,
-            "cpu": cpu_time(running.pid).since(cpu_before).total_s,
-            "p99": others.p99_ms,
-            "slowest": others.slowest_ms,
-            "memory": memory(running.pid).anonymous_mb,
-        }
-        running.kill()
-        return values
-
-
-def _wait_for(client: Client, group: str, wanted: ErrorCode) -> None:
-    """Ask for one offset of a group until its coordinator answers as wanted."""
+def _wait_for(client: Client, group: str) -> None:
+    """Ask for one offset of a group until its coordinator answers without an error."""
     topics = [OffsetFetchRequestTopics(name="topic-0", partition_indexes=[0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        if client.ask(request, OffsetFetchResponse, 8).groups[0].error_code == wanted:
+        if client.ask(request, OffsetFetchResponse, 8).groups[0].error_code == ErrorCode.NONE:
             return
         time.sleep(0.02)
     raise AssertionError(f"the coordinator of {group} does not answer")

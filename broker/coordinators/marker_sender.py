@@ -14,13 +14,14 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
 from broker.coordinators.row import Reports
 from broker.metadata.cluster_view import ClusterView
 from broker.network.peer_channel import NoResponse, PeerChannels
 from coordinator.runtime.effects import TransactionEnd
+from coordinator.transaction.events import MarkersWritten, SendMarkers, TopicPartition, TransactionEvent
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -28,9 +29,6 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-if TYPE_CHECKING:
-    from coordinator.transaction.events import SendMarkers, TopicPartition, TransactionEvent
 
 log = logging.getLogger("moldau.transactions")
 
@@ -109,8 +107,6 @@ class MarkerSender:
 
     def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
         """What a machine commands: send the markers of a transaction until every partition has one."""
-        from coordinator.transaction.events import SendMarkers
-
         assert isinstance(command, SendMarkers)
         self._dispatch(Errand(command, list(command.partitions), reports))
 
@@ -217,8 +213,6 @@ class MarkerSender:
 
 
 def report(errand: Errand, partitions: list[TopicPartition]) -> None:
-    from coordinator.transaction.events import MarkersWritten
-
     errand.reports.report(MarkersWritten(errand.command, frozenset(partitions)))
 
 

@@ -18,6 +18,7 @@ from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
 from broker.network.peer_channel import NoResponse, PeerChannels
 from coordinator.runtime.effects import Waiter
+from coordinator.transaction.events import AddPartitions, VerifyPartitions
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -122,8 +123,6 @@ class TransactionVerifier:
         if isinstance(runner, ErrorCode):
             question.answered(question.all(runner))
             return
-        from coordinator.transaction.events import AddPartitions, VerifyPartitions
-
         waiter = Waiter(AnswerToken(question), 0)
         transactional_id, producer_id, producer_epoch, partitions, adds, _ = question
         if adds:

@@ -143,6 +143,7 @@ def _postpone(
     """Go on when the transaction coordinator has answered, and the large batches are examined: then all batches are
     appended or refused. The copies count as request memory until then."""
     reply: Pending[ProduceResponse] = Pending()
+    copied_size = sum(len(each.records) for each in unverified) + sum(len(each.batch) for each in large)
 
     def done() -> None:
         has_failed = any(each.error_code for topic in responses for each in topic.partition_responses)
@@ -167,7 +168,6 @@ def _postpone(
             services.request_memory.give_back(copied_size)
         done()
 
-    copied_size = sum(len(each.records) for each in unverified) + sum(len(each.batch) for each in large)
     context.connection.hold()
     services.spawn(context.connection.hold_during(work()))
     return None if request.acks == 0 else reply

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from tests.support.simulation.world import World
 
 HERE = 1
 THERE = 2
@@ -103,8 +104,10 @@ class Stage:
         ]
 
 
-def play(story: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(cast("Any", story()))
+def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """In virtual time."""
+    with World(1) as world:
+        world.run(story(), limit_s=60)
 
 
 def test_the_leader_of_the_coordinators_partition_is_asked_and_each_partition_has_its_answer() -> None:
