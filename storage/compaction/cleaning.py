@@ -59,7 +59,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
         try:
             yield from clean_group(request, group, cleaned, cleaner, statistics)
             suffixes = cleaned.finish()
-        except BaseException:
+        except Exception:
             cleaned.discard()
             raise
         replaced = tuple(SegmentSize(source.base_offset, source.size) for source in group)
