@@ -407,9 +407,12 @@ def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[Found]:
 
 
 def _is_assigned(opened: Log, wanted: Mapping[TopicPartition, AssignedReplica]) -> bool:
-    """Whether a log belongs to a partition of this broker, and not to a former topic of that name."""
+    """Whether a log belongs to a partition of this broker, and not to a former topic of that name, as records may whose
+    topic id is not there: a loss of power may take it before the first flush."""
     partition = wanted.get((opened.topic, opened.partition))
-    return partition is not None and opened.topic_id in (None, partition.topic_id)
+    if partition is None or (opened.topic_id is None and opened.end_offset):
+        return False
+    return opened.topic_id in (None, partition.topic_id)
 
 
 def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSError | None:
