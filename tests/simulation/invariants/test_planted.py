@@ -25,6 +25,7 @@ from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.dead_are_fenced import DeadAreFenced
+from tests.simulation.invariants.decided_first import DecidedFirst
 from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
 from tests.simulation.invariants.equal_images import EqualImages
@@ -343,6 +344,30 @@ def test_a_record_of_another_topic_is_flagged() -> None:
             assert seen is not None
             with pytest.raises(Violation, match="another topic"):
                 OfTheirTopic(names).check(seen)
+        client.close()
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_a_completion_without_a_marker_is_flagged_where_the_log_was_looked_at() -> None:
+    """The look at a replica whose disk has rotted is left out, and its leader may have appended the marker since."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        await cluster.create("t", retention_ms=-1)
+        client, observer = await cluster.connect(await cluster.led("t")), Observer(cluster, flushes=False)
+        invariant, decision = DecidedFirst(), (7, 0)
+        assert (await client.produce("t", batch("a"))).error_code == 0
+        seen = observer.look()
+        assert seen is not None
+        invariant.check(seen)
+        invariant._partitions[decision] = [("t", 0)]
+        coordinator = next(each for _, each in seen.all_replicas())
+        with pytest.raises(Violation, match="t-0 unmarked"):
+            invariant._check_completion(seen, coordinator, decision)
+        assert (await client.produce("t", batch("perhaps the marker"))).error_code == 0
+        invariant._check_completion(seen, coordinator, decision)
         client.close()
 
     with Cluster(1) as cluster:
