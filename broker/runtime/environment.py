@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
@@ -21,6 +21,7 @@ from storage.files.port import FileSystem
 if TYPE_CHECKING:
     from broker.runtime.acceptor import Acceptor, AcceptPolicy
     from broker.runtime.process import Process
+    from broker.runtime.worker import E, Work
 
 T = TypeVar("T")
 
@@ -70,6 +71,13 @@ class Environment(Protocol):
 
         It cannot be interrupted: cancelling the caller leaves the work running to its end. The world has changed when
         it returns.
+        """
+
+    def in_process(self, work: Work[E]) -> AsyncGenerator[E, None]:
+        """Run long work in a process of its own; its events, each computed when it is asked for.
+
+        Closing the generator ends the work wherever it is. Raises what the work raises, and OSError where the process
+        cannot be started or ends before the work does.
         """
 
     def keep_allocated(self) -> None:
@@ -134,6 +142,11 @@ class LocalEnvironment:
         if threads is None:
             threads = self._threads = ThreadPoolExecutor(self._offload_threads_max, thread_name_prefix="offload")
         return await self._loop.run_in_executor(threads, work)
+
+    def in_process(self, work: Work[E]) -> AsyncGenerator[E, None]:
+        from broker.runtime.worker import run_in_process
+
+        return run_in_process(work)
 
     def keep_allocated(self) -> None:
         gc.freeze()

@@ -13,13 +13,15 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from broker.runtime.acceptor import Acceptor, AcceptPolicy
+from broker.runtime.worker import E, Work, WorkerDied
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
 from tests.support.simulation.life import NANOSECONDS, Life
@@ -36,6 +38,10 @@ EPOCH_MS = 1_767_225_600_000  # the world begins on 2026-01-01
 LIMIT_S_DEFAULT = 3600.0
 OFFLOAD_THREADS = 4
 OFFLOAD_NS_MAX = 300_000
+STEP_S_MAX = 0.05
+WORKER_STALLS = 0.02
+WORKER_STALL_S_MAX = 3.0
+WORKER_DIES = 0.005
 
 # Bound before the guard forbids it: simulated code must not see the tasks of all hosts.
 _all_tasks = asyncio.all_tasks
@@ -106,6 +112,23 @@ class SimulatedEnvironment:
     def _perform_late(self, work: Callable[[], T], future: SimulatedFuture[T]) -> None:
         finish, cost_ns = self._perform(work, future)
         self._later(cost_ns, finish)
+
+    async def in_process(self, work: Work[E]) -> AsyncGenerator[E, None]:
+        """Each step of the work happens at once, some time after it was asked for; between two steps the process may
+        stall, or die. A step that the disk cuts the power of never ends."""
+        random = self._threads
+        await asyncio.sleep(random.random() * STEP_S_MAX)
+        steps: Iterator[E] = work(self.fs)
+        while True:
+            stalls = random.random() < WORKER_STALLS
+            await asyncio.sleep(random.random() * (WORKER_STALL_S_MAX if stalls else STEP_S_MAX))
+            if random.random() < WORKER_DIES:
+                raise WorkerDied("the simulated process of the work was killed")
+            try:
+                event = await self.offload(partial(_next, steps))
+            except StopAsyncIteration:
+                return
+            yield event
 
     def boot_id(self) -> str:
         return f"{self._host.name}-{self._host.crashes}"
@@ -244,6 +267,13 @@ class Host:
             self.world.event("resume", self.name)
             self._paused = False
             self.world.loop.unhold(self.life)
+
+
+def _next(steps: Iterator[E]) -> E:
+    """The next event; `StopAsyncIteration` at the end, because a future cannot hold a `StopIteration`."""
+    for event in steps:
+        return event
+    raise StopAsyncIteration
 
 
 async def _process(main: Main, environment: SimulatedEnvironment) -> object:
