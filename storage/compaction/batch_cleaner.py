@@ -18,9 +18,9 @@ of the base timestamp, so that the timestamp delta of each record changes.
 A batch of which everything stays is copied as it is. Of another one the records that stay keep their bytes, with base
 offset, base timestamp, last offset, sequences, epochs and codec of the batch.
 
-DIVERGES: Apache Kafka sets the horizon also of a batch that the map does not reach, because it was full before. An older
-value of the key then stays in this round. A later round may drop both at once, although a consumer has just read the
-value.
+DIVERGES: Apache Kafka sets the horizon also of a batch that the map does not reach, because it was full before. An
+older value of the key then stays in this round. A later round may drop both at once, although a consumer has just read
+the value.
 
 DIVERGES: Apache Kafka makes the timestamp of the first record that stays the new base timestamp. The timestamps of the
 records are the same.
