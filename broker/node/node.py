@@ -37,6 +37,7 @@ from broker.replicas.failed_directories import FailedDirectories
 from broker.replicas.file_removal import FileRemoval
 from broker.replicas.in_sync_changes import InSyncChanges
 from broker.replicas.local_logs import LocalLogs
+from broker.replicas.log_cleaner import LogCleaner
 from broker.replicas.log_failures import LogFailures
 from broker.replicas.log_jobs import LogJobs
 from broker.replicas.metadata_applier import AppliedTo, MetadataApplier
@@ -210,6 +211,15 @@ class Node:
         self.log_jobs = LogJobs(
             config, environment, self.replicas, self.logs, self.flusher, self.removal, self.applier.make_missing
         )
+        self.cleaner = LogCleaner(
+            self.settings,
+            environment,
+            self.tasks.spawn,
+            self.replicas,
+            self.flusher,
+            self.removal,
+            self.logs.checkpoint,
+        )
         self.failed_directories = FailedDirectories(
             self.logs, config.metadata_log_dir, self.replicas, self.roles, environment.halt
         )
@@ -381,6 +391,7 @@ class Node:
         self.tasks.spawn(self.registration.keep_alive())
         for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
             self.tasks.every(job)
+        self.cleaner.begin()
         self.removal.remove_later(self.logs.left_to_remove(), 0)
         await self._accept(ListenerRole.BROKER)
 

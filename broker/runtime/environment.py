@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
@@ -21,7 +21,7 @@ from storage.files.port import FileSystem
 if TYPE_CHECKING:
     from broker.runtime.acceptor import Acceptor, AcceptPolicy
     from broker.runtime.process import Process
-    from broker.runtime.worker import E, Work
+    from broker.runtime.worker import E, RunningWork, Work
 
 T = TypeVar("T")
 
@@ -73,12 +73,8 @@ class Environment(Protocol):
         it returns.
         """
 
-    def in_process(self, work: Work[E]) -> AsyncGenerator[E, None]:
-        """Run long work in a process of its own; its events, each computed when it is asked for.
-
-        Closing the generator ends the work wherever it is. Raises what the work raises, and OSError where the process
-        cannot be started or ends before the work does.
-        """
+    def in_process(self, work: Work[E]) -> RunningWork[E]:
+        """Long work in a process of its own, which begins when its first event is asked for. The caller closes it."""
 
     def keep_allocated(self) -> None:
         """What is in memory now stays there for long: spare the collector of cyclic garbage from walking it again."""
@@ -143,10 +139,10 @@ class LocalEnvironment:
             threads = self._threads = ThreadPoolExecutor(self._offload_threads_max, thread_name_prefix="offload")
         return await self._loop.run_in_executor(threads, work)
 
-    def in_process(self, work: Work[E]) -> AsyncGenerator[E, None]:
-        from broker.runtime.worker import run_in_process
+    def in_process(self, work: Work[E]) -> RunningWork[E]:
+        from broker.runtime.worker import WorkInProcess
 
-        return run_in_process(work)
+        return WorkInProcess(work)
 
     def keep_allocated(self) -> None:
         gc.freeze()

@@ -35,13 +35,13 @@ from protocol.record_batch import (
     TimestampType,
 )
 from protocol.record_builder import assemble
-from protocol.record_reader import runs_of
 from storage.compaction.cleaned_segment import CleanedBatch
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.events import CleaningStatistics
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.record_loop import Selection, select_run, shifted
 from storage.compaction.request import CleaningRequest
+from storage.compaction.source_segment import expanded_runs
 
 
 class BatchCleaner:
@@ -79,7 +79,7 @@ class BatchCleaner:
             return self._empty(header)
         self._statistics.messages_written += header.records_count
         if is_discardable and horizon_ms is None:
-            body = b"".join([run for run, _ in runs_of(batch, 0, header, size_max=self._request.expanded_bytes_max)])
+            body = b"".join([run for run, _ in expanded_runs(header, batch, self._request.expanded_bytes_max)])
             return self._with_horizon(header, body, header.records_count, header.max_timestamp)
         return CleanedBatch(batch, header.last_offset, header.max_timestamp)
 
@@ -89,7 +89,7 @@ class BatchCleaner:
         keeps_tombstones = horizon_ms is None or request.now_ms < horizon_ms
         selection = Selection()
         parts: list[bytes] = []
-        for run, count in runs_of(batch, 0, header, size_max=request.expanded_bytes_max):
+        for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
             select_run(run, count, header.base_offset, keeps_tombstones, self._offsets, selection)
             parts += [run[start:end] for start, end in selection.spans]
         statistics.messages_read += header.records_count

@@ -14,7 +14,7 @@ from storage.log.leader_append import NO_TIME, NONE, refuse, refuse_disk, take_n
 from storage.log.log_state import LogState
 from storage.producers.producer_state import TransactionMarker
 from storage.producers.transaction_marker import read_transaction_marker
-from storage.segment.segment import Segment
+from storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
 
 
 class CheckedBatch:
@@ -88,7 +88,10 @@ def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], f
     position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
-        segment = log.roll(now_ms, header.base_offset)
+        # At the log end offset, although compaction may have left a gap before the batch: recovery takes a gap between
+        # two segments past the recovery point for a loss. An index cannot hold a larger gap than that.
+        fits = header.last_offset - log.end_offset <= RELATIVE_OFFSET_MAX
+        segment = log.roll(now_ms, log.end_offset if fits else header.base_offset)
     size = header.batch_length + LOG_OVERHEAD
     end = first + 1
     while end < len(batches) and not must_roll(log, segment, batches[end].header, size, now_ms):

@@ -136,7 +136,7 @@ def replace_missing_indexes(request: LogRequest, segments: list[Segment], names:
     """Make the indexes of segments that lack one again. Raises OSError and `MalformedMessage`."""
     for segment in segments:
         expected = {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
-        if not expected <= names and segment.size:
+        if not expected <= names:
             request.report(f"{segment.path(LOG_SUFFIX)}: an index file is missing and is made again from the batches")
             rebuild_indexes(segment)
 

@@ -8,10 +8,10 @@ through which the rest of the broker calls them:
     truncation                        the end of the log goes back, to where the leader's log agrees
     log_start                         the start of the log moves on, and old segments are deleted
     flushing                          the recovery point moves on
+    segment_swap                      cleaned segments take the place of those that they were made of
 
 Where later features go: a log whose oldest segments are in tiered storage has two starts, `log_start_offset` (of the
-partition) and a local log start offset (of the files here), which are the same today; compaction swaps cleaned segments
-into `segments`, under names that `unfinished_cleaning` already finishes or undoes after a crash.
+partition) and a local log start offset (of the files here), which are the same today.
 """
 
 from __future__ import annotations

@@ -13,15 +13,14 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
-from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from broker.runtime.acceptor import Acceptor, AcceptPolicy
-from broker.runtime.worker import E, Work, WorkerDied
+from broker.runtime.worker import E, RunningWork, Work, WorkerDied
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
 from tests.support.simulation.life import NANOSECONDS, Life
@@ -113,22 +112,8 @@ class SimulatedEnvironment:
         finish, cost_ns = self._perform(work, future)
         self._later(cost_ns, finish)
 
-    async def in_process(self, work: Work[E]) -> AsyncGenerator[E, None]:
-        """Each step of the work happens at once, some time after it was asked for; between two steps the process may
-        stall, or die. A step that the disk cuts the power of never ends."""
-        random = self._threads
-        await asyncio.sleep(random.random() * STEP_S_MAX)
-        steps: Iterator[E] = work(self.fs)
-        while True:
-            stalls = random.random() < WORKER_STALLS
-            await asyncio.sleep(random.random() * (WORKER_STALL_S_MAX if stalls else STEP_S_MAX))
-            if random.random() < WORKER_DIES:
-                raise WorkerDied("the simulated process of the work was killed")
-            try:
-                event = await self.offload(partial(_next, steps))
-            except StopAsyncIteration:
-                return
-            yield event
+    def in_process(self, work: Work[E]) -> RunningWork[E]:
+        return SimulatedWork(self, self._threads, work)
 
     def boot_id(self) -> str:
         return f"{self._host.name}-{self._host.crashes}"
@@ -170,6 +155,32 @@ class SimulatedEnvironment:
         if not self._host.may_halt:
             self._loop.fail(SimulationFailed(f"{self._host.name} halted: {reason}"))
         raise ProcessEnded(reason)
+
+
+class SimulatedWork(Generic[E]):
+    """Each step of the work happens at once, some time after it was asked for; between two steps the process may stall,
+    or die."""
+
+    def __init__(self, environment: SimulatedEnvironment, random: Random, work: Work[E]) -> None:
+        self._environment = environment
+        self._random = random
+        self._work: Work[E] | None = work
+        self._steps: Iterator[E] = iter(())
+
+    async def next_event(self) -> E | None:
+        stalls = self._random.random() < WORKER_STALLS
+        await asyncio.sleep(self._random.random() * (WORKER_STALL_S_MAX if stalls else STEP_S_MAX))
+        if self._random.random() < WORKER_DIES:
+            raise WorkerDied("the simulated process of the work was killed")
+        return await self._environment.offload(self._step)
+
+    def _step(self) -> E | None:
+        if self._work is not None:
+            self._steps, self._work = self._work(self._environment.fs), None
+        return next(self._steps, None)
+
+    def close(self) -> None:
+        """The process was killed: nothing of it runs any more."""
 
 
 class Host:
@@ -267,13 +278,6 @@ class Host:
             self.world.event("resume", self.name)
             self._paused = False
             self.world.loop.unhold(self.life)
-
-
-def _next(steps: Iterator[E]) -> E:
-    """The next event; `StopAsyncIteration` at the end, because a future cannot hold a `StopIteration`."""
-    for event in steps:
-        return event
-    raise StopAsyncIteration
 
 
 async def _process(main: Main, environment: SimulatedEnvironment) -> object:

@@ -60,7 +60,8 @@ def test_events_come_one_by_one_from_another_process(tmp_path: Path) -> None:
     async def scenario() -> list[tuple[int, int]]:
         environment = LocalEnvironment(asyncio.get_running_loop())
         told = []
-        async for event in environment.in_process(partial(count, directory=str(tmp_path), steps=3)):
+        work = environment.in_process(partial(count, directory=str(tmp_path), steps=3))
+        while (event := await work.next_event()) is not None:
             told.append(event)
             assert len(list(tmp_path.iterdir())) == len(told), "the work went on before it was asked to"
         return told
@@ -71,17 +72,21 @@ def test_events_come_one_by_one_from_another_process(tmp_path: Path) -> None:
 
 
 def test_the_work_is_cut_where_its_owner_stops(tmp_path: Path) -> None:
-    async def scenario() -> int:
+    async def scenario() -> None:
         environment = LocalEnvironment(asyncio.get_running_loop())
-        events = environment.in_process(partial(count, directory=str(tmp_path), steps=1000))
-        async with contextlib.aclosing(events):
-            async for _, process in events:
-                return process
-        raise AssertionError
+        work = environment.in_process(partial(count, directory=str(tmp_path), steps=1000))
+        event = await work.next_event()
+        assert event is not None
+        work.close()
+        for _ in range(500):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(event[1], 0)
+                await asyncio.sleep(0.01)
+                continue
+            return
+        raise AssertionError("the process still runs")
 
-    process = asyncio.run(scenario())
-    with pytest.raises(ProcessLookupError):
-        os.kill(process, 0)
+    asyncio.run(scenario())
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -95,7 +100,8 @@ def test_the_work_is_cut_where_its_owner_stops(tmp_path: Path) -> None:
 )
 def test_an_error_of_the_work_is_raised_here(work: Work[int], kind: type[Exception], text: str) -> None:
     async def scenario() -> None:
-        async for _ in LocalEnvironment(asyncio.get_running_loop()).in_process(work):
+        running = LocalEnvironment(asyncio.get_running_loop()).in_process(work)
+        while await running.next_event() is not None:
             pass
 
     with pytest.raises(kind, match=text) as raised:
@@ -105,7 +111,8 @@ def test_an_error_of_the_work_is_raised_here(work: Work[int], kind: type[Excepti
 
 def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async for _ in LocalEnvironment(asyncio.get_running_loop()).in_process(end_oneself):
+        running = LocalEnvironment(asyncio.get_running_loop()).in_process(end_oneself)
+        while await running.next_event() is not None:
             pass
 
     with pytest.raises(WorkerDied, match="status -9"):
