@@ -18,6 +18,10 @@ of the base timestamp, so that the timestamp delta of each record changes.
 A batch of which everything stays is copied as it is. Of another one the records that stay keep their bytes, with base
 offset, base timestamp, last offset, sequences, epochs and codec of the batch.
 
+DIVERGES: Apache Kafka sets the horizon also of a batch that the map does not reach, because it was full before. An
+older value of the key then stays in this round. A later round may drop both at once, although a consumer has just read
+the value.
+
 DIVERGES: Apache Kafka makes the timestamp of the first record that stays the new base timestamp. The timestamps of the
 records are the same.
 """
@@ -97,7 +101,8 @@ class BatchCleaner:
         statistics.invalid_messages_read += selection.without_key_count
         if not selection.kept_count:
             return self._empty(header)
-        needs_horizon = selection.has_tombstones and horizon_ms is None
+        is_in_map = header.last_offset <= self._offsets.latest_offset
+        needs_horizon = selection.has_tombstones and horizon_ms is None and is_in_map
         is_whole = selection.kept_count == header.records_count
         if is_whole and not needs_horizon:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)
