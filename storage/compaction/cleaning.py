@@ -25,6 +25,7 @@ from storage.compaction.request import CleaningRequest
 from storage.compaction.source_segment import SourceSegment, checked_batches, expanded_runs
 from storage.files.port import FileSystem
 from storage.log.segment_swap import SegmentCleaned, SegmentSize
+from storage.log.unfinished_cleaning import remove_cleaned
 from storage.segment.transaction_index import AbortedTransaction
 
 
@@ -35,6 +36,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     them are durable. Raises OSError; `MalformedMessage` where a batch is damaged, so that the log cannot be cleaned;
     `LogChanged` where the log is not what was asked for any more.
     """
+    remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
     limits = request.limits
     offsets = OffsetMap(limits.dedupe_buffer_size, limits.load_factor, request.salt)
@@ -58,7 +60,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
         try:
             yield from clean_group(request, group, cleaned, cleaner, statistics)
             suffixes = cleaned.finish()
-        except BaseException:
+        except Exception:
             cleaned.discard()
             raise
         replaced = tuple(SegmentSize(source.base_offset, source.size) for source in group)

@@ -1,12 +1,12 @@
 """Finishing, or undoing, what an interrupted compaction left in a partition's directory.
 
-    0000.log.cleaned    a cleaned segment that is being written: removed, its sources are still there
+    0000.log.cleaned    a cleaned segment that is being written: removed, the segments that it was made of are still
+                        there
     0000.log.swap       whole and synced: it replaces the segments whose offsets it covers, and gets its final name
     0000.log.deleted    a segment that was replaced, or deleted by retention: removed
 
-While a file at or before a `.swap` is still `.cleaned`, that `.swap` belongs to an unfinished set, and is removed as
-well. Apache Kafka uses the same names in the same order, so that each of the two brokers can open what the other has
-left. `storage/log/segment_swap.py` is the swap itself.
+One compaction may make several segments. While the last of them is `.cleaned`, those that are `.swap` already belong to
+an unfinished set: a `.swap` at or past the lowest `.cleaned` is removed as well. Apache Kafka uses the same names.
 """
 
 from __future__ import annotations
@@ -50,6 +50,15 @@ def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
     ]
     unlink(fs, directory, orphans)
     return sorted(present.difference(orphans))
+
+
+def remove_cleaned(fs: FileSystem, directory: str) -> None:
+    """Remove what a cleaning that was cut off has left. Raises OSError.
+
+    Before the next one writes anything: beside a `.cleaned` file a start would undo a swap at or past its offset, whose
+    replaced segments may be gone.
+    """
+    unlink(fs, directory, [name for name in fs.list_directory(directory) if name.endswith(CLEANED_SUFFIX)])
 
 
 def take_place(fs: FileSystem, directory: str, swaps: list[str]) -> None:

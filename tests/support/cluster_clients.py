@@ -41,6 +41,8 @@ PATIENCE_S: Final = 5.0
 CONNECT_S: Final = 2.0
 IN_FLIGHT_MAX: Final = 5
 BACKOFF_S: Final = 0.05
+REFUSED_MAX: Final = 50
+"""Refusals of the first batch in doubt for its sequence, before a producer goes on with another epoch: some seconds."""
 BEYOND: Final = 1 << 40
 """An offset that no log has."""
 EARLIEST: Final = -2
@@ -150,12 +152,28 @@ def believed(bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], b
 class Batch:
     """What was sent, and waits for an acknowledgement."""
 
-    __slots__ = ("base_sequence", "data", "sends")
+    __slots__ = ("base_sequence", "data", "refused_count", "sends", "sent_count")
 
     def __init__(self, base_sequence: int, data: bytes, sends: list[Send]) -> None:
         self.base_sequence = base_sequence
         self.data = data
         self.sends = sends
+        self.sent_count = 0
+        self.refused_count = 0
+        """How often it was refused for its sequence."""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether one of its sends had no answer, or another one: a leader may have taken it."""
+        return self.sent_count > self.refused_count
+
+
+def plain_record(value: str) -> Record:
+    return Record(value=value.encode(), timestamp=1_767_225_600_000)
+
+
+def value_of(record: Record) -> str:
+    return (record.value or b"").decode()
 
 
 class Producer:
@@ -181,6 +199,7 @@ class Producer:
         self._pause_s: float = shape.get("pause_s", 0.05)
         self._timeout_ms: int = shape.get("timeout_ms", 1000)
         self._gives_up: float = shape.get("gives_up", 0.002)
+        self._record_of: Callable[[str], Record] = shape.get("record_of", plain_record)
         self._issued: dict[tuple[int, int], str] = shape.get("issued", {})
         """Every id and epoch that any producer was given, and to whom."""
         self._incarnation = 0
@@ -241,6 +260,7 @@ class Producer:
                 request = produce_request(self.key[0], batch.data, partition=self.key[1])
                 request.timeout_ms = self._timeout_ms
                 client.send(request, 9)
+                batch.sent_count += 1
                 if self._random.random() < 0.3:
                     break
             if not in_flight:
@@ -271,7 +291,7 @@ class Producer:
         sequence = self._sequence
         self._sequence += len(values)
         data = build_batch(
-            [Record(value=value.encode(), timestamp=1_767_225_600_000) for value in values],
+            [self._record_of(value) for value in values],
             producer_id=self._id[0],
             producer_epoch=self._id[1],
             base_sequence=sequence,
@@ -294,6 +314,11 @@ class Producer:
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             # One before it was refused, or this is a deposed leader that does not know it yet. All are sent again, from
             # the first one on; where a leader has lost something it goes on like that, and the producer never ends.
+            batch.refused_count += 1
+            if batch is self._unacknowledged[0] and batch.is_in_doubt and batch.refused_count >= REFUSED_MAX:
+                # A leader that was started again remembers the last batch alone, as the producer snapshot of Apache
+                # Kafka does, and refuses those before it. Kafka's producer goes on with another epoch (KIP-360).
+                self._give_up()
             raise Closed
         self._judge(error, f"sequence {batch.base_sequence} of {self.key[0]}-{self.key[1]}")
         raise Closed
@@ -320,8 +345,11 @@ class Reader:
         *,
         from_followers: bool = False,
         may_rot: bool = False,
+        name_of: Callable[[Record], str] = value_of,
     ) -> None:
-        """`may_rot`: a disk may be bad, so that a batch with a wrong CRC is asked for again, as Kafka's clients do."""
+        """`may_rot`: a disk may be bad, so that a batch with a wrong CRC is asked for again, as Kafka's clients do.
+        `name_of`: what a record is called in the history."""
+        self._name_of = name_of
         self.reading = reading
         self._may_rot = may_rot
         self.offset = 0
@@ -415,8 +443,8 @@ class Reader:
                 if record.offset >= high_watermark:
                     text = f"{self.reading.reader} got offset {record.offset} past high watermark {high_watermark}"
                     self._complaints.append(text)
-                self.reading.got(record.offset, (record.value or b"").decode())
-                self.offset = record.offset + 1
+                self.reading.got(record.offset, self._name_of(record))
+            self.offset = max(self.offset, header.next_offset)
 
 
 class Trimmer:
