@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from storage.compaction.batch_cleaner import BatchCleaner
 from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
 from storage.compaction.cleaned_transactions import CleanedTransactions
-from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, Moved
+from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, LogChanged, Moved
 from storage.compaction.grouping import group_segments
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.record_loop import index_run
@@ -60,7 +60,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
         try:
             yield from clean_group(request, group, cleaned, cleaner, statistics)
             suffixes = cleaned.finish()
-        except Exception:
+        except (OSError, MalformedMessage, LogChanged):
             cleaned.discard()
             raise
         replaced = tuple(SegmentSize(source.base_offset, source.size) for source in group)

@@ -88,10 +88,10 @@ def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], f
     position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
-        # At the log end offset, although compaction may have left a gap before the batch: recovery takes a gap between
-        # two segments past the recovery point for a loss. An index cannot hold a larger gap than that.
-        fits = header.last_offset - log.end_offset <= RELATIVE_OFFSET_MAX
-        segment = log.roll(now_ms, log.end_offset if fits else header.base_offset)
+        # Where compaction on the leader has left a gap, the segment still begins at the end of this log: after a crash,
+        # a gap between two segments would mean that the end of the first one was lost.
+        is_near = header.last_offset - log.end_offset <= RELATIVE_OFFSET_MAX
+        segment = log.roll(now_ms, log.end_offset if is_near else header.base_offset)
     size = header.batch_length + LOG_OVERHEAD
     end = first + 1
     while end < len(batches) and not must_roll(log, segment, batches[end].header, size, now_ms):
