@@ -3,7 +3,8 @@
     <log directory>/remote-log-index-cache/<start offset>_<segment id>.index, .timeindex, .txnindex
 
 The names are Apache Kafka's. An entry is loaded as a whole, compared with the manifest of its segment, and kept until
-others push it out. The cache starts empty: what a former life left is removed, because a crash may have torn it.
+others push it out. The cache starts empty: files of the previous start are removed, because a crash may have torn
+them.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class RemoteIndexCache:
         self.miss_count = 0
 
     def clear(self) -> None:
-        """Remove what a former life left, and make the directory. Blocks. Raises OSError."""
+        """Remove the files of the previous start, and make the directory. Blocks. Raises OSError."""
         if self._fs.exists(self._directory):
             self._fs.remove_tree(self._directory)
         self._fs.make_directories(self._directory)
@@ -162,7 +163,7 @@ class RemoteIndexCache:
         return indexes
 
     def _write(self, stem: str, segment: RemoteSegment, loaded: dict[ObjectKind, bytes]) -> RemoteIndexes:
-        """Write the files, and open them. Blocks. They are not synced: a next life does not use them."""
+        """Write the files, and open them. Blocks. They are not synced: the next start does not use them."""
         for kind, data in loaded.items():
             file = self._fs.open(stem + kind.value, create=True)
             try:

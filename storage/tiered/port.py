@@ -60,7 +60,7 @@ class RemoteStorage(Protocol):
         more. The prefix ends with `/` or is empty. The list may be behind puts and deletions."""
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects. One that does not exist is no error. After an error some of them may be gone."""
+        """Remove objects. One that does not exist is not an error. After an error some of them may be gone."""
 
     async def close(self) -> None:
         """Give connections and files back. Closing twice is allowed."""

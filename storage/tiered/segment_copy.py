@@ -122,8 +122,8 @@ def manifest_key(partition: RemotePartition, segment: RemoteSegment) -> str:
 async def remove_segment(
     storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes
 ) -> None:
-    """Remove all objects of a segment, the manifest first: what is half removed never looks whole. Those that do not
-    exist are no error, so that a removal may be repeated. Raises `RemoteStorageError`."""
+    """Remove all objects of a segment, the manifest first: what is half removed never looks whole. A removal
+    may be repeated: what does not exist is not an error. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, ObjectKind.MANIFEST)])
     await storage.delete([object_key(partition, start_offset, segment_id, kind) for kind in DATA_KINDS])
 

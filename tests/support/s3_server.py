@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from threading import Thread
 from typing import Any, Final
 
+import boto3
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Response
+
+from storage.tiered.object_storage import ObjectStorage, ObjectStoreOptions
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -59,3 +63,26 @@ class S3Server:
         body = f"<Error><Code>{code}</Code><Message>{self.failure}</Message></Error>"
         response: Wsgi = Response(body, status=status, mimetype="application/xml")
         return response(environment, start)
+
+
+CREDENTIALS: Final = {"access_key_id": "reader", "secret_access_key": "secret"}
+
+
+def options_of(endpoint: str) -> ObjectStoreOptions:
+    return ObjectStoreOptions(
+        endpoint=endpoint, region="us-east-1", timeout_s=5, retry_count=0, part_size=5 << 20, other=CREDENTIALS
+    )
+
+
+def bucket_of(server: S3Server, name: str) -> ObjectStorage:
+    """A storage in a bucket of its own."""
+    bucket = re.sub("[^a-z0-9]+", "-", name.lower())[:60].strip("-")
+    client = boto3.client(
+        "s3",
+        endpoint_url=server.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+    )
+    client.create_bucket(Bucket=bucket)
+    return ObjectStorage(f"s3://{bucket}/pre/fix", options_of(server.endpoint))

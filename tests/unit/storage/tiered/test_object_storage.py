@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
@@ -27,35 +26,11 @@ from storage.tiered.errors import (
 from storage.tiered.object_storage import ObjectStorage, ObjectStoreOptions
 from storage.tiered.port import get_all
 from storage.tiered.retrying import RetryingStorage
-from tests.support.s3_server import S3Server
+from tests.support.s3_server import S3Server, bucket_of, options_of
 from tests.unit.storage.tiered.storages import Chunks, VirtualTime, run
 
 if TYPE_CHECKING:
     from storage.tiered.port import RemoteStorage
-
-CREDENTIALS = {"access_key_id": "reader", "secret_access_key": "secret"}
-
-
-def options_of(endpoint: str) -> ObjectStoreOptions:
-    return ObjectStoreOptions(
-        endpoint=endpoint, region="us-east-1", timeout_s=5, retry_count=0, part_size=5 << 20, other=CREDENTIALS
-    )
-
-
-def bucket_of(server: S3Server, name: str) -> ObjectStorage:
-    """A storage in a bucket of its own."""
-    import boto3
-
-    bucket = re.sub("[^a-z0-9]+", "-", name.lower())[:60].strip("-")
-    client = boto3.client(
-        "s3",
-        endpoint_url=server.endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="a",
-        aws_secret_access_key="b",
-    )
-    client.create_bucket(Bucket=bucket)
-    return ObjectStorage(f"s3://{bucket}/pre/fix", options_of(server.endpoint))
 
 
 @pytest.fixture(scope="module")

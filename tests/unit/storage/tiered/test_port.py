@@ -39,9 +39,10 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteStorage:
 
             return DirectoryStorage(str(tmp_path), Random(1))
         case "s3":
-            from tests.unit.storage.tiered.test_object_storage import bucket_of
+            server = request.getfixturevalue("s3_server")
+            from tests.support.s3_server import bucket_of
 
-            return bucket_of(request.getfixturevalue("s3_server"), request.node.name)
+            return bucket_of(server, request.node.name)
         case _:
             obstore_store = pytest.importorskip("obstore.store")
             from storage.tiered.object_storage import ObjectStorage
