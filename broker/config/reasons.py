@@ -8,7 +8,6 @@ REASONS: Final = {
     "authorizer": "There are no access controls in this version; a client that reaches a listener may do anything.",
     "backlog": "Listeners let the kernel hold 512 connections.",
     "checkpoints": "Checkpoints of a directory are written together, by replica.high.watermark.checkpoint.interval.ms.",
-    "compaction": "Compacted topics are stored and described but not cleaned in this version.",
     "cordon": "Directories cannot be cordoned in this version; take the directory out of log.dirs.",
     "failed-directory": "A log directory that fails is reported at once and with every heartbeat from then on.",
     "kernel": "The kernel sizes socket buffers by what a connection needs.",

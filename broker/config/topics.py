@@ -125,11 +125,8 @@ def topic_warnings(overrides: Mapping[str, str]) -> dict[str, str]:
     from broker.config.reasons import REASONS
 
     catalogue = topic_catalogue()
-    warnings = {
+    return {
         name: f"{name} has no effect. {REASONS[catalogue[name].reason_key]}"
         for name in sorted(overrides)
         if name in catalogue and catalogue[name].stance is Stance.ACCEPTED
     }
-    if "compact" in overrides.get("cleanup.policy", ""):
-        warnings["cleanup.policy"] = "cleanup.policy does not compact yet: records with an older value of a key stay."
-    return warnings

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final
 
 from broker.config.config import Config
-from broker.config.http_address import read_address
 from broker.config.replica_selectors import RACK_AWARE
 from broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
 from broker.metadata.broker_identity import broker_identity, heartbeat_ms
@@ -18,8 +17,6 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.quorum import Quorum
 from broker.metadata.registration import BrokerIdentity, Registration
 from broker.metadata.topic_creation import TopicCreation
-from broker.metrics.observed import Observed
-from broker.metrics.service import Metrics
 from broker.network.admission import Admission
 from broker.network.connection import RECEIVE_BUFFER_SIZE
 from broker.network.connection_quota import connection_limits
@@ -29,6 +26,7 @@ from broker.network.listener_role import ListenerRole
 from broker.network.peer_channel import PeerChannels
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
+from broker.node.metrics import compose_metrics
 from broker.node.open_files import bound_open_files
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
@@ -38,7 +36,8 @@ from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.failed_directories import FailedDirectories
 from broker.replicas.file_removal import FileRemoval
 from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import LocalLogs, impaired
+from broker.replicas.local_logs import LocalLogs
+from broker.replicas.log_cleaner import LogCleaner
 from broker.replicas.log_failures import LogFailures
 from broker.replicas.log_jobs import LogJobs
 from broker.replicas.metadata_applier import AppliedTo, MetadataApplier
@@ -212,6 +211,15 @@ class Node:
         self.log_jobs = LogJobs(
             config, environment, self.replicas, self.logs, self.flusher, self.removal, self.applier.make_missing
         )
+        self.cleaner = LogCleaner(
+            self.settings,
+            environment,
+            self.tasks.spawn,
+            self.replicas,
+            self.flusher,
+            self.removal,
+            self.logs.checkpoint,
+        )
         self.failed_directories = FailedDirectories(
             self.logs, config.metadata_log_dir, self.replicas, self.roles, environment.halt
         )
@@ -268,7 +276,7 @@ class Node:
             large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
         )
         self._compose_listeners()
-        self.metrics = self._compose_metrics()
+        self.metrics = compose_metrics(self)
 
     def _compose_listeners(self) -> None:
         """The addresses of this node, each with the routes of its role."""
@@ -309,35 +317,6 @@ class Node:
         ]
         for listener in self.listeners:
             self.admissions[listener.role].listeners.append(listener)
-
-    def _compose_metrics(self) -> Metrics | None:
-        """The metrics and their HTTP server; None where moldau.http.listener is not set."""
-        address = read_address(self.config.text_or_none("moldau.http.listener") or "")
-        if address is None:
-            return None
-        observed = Observed(
-            config=self.config,
-            environment=self.environment,
-            cluster=self.cluster,
-            quorum=self.quorum,
-            logs=self.logs,
-            log_jobs=self.log_jobs,
-            replicas=self.replicas,
-            flusher=self.flusher,
-            throttles=self.throttles,
-            in_sync_changes=self.in_sync_changes,
-            damaged=self.damaged,
-            coordinators=self.coordinators,
-            purgatory=self.purgatory,
-            listeners=self.listeners,
-            request_memory=self.request_memory,
-            reply_memory=self.reply_memory,
-            large_batches=self.large_batches,
-            stage=lambda: self.stage,
-            not_ready=self.not_ready,
-            impaired=partial(impaired, self.logs),
-        )
-        return Metrics(observed, address, self.loop, self.tasks.spawn)
 
     # What parts ask for later
 
@@ -412,6 +391,7 @@ class Node:
         self.tasks.spawn(self.registration.keep_alive())
         for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
             self.tasks.every(job)
+        self.cleaner.begin()
         self.removal.remove_later(self.logs.left_to_remove(), 0)
         await self._accept(ListenerRole.BROKER)
 

@@ -32,5 +32,7 @@ class FileRemoval:
             remove = fs.remove_tree if fs.is_directory(path) else fs.unlink
             try:
                 await self._environment.offload(partial(remove, path))
+            except FileNotFoundError:
+                continue  # another file was renamed to the same name meanwhile, and is removed already
             except OSError as error:
                 log.warning("%s was not removed: %s", path, error)

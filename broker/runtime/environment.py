@@ -21,6 +21,7 @@ from storage.files.port import FileSystem
 if TYPE_CHECKING:
     from broker.runtime.acceptor import Acceptor, AcceptPolicy
     from broker.runtime.process import Process
+    from broker.runtime.worker import E, RunningWork, Work
 
 T = TypeVar("T")
 
@@ -71,6 +72,9 @@ class Environment(Protocol):
         It cannot be interrupted: cancelling the caller leaves the work running to its end. The world has changed when
         it returns.
         """
+
+    def in_process(self, work: Work[E]) -> RunningWork[E]:
+        """Long work in a process of its own, which begins when its first event is asked for. The caller closes it."""
 
     def keep_allocated(self) -> None:
         """What is in memory now stays there for long: spare the collector of cyclic garbage from walking it again."""
@@ -134,6 +138,11 @@ class LocalEnvironment:
         if threads is None:
             threads = self._threads = ThreadPoolExecutor(self._offload_threads_max, thread_name_prefix="offload")
         return await self._loop.run_in_executor(threads, work)
+
+    def in_process(self, work: Work[E]) -> RunningWork[E]:
+        from broker.runtime.worker import WorkInProcess
+
+        return WorkInProcess(work)
 
     def keep_allocated(self) -> None:
         gc.freeze()

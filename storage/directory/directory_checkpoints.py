@@ -136,7 +136,9 @@ class DirectoryCheckpoints:
         """The log of a partition is not in this directory any more, and its mark with it."""
         self._recreated.pop(key, None)
 
-    def work(self, starts: Offsets, points: Offsets, high_watermarks: Offsets | None) -> CheckpointWork:
+    def work(
+        self, starts: Offsets, points: Offsets, cleaned_ends: Offsets, high_watermarks: Offsets | None
+    ) -> CheckpointWork:
         """The files that have to be written because an offset in them changed; no file where none did.
 
         Without high watermarks their file stays as it is.
@@ -146,8 +148,8 @@ class DirectoryCheckpoints:
         files = {LOG_STARTS: starts, RECOVERY_POINTS: points}
         if high_watermarks is not None:
             files[HIGH_WATERMARKS] = high_watermarks
-        if self._mentioned[CLEANER_POINTS]:
-            files[CLEANER_POINTS] = dict(self.cleaned_ends)
+        if cleaned_ends or self._mentioned[CLEANER_POINTS]:
+            files[CLEANER_POINTS] = cleaned_ends
         changed = {name: offsets for name, offsets in files.items() if self._written.get(name) != offsets}
         for name, offsets in changed.items():
             self._mentioned[name] |= offsets.keys()

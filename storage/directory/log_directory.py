@@ -170,7 +170,7 @@ class LogDirectory:
             now_ms=now_ms,
             report=report,
             producer_expiration_ms=producer_expiration_ms,
-            cleaned_end_offset=self.checkpoints.cleaned_ends.get(key, 0),
+            cleaned_end_offset=self.checkpoints.cleaned_ends.get(key),
             checked=checked,
         )
         if log.unflushed_count >= config.flush_messages:
@@ -288,7 +288,10 @@ class LogDirectory:
         points = {key: log.recovery_point for key, log in self.logs.items()} | self.damaged.recovery_points()
         if high_watermarks is not None:
             high_watermarks = {**high_watermarks, **self.damaged.high_watermarks()}
-        return self.checkpoints.work(self._hidden_starts(), points, high_watermarks)
+        cleaned_ends = {
+            key: log.first_dirty_offset for key, log in self.logs.items() if log.first_dirty_offset is not None
+        }
+        return self.checkpoints.work(self._hidden_starts(), points, cleaned_ends, high_watermarks)
 
     def checkpointed(self, work: CheckpointWork) -> None:
         """The work has run without an error. Raises OSError."""

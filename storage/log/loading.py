@@ -48,9 +48,9 @@ class LogRequest(NamedTuple):
     now_ms: int
     report: Report
     producer_expiration_ms: int
-    cleaned_end_offset: int
-    """Up to here Apache Kafka has compacted the log. Compacted segments were flushed, although the recovery point may
-    be behind them."""
+    cleaned_end_offset: int | None
+    """Up to here the log was compacted, perhaps by Apache Kafka. Compacted segments were flushed, although its recovery
+    point may be behind them. None where the log was never compacted."""
     checked: Checked
 
 
@@ -65,6 +65,7 @@ class LoadedLog(NamedTuple):
     producers: ProducerStates
     snapshots: ProducerSnapshots
     topic_id: bytes | None
+    first_dirty_offset: int | None
     was_clean: bool
     """The files were trusted, and none had to be made: no file name waits for a sync of the directory."""
 
@@ -117,6 +118,7 @@ def load_log(request: LogRequest) -> LoadedLog:
         producers,
         snapshots,
         topic_id,
+        None if request.cleaned_end_offset is None else min(request.cleaned_end_offset, end_offset),
         request.clean_shutdown and not is_new,
     )
 
@@ -288,8 +290,9 @@ def recover(
         log_start_offset=request.log_start_offset,
         asks_disk=request.config.promises_disk,
     )
-    is_compacted = request.config.is_compacted
-    gaps_end_offset = max(request.recovery_point, request.cleaned_end_offset) if is_compacted else 0
+    gaps_end_offset = request.cleaned_end_offset or 0
+    if request.config.is_compacted:
+        gaps_end_offset = max(request.recovery_point, gaps_end_offset)
     for number, segment in enumerate(segments[slot:], slot + 1):
         next_base_offset = segments[number].base_offset if number < len(segments) else None
         is_whole = tail.recover(segment, next_base_offset, request.now_ms)

@@ -15,6 +15,7 @@ from storage.log import (
     leader_append,
     log_start,
     reading,
+    segment_swap,
     timestamp_lookup,
     truncation,
 )
@@ -24,6 +25,7 @@ from storage.log.loading import LogRequest, load_log
 from storage.log.log_state import LogState
 from storage.log.reading import LogRead
 from storage.log.recovery import Checked, Report
+from storage.log.segment_swap import SegmentCleaned
 from storage.log.timestamp_lookup import TimestampedOffset
 from storage.log_config import LogConfig
 from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
@@ -57,7 +59,7 @@ class Log(LogState):
         now_ms: int,
         report: Report | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
-        cleaned_end_offset: int = 0,
+        cleaned_end_offset: int | None = None,
         checked: Checked | None = None,
     ) -> Log:
         """Open the log in a partition's directory, or create an empty one. Blocks for as long as recovery takes.
@@ -168,10 +170,6 @@ class Log(LogState):
 
     # Truncating and deleting
 
-    def lower_recovery_point(self, offset: int) -> None:
-        """The step before a truncation; the owner then makes the lowered recovery point durable and truncates."""
-        self.recovery_point = min(self.recovery_point, offset)
-
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Remove everything at or past an offset; False where there is nothing. Raises OSError, `MalformedMessage`."""
         return truncation.truncate_to(self, offset, now_ms)
@@ -187,6 +185,21 @@ class Log(LogState):
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
         """Apply retention; the paths of the renamed files, to be removed after file.delete.delay.ms. Raises OSError."""
         return log_start.delete_old_segments(self, now_ms, high_watermark)
+
+    # Compaction
+
+    def swap_cleaned(self, cleaned: SegmentCleaned, now_ms: int) -> list[str] | None:
+        """Put a cleaned segment in the place of those it was made of; the paths of the renamed files, to be removed
+        after file.delete.delay.ms. None where the log has changed meanwhile. Raises OSError."""
+        return segment_swap.swap_cleaned(self, cleaned, now_ms)
+
+    def note_cleaned(self, next_dirty_offset: int, truncation_count: int) -> None:
+        """A round of cleaning is finished, and its cleaned segments are durable, their names included.
+
+        Nothing is noted where the log was truncated since the round began, at `truncation_count`.
+        """
+        if truncation_count == self.truncation_count:
+            self.first_dirty_offset = next_dirty_offset
 
     # Flushing
 

@@ -49,6 +49,7 @@ class LogState:
         "end_offset_at_release",
         "epochs",
         "failure",
+        "first_dirty_offset",
         "flush_end_offset",
         "flush_in_flight",
         "fs",
@@ -66,6 +67,7 @@ class LogState:
         "synced_end_offset",
         "topic",
         "topic_id",
+        "truncation_count",
         "unsynced_paths",
     )
 
@@ -86,6 +88,12 @@ class LogState:
         epochs of it."""
         self.synced_end_offset = loaded.recovery_point
         """Everything before it is durable. Ahead of the recovery point where a full disk refused the checkpoint."""
+        self.first_dirty_offset = loaded.first_dirty_offset
+        """The cleaner has finished with everything before it, and it may be checkpointed: the cleaned segments are
+        durable. None where the log was never cleaned."""
+        self.truncation_count = 0
+        """Changes with each truncation, and before it: what was read of the log outside of the event loop counts no
+        more."""
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
@@ -139,6 +147,13 @@ class LogState:
         self.boundaries.clear()
         return segment
 
+    def lower_recovery_point(self, offset: int) -> None:
+        """The step before a truncation; the owner then makes the lowered offsets durable and truncates."""
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)
+        self.truncation_count += 1
+
     def forget_after_end(self) -> None:
         """After a truncation: whatever was noted of the bytes past the new end is not true any more.
 
@@ -146,7 +161,7 @@ class LogState:
         """
         self.boundaries.clear()
         self.flush_end_offset = min(self.flush_end_offset, self.end_offset)
-        self.recovery_point = min(self.recovery_point, self.end_offset)
+        self.lower_recovery_point(self.end_offset)
         self.synced_end_offset = min(self.synced_end_offset, self.end_offset)
         self.directory_is_dirty = True
 

@@ -158,6 +158,14 @@ class Batch:
         self.sends = sends
 
 
+def plain_record(value: str) -> Record:
+    return Record(value=value.encode(), timestamp=1_767_225_600_000)
+
+
+def value_of(record: Record) -> str:
+    return (record.value or b"").decode()
+
+
 class Producer:
     """An idempotent producer for one partition under acks=all."""
 
@@ -181,6 +189,7 @@ class Producer:
         self._pause_s: float = shape.get("pause_s", 0.05)
         self._timeout_ms: int = shape.get("timeout_ms", 1000)
         self._gives_up: float = shape.get("gives_up", 0.002)
+        self._record_of: Callable[[str], Record] = shape.get("record_of", plain_record)
         self._issued: dict[tuple[int, int], str] = shape.get("issued", {})
         """Every id and epoch that any producer was given, and to whom."""
         self._incarnation = 0
@@ -271,7 +280,7 @@ class Producer:
         sequence = self._sequence
         self._sequence += len(values)
         data = build_batch(
-            [Record(value=value.encode(), timestamp=1_767_225_600_000) for value in values],
+            [self._record_of(value) for value in values],
             producer_id=self._id[0],
             producer_epoch=self._id[1],
             base_sequence=sequence,
@@ -320,8 +329,11 @@ class Reader:
         *,
         from_followers: bool = False,
         may_rot: bool = False,
+        name_of: Callable[[Record], str] = value_of,
     ) -> None:
-        """`may_rot`: a disk may be bad, so that a batch with a wrong CRC is asked for again, as Kafka's clients do."""
+        """`may_rot`: a disk may be bad, so that a batch with a wrong CRC is asked for again, as Kafka's clients do.
+        `name_of`: what a record is called in the history."""
+        self._name_of = name_of
         self.reading = reading
         self._may_rot = may_rot
         self.offset = 0
@@ -415,8 +427,8 @@ class Reader:
                 if record.offset >= high_watermark:
                     text = f"{self.reading.reader} got offset {record.offset} past high watermark {high_watermark}"
                     self._complaints.append(text)
-                self.reading.got(record.offset, (record.value or b"").decode())
-                self.offset = record.offset + 1
+                self.reading.got(record.offset, self._name_of(record))
+            self.offset = max(self.offset, header.next_offset)
 
 
 class Trimmer:

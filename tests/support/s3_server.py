@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Any, Final
 
 import boto3
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Response
 

@@ -63,27 +63,27 @@ log.local.retention.bytes  long  -2  -2..  accepted:tiered  cluster-wide
     Local size above which segments that are stored remotely are deleted; -2 for log.retention.bytes.
 log.local.retention.ms  long  -2  -2..  accepted:tiered  cluster-wide
     How long segments that are stored remotely stay local; -2 for log.retention.ms.
-log.cleaner.enable  boolean  true  any  accepted:compaction  read-only
+log.cleaner.enable  boolean  true  any  honoured  read-only
     Whether compacted topics are cleaned.
-log.cleaner.threads  int  1  0..  accepted:compaction  cluster-wide
+log.cleaner.threads  int  1  0..  honoured  cluster-wide
     Threads that clean.
-log.cleaner.backoff.ms  long  15000  0..  accepted:compaction  cluster-wide
+log.cleaner.backoff.ms  long  15000  0..  honoured  cluster-wide
     Pause of the cleaner when there is nothing to clean.
-log.cleaner.dedupe.buffer.size  long  134217728  any  accepted:compaction  cluster-wide
+log.cleaner.dedupe.buffer.size  long  134217728  any  honoured  cluster-wide
     Memory for the table of keys.
-log.cleaner.io.buffer.size  int  524288  0..  accepted:compaction  cluster-wide
+log.cleaner.io.buffer.size  int  524288  0..  honoured  cluster-wide
     Memory for the cleaner's reads and writes.
-log.cleaner.io.buffer.load.factor  double  0.9  any  accepted:compaction  cluster-wide
+log.cleaner.io.buffer.load.factor  double  0.9  any  honoured  cluster-wide
     How full the table of keys may be.
-log.cleaner.io.max.bytes.per.second  double  1.7976931348623157E308  any  accepted:compaction  cluster-wide
+log.cleaner.io.max.bytes.per.second  double  1.7976931348623157E308  any  honoured  cluster-wide
     Most bytes that the cleaner reads and writes in a second.
-log.cleaner.delete.retention.ms  long  86400000  0..  accepted:compaction  cluster-wide
+log.cleaner.delete.retention.ms  long  86400000  0..  honoured  cluster-wide
     How long tombstones are kept in compacted topics.
-log.cleaner.min.cleanable.ratio  double  0.5  0..1  accepted:compaction  cluster-wide
+log.cleaner.min.cleanable.ratio  double  0.5  0..1  honoured  cluster-wide
     Share of uncleaned data from which a log is cleaned.
-log.cleaner.min.compaction.lag.ms  long  0  0..  accepted:compaction  cluster-wide
+log.cleaner.min.compaction.lag.ms  long  0  0..  honoured  cluster-wide
     Time in which a record is safe from compaction.
-log.cleaner.max.compaction.lag.ms  long  9223372036854775807  1..  accepted:compaction  cluster-wide
+log.cleaner.max.compaction.lag.ms  long  9223372036854775807  1..  honoured  cluster-wide
     Time after which a record must have been compacted.
 compression.type  string  producer  one-of:uncompressed,zstd,lz4,snappy,gzip,producer  honoured  cluster-wide
     Codec in which the broker stores batches; producer keeps what came.

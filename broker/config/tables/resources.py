@@ -13,7 +13,7 @@ compression.type  string  producer  one-of:uncompressed,zstd,lz4,snappy,gzip,pro
     Codec in which the broker stores batches; producer keeps what came.
 compression.zstd.level  int  3  -131072..22  honoured  compression.zstd.level
     Level where the broker compresses with zstd.
-delete.retention.ms  long  86400000  0..  accepted:compaction  log.cleaner.delete.retention.ms
+delete.retention.ms  long  86400000  0..  honoured  log.cleaner.delete.retention.ms
     How long tombstones are kept in a compacted topic.
 file.delete.delay.ms  long  60000  0..  honoured  log.segment.delete.delay.ms
     Time between the renaming of a deleted file and its removal.
@@ -33,7 +33,7 @@ local.retention.bytes  long  -2  -2..  accepted:tiered  log.local.retention.byte
     Local size above which segments that are stored remotely are deleted; -2 for retention.bytes.
 local.retention.ms  long  -2  -2..  accepted:tiered  log.local.retention.ms
     How long segments that are stored remotely stay local; -2 for retention.ms.
-max.compaction.lag.ms  long  9223372036854775807  1..  accepted:compaction  log.cleaner.max.compaction.lag.ms
+max.compaction.lag.ms  long  9223372036854775807  1..  honoured  log.cleaner.max.compaction.lag.ms
     Time after which a record must have been compacted.
 max.message.bytes  int  1048588  0..  honoured  message.max.bytes
     Largest batch that is taken.
@@ -43,9 +43,9 @@ message.timestamp.before.max.ms  long  9223372036854775807  0..  honoured  log.m
     How far a record's timestamp may lie in the past.
 message.timestamp.type  string  CreateTime  one-of:CreateTime,LogAppendTime  honoured  log.message.timestamp.type
     Whose time a record carries: the producer's or the broker's.
-min.cleanable.dirty.ratio  double  0.5  0..1  accepted:compaction  log.cleaner.min.cleanable.ratio
+min.cleanable.dirty.ratio  double  0.5  0..1  honoured  log.cleaner.min.cleanable.ratio
     Share of uncleaned data from which the log is cleaned.
-min.compaction.lag.ms  long  0  0..  accepted:compaction  log.cleaner.min.compaction.lag.ms
+min.compaction.lag.ms  long  0  0..  honoured  log.cleaner.min.compaction.lag.ms
     Time in which a record is safe from compaction.
 min.insync.replicas  int  1  1..  honoured  min.insync.replicas
     Replicas that must have a record before acks=all is answered.

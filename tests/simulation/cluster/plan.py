@@ -55,6 +55,8 @@ ALWAYS_SAFE = tuple(fault for fault in Fault if fault not in (Fault.POWER_CUT_AL
 TRANSACTIONAL_SHARE = 0.3
 """Of the seeds whose wall clocks agree to this:"""
 AGREEING_MS = 500
+COMPACTED_SHARE = 0.4
+"""Of the seeds."""
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")
@@ -116,6 +118,10 @@ class Plan:
     """Transactional ids of each protocol. Only where wall clocks agree: they tell when a transaction times out."""
     transforms: bool = False
     """What is written in transactions is read, and written elsewhere, in transactions with the offsets."""
+    table_keys: int = 0
+    """Of each partition of a compacted topic, where there is one; the internal topics are compacted as eagerly then."""
+    tombstones_ms: int = 1000
+    """How long deletions of keys are kept."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -174,6 +180,10 @@ class Plan:
             plan = replace(plan, transactional=1, transforms=random.random() < 0.5)
             faults += (Fault.MOVE_TRANSACTION_VERSION,) * (random.random() < 0.5)
             plan = replace(plan, faults=faults)
+        if random.random() < COMPACTED_SHARE:
+            plan = replace(
+                plan, table_keys=random.choice((2, 5, 20)), tombstones_ms=random.choice((300, 3000, 300_000))
+            )
         return plan
 
     def broker_properties(self) -> dict[str, str]:
@@ -198,6 +208,12 @@ class Plan:
         if self.transactional:
             given["transaction.state.log.num.partitions"] = "3"
             given["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = "500"
+        if self.table_keys:
+            given["log.cleaner.backoff.ms"] = "300"
+            given["log.cleaner.min.cleanable.ratio"] = "0.01"
+            given["log.cleaner.delete.retention.ms"] = str(self.tombstones_ms)
+            given["log.segment.delete.delay.ms"] = "200"
+            given["log.roll.ms"] = "500"
         if self.flushes:
             given["log.flush.interval.messages"] = "1"
         return given | dict(self.properties)
@@ -211,6 +227,10 @@ class Plan:
         if self.retains == "time":
             limit = {"retention.ms": "1000", "message.timestamp.type": "LogAppendTime"}
         return {"internal.segment.bytes": "1000", "min.insync.replicas": "1", **limit}
+
+    def table_configs(self) -> dict[str, str]:
+        """Of the compacted topic."""
+        return {"internal.segment.bytes": "1000", "cleanup.policy": "compact"}
 
     def topic_configs(self) -> dict[str, str]:
         return {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})

@@ -36,6 +36,7 @@ from tests.support.cluster_group import GroupWatch, Member
 from tests.support.failed_handlers import failed_handlers
 from tests.support.history import History, Key
 from tests.support.history_check import anomalies, told
+from tests.support.keyed_table import KeyedTable, name_of
 from tests.support.leader_producer import LeaderProducer, Shape
 from tests.support.mixed_producer import MixedProducer
 from tests.support.node import Client
@@ -47,6 +48,9 @@ from tests.support.transactions.ledger import Ledger
 from tests.support.whole_starts import whole_starts
 
 TOPIC: Final = "numbers"
+TABLE: Final = "table"
+"""A compacted topic."""
+TABLE_PARTITIONS: Final = 2
 RETAINED: Final = "retained"
 """A topic of which retention deletes what nobody may have read."""
 LIMIT_S: Final = 400.0
@@ -76,6 +80,8 @@ class Run:
     history: History = field(default_factory=History)
     ledger: Ledger = field(default_factory=Ledger)
     """Of transactions."""
+    table_history: History = field(default_factory=History)
+    """Of the compacted topic, where not everything that was acknowledged is read."""
     complaints: list[str] = field(default_factory=list)
     struck: dict[str, int] = field(default_factory=dict)
     simulated_s: float = 0.0
@@ -130,6 +136,7 @@ class Swarm:
         self._careless: list[LeaderProducer] = []
         self._mixed: list[MixedProducer] = []
         self._readers: list[Reader] = []
+        self._table = KeyedTable(Random(f"{seed}/table"), plan.table_keys)
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
         self._is_ended = False
@@ -200,6 +207,8 @@ class Swarm:
         await self.cluster.create(TOPIC, self.plan.partitions, REPLICAS, **self._topic_configs())
         if self.plan.retains:
             await self.cluster.create(RETAINED, 1, REPLICAS, **self.plan.retained_configs())
+        if self.plan.table_keys:
+            await self.cluster.create(TABLE, TABLE_PARTITIONS, REPLICAS, **self.plan.table_configs())
         await self._transactional.begin(self._topic_configs())
         working = self._begin()
         if story is None:
@@ -246,6 +255,7 @@ class Swarm:
                 made = Producer(name, key, self.bootstrap(name), run.history, run.complaints, **shape)
                 made.on_acknowledged = self._acknowledged
                 self.producers.append(made)
+        self.producers += self._table_producers(shape)
         self._careless = [*self._careless_producers()]
         working = [loop.create_task(producer.work()) for producer in self.producers]
         self._mixed = [*self._mixed_producers()]
@@ -282,6 +292,20 @@ class Swarm:
         for administrator in self._administrators if plan.churns_topics else []:
             working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
         return working
+
+    def _table_producers(self, shape: dict[str, Any]) -> Iterator[Producer]:
+        for index in range(TABLE_PARTITIONS if self.plan.table_keys else 0):
+            name, history, complaints = f"k-{index}", self.run.table_history, self.run.complaints
+            of_table = shape | {"record_of": self._table.record}
+            yield Producer(name, (TABLE, index), self.bootstrap(name), history, complaints, **of_table)
+
+    async def _read_table(self) -> None:
+        for index in range(TABLE_PARTITIONS if self.plan.table_keys else 0):
+            reading = self.run.table_history.reading("final", (TABLE, index), is_complete=True)
+            bootstrap, may_rot = self.bootstrap(f"table-{index}"), Fault.BIT_ROT in self.plan.faults
+            final = Reader(bootstrap, reading, self.run.complaints, may_rot=may_rot, name_of=name_of)
+            await asyncio.wait_for(final.work(lambda: True), DRAIN_S)
+        self.run.complaints += self._table.problems(self.run.table_history)
 
     def _careless_producers(self) -> Iterator[LeaderProducer]:
         plan, shape = self.plan, Shape(batch_records_max=self.plan.batch_records_max, pause_s=self.plan.pause_s)
@@ -343,7 +367,7 @@ class Swarm:
             (broker.node_id, each)
             for broker in brokers
             for each in broker.replicas
-            if each.topic in (TOPIC, RETAINED, *self._transactional.topics) or each.topic_id in self._topics
+            if each.topic in (TOPIC, RETAINED, TABLE, *self._transactional.topics) or each.topic_id in self._topics
         ]
         leaders = {(each.topic_id, each.index): each for _, each in replicas if each.is_leader}
         apart = []
@@ -431,6 +455,7 @@ class Swarm:
                 before = [reader.reading for reader in self._readers if reader.reading.key == key]
                 await asyncio.wait_for(final.start_after(before), DRAIN_S)
                 await asyncio.wait_for(final.work(lambda: True), DRAIN_S)
+            await self._read_table()
             for verify in [each.verify for each in self._committers] + [each.verify for each in self._members[:1]]:
                 await asyncio.wait_for(verify(), DRAIN_S)
             for administrator in self._administrators:

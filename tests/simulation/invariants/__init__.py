@@ -9,6 +9,7 @@ from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.as_assigned import AsAssigned
 from tests.simulation.invariants.commits_answered import CommitsAnswered
 from tests.simulation.invariants.committed_prefix import CommittedPrefix
+from tests.simulation.invariants.compacted_tables import CompactedTables
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.dead_are_fenced import DeadAreFenced
@@ -50,6 +51,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     AsAssigned,
     CommittedPrefix,
     CommitsAnswered,
+    CompactedTables,
     ConfirmedSet,
     ControllerState,
     EpochsOfLog,

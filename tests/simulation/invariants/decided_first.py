@@ -49,15 +49,15 @@ class DecidedFirst:
             if replica.partition.topic == TRANSACTION_STATE_TOPIC:
                 coordinators.append((key, replica))
             else:
-                self._take_markers((replica.node_id, replica.life, key), replica.content.batches)
+                self._take_markers((replica.node_id, replica.life, key), replica)
         for key, replica in coordinators:
             assigned = seen.assigned(key)
             is_current = assigned is not None and assigned.leader_epoch == replica.partition.leader_epoch
             if replica.partition.is_leader and is_current:  # a deposed leader does not hear what its successor decides
                 self._check_coordinator(seen, key, replica)
 
-    def _take_markers(self, place: Place, batches: list[StoredBatch]) -> None:
-        before = self._marked.get(place)
+    def _take_markers(self, place: Place, replica: Replica) -> None:
+        before, batches = self._marked.get(place), replica.content.batches
         decisions = {} if before is None else before.decisions
         new = []
         for batch in reversed(batches):
@@ -65,7 +65,8 @@ class DecidedFirst:
                 break
             new.append(batch)
         else:
-            decisions = {}  # the log was cut, or is new
+            if not replica.is_compacted:
+                decisions = {}  # the log was cut, or is new
         for batch in new:
             if batch.is_marker:
                 decisions[batch.producer_id, batch.producer_epoch] = None
@@ -76,7 +77,7 @@ class DecidedFirst:
         place, batches = (leader.node_id, leader.life, key), leader.content.batches
         last, term, new = self._walked.get(place), leader.partition.leader_epoch, []
         for batch in reversed(batches):
-            if batch is last:
+            if batch is last or (last is not None and batch.last_offset <= last.last_offset and leader.is_compacted):
                 break
             new.append(batch)
         self._walked[place] = batches[-1]

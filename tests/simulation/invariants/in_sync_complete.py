@@ -28,6 +28,8 @@ class InSyncComplete:
                 return  # deleted, and its segment may be gone
             if batch.last_offset < committed.end_offset:
                 known = committed.batches.get(batch.base_offset)
+                if replica.is_compacted:
+                    return
                 if not committed.may_be(batch):
                     raise Violation(f"{replica} is in sync and holds {batch.identity} where committed is {known}")
                 if seen.flushes and not is_durable(replica, batch):

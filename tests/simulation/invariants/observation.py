@@ -82,9 +82,13 @@ class LogContent:
         self.batches: list[StoredBatch] = []
         self.verified = 0
         """So many were compared with what is committed."""
+        self._sizes: dict[int, int] = {}
+        """Of the segments of a compacted log, but the active one."""
 
     def read(self, disk: SimulatedDisk, log: Log, end_offset: int | None = None) -> None:
         """`end_offset`: what lies beyond it may be anything."""
+        if log.config.is_compacted:
+            self._forget_cleaned(log)
         last = self.batches[-1].segment_offset if self.batches else -1
         segments, files = self._files(disk, log, last)
         if self.batches and not self._is_there(self.batches[-1], log, files):
@@ -100,6 +104,13 @@ class LogContent:
             if base >= first:
                 start = position if base == first else 0
                 self._read_segment(base, files[base], start, segments[base].size, end_offset)
+
+    def _forget_cleaned(self, log: Log) -> None:
+        """Read all of a compacted log again where a segment is not what it was."""
+        sizes = {each.base_offset: each.size for each in log.segments[:-1]}
+        if any(sizes.get(base) != size for base, size in self._sizes.items()):
+            self.batches.clear()
+        self._sizes = sizes
 
     @staticmethod
     def _files(disk: SimulatedDisk, log: Log, first: int) -> tuple[dict[int, Segment], dict[int, BytesLike]]:
@@ -158,6 +169,11 @@ class Replica:
     content: LogContent
     is_registered: bool
     """Its broker is the incarnation that the controller knows: what an in-sync set says of it holds."""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether its batches may be rewritten and removed below the high watermark."""
+        return self.partition.log.config.is_compacted
 
     def __str__(self) -> str:
         return f"{self.partition.topic}-{self.partition.index} on node {self.node_id}"

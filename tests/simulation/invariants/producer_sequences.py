@@ -54,7 +54,8 @@ class ProducerSequences:
             )
             begins = batch.producer_epoch > before.producer_epoch and batch.base_sequence == 0
             is_epoch_kept = is_of_coordinator and batch.producer_epoch == before.producer_epoch
-            if not (is_next or begins or is_epoch_kept):
+            may_be_cleaned = replica.is_compacted and batch.producer_epoch >= before.producer_epoch
+            if not (is_next or begins or is_epoch_kept or may_be_cleaned):
                 raise Violation(
                     f"{replica}: producer {batch.producer_id} goes from {place_of(before)} to {place_of(batch)}"
                 )

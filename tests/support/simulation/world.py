@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from random import Random
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from broker.runtime.acceptor import Acceptor, AcceptPolicy
+from broker.runtime.worker import E, RunningWork, Work, WorkerDied
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
 from tests.support.simulation.life import NANOSECONDS, Life
@@ -36,6 +37,10 @@ EPOCH_MS = 1_767_225_600_000  # the world begins on 2026-01-01
 LIMIT_S_DEFAULT = 3600.0
 OFFLOAD_THREADS = 4
 OFFLOAD_NS_MAX = 300_000
+STEP_S_MAX = 0.05
+WORKER_STALLS = 0.02
+WORKER_STALL_S_MAX = 3.0
+WORKER_DIES = 0.005
 
 # Bound before the guard forbids it: simulated code must not see the tasks of all hosts.
 _all_tasks = asyncio.all_tasks
@@ -107,6 +112,9 @@ class SimulatedEnvironment:
         finish, cost_ns = self._perform(work, future)
         self._later(cost_ns, finish)
 
+    def in_process(self, work: Work[E]) -> RunningWork[E]:
+        return SimulatedWork(self, self._threads, work)
+
     def boot_id(self) -> str:
         return f"{self._host.name}-{self._host.crashes}"
 
@@ -147,6 +155,32 @@ class SimulatedEnvironment:
         if not self._host.may_halt:
             self._loop.fail(SimulationFailed(f"{self._host.name} halted: {reason}"))
         raise ProcessEnded(reason)
+
+
+class SimulatedWork(Generic[E]):
+    """Each step of the work happens at once, some time after it was asked for; between two steps the process may stall,
+    or die."""
+
+    def __init__(self, environment: SimulatedEnvironment, random: Random, work: Work[E]) -> None:
+        self._environment = environment
+        self._random = random
+        self._work: Work[E] | None = work
+        self._steps: Iterator[E] = iter(())
+
+    async def next_event(self) -> E | None:
+        stalls = self._random.random() < WORKER_STALLS
+        await asyncio.sleep(self._random.random() * (WORKER_STALL_S_MAX if stalls else STEP_S_MAX))
+        if self._random.random() < WORKER_DIES:
+            raise WorkerDied("the simulated process of the work was killed")
+        return await self._environment.offload(self._step)
+
+    def _step(self) -> E | None:
+        if self._work is not None:
+            self._steps, self._work = self._work(self._environment.fs), None
+        return next(self._steps, None)
+
+    def close(self) -> None:
+        """The process was killed: nothing of it runs any more."""
 
 
 class Host:

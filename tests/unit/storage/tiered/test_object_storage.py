@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 pytest.importorskip("obstore")
-pytest.importorskip("moto.server")
+pytest.importorskip("moto.moto_server.werkzeug_app")
 
 from obstore.store import S3Store
 

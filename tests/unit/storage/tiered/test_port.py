@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def s3_server() -> Iterator[S3Server]:
     pytest.importorskip("obstore")
-    pytest.importorskip("moto.server")
+    pytest.importorskip("moto.moto_server.werkzeug_app")
     from tests.support.s3_server import S3Server
 
     server = S3Server()

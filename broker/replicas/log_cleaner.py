@@ -1,0 +1,279 @@
+"""The log cleaner: compacts the logs whose topics ask for it, the one with the largest share of dirty bytes first.
+
+The event loop decides what is cleaned, and puts cleaned segments in the place of the old ones. A process of its own
+reads and writes the segments; it exists only while a log is cleaned.
+
+KIP-58: min.compaction.lag.ms. KIP-354: max.compaction.lag.ms. KIP-534: the delete horizon of tombstones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from broker.config.config import Config
+from broker.metadata.dynamic_config import DynamicConfig
+from broker.replicas.file_removal import FileRemoval
+from broker.replicas.replicas import Replicas
+from broker.runtime.environment import Environment
+from broker.runtime.flusher import Flusher
+from broker.runtime.tasks import Spawn
+from protocol.primitives import MalformedMessage
+from replication.partition import Partition
+from storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
+from storage.compaction.cleaning import clean
+from storage.compaction.events import CleaningDone, LogChanged, Moved
+from storage.compaction.offset_map import SALT_SIZE
+from storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
+from storage.log.log import Log
+from storage.log.segment_swap import SegmentCleaned, discard_cleaned
+
+log = logging.getLogger("moldau.cleaner")
+
+PARTITIONS_AT_ONCE: Final = 100
+"""Partitions that are looked at before other callbacks of the event loop run."""
+
+
+@dataclass(slots=True)
+class CleanerTotals:
+    """What the cleaner has done since the start of the process, and what its last look at the logs showed."""
+
+    last_run_ms: int = 0
+    """When a log was last looked for (monotonic clock)."""
+    dirty_share_max: float = 0.0
+    """The largest share of dirty bytes of a log, 0 to 1."""
+    compaction_delay_ms_max: int = 0
+    """By how much the most overdue log has passed its max.compaction.lag.ms."""
+    clean_time_ms_max: int = 0
+    """How long the slowest cleaning of a log took."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+    buffer_share_max: float = 0.0
+    """How full the offset map was at the most, 0 to 1."""
+    logs_cleaned: int = 0
+    failures: int = 0
+    """Cleanings that ended with an error: the process died, or the disk refused."""
+
+
+class LogCleaner:
+    """Runs on the event loop. `log.cleaner.threads` logs are cleaned at a time; the setting may change at any time.
+
+    A log whose batches are damaged is marked as uncleanable until the broker restarts; other logs are still cleaned.
+    """
+
+    def __init__(
+        self,
+        settings: DynamicConfig,
+        environment: Environment,
+        spawn: Spawn,
+        replicas: Replicas,
+        flusher: Flusher,
+        removal: FileRemoval,
+        checkpoint: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """`checkpoint` writes the checkpoints of all directories; whether all are durable now."""
+        self._settings = settings
+        self._environment = environment
+        self._spawn = spawn
+        self._replicas = replicas
+        self._flusher = flusher
+        self._removal = removal
+        self._checkpoint = checkpoint
+        self._running = 0
+        self._in_progress: dict[Log, None] = {}
+        self.uncleanable: dict[Log, str] = {}
+        """The logs that cannot be cleaned, with the reason."""
+        self.totals = CleanerTotals()
+
+    def begin(self) -> None:
+        """Begin to clean, where log.cleaner.enable says so."""
+        if self._settings.config.flag("log.cleaner.enable"):
+            self._settings.watchers.append(self._start_missing)
+            self._start_missing(self._settings.config)
+
+    def _start_missing(self, config: Config) -> None:
+        while self._running < config.integer("log.cleaner.threads"):
+            self._running += 1
+            self._spawn(self._run(self._running), f"log-cleaner-{self._running}")
+
+    async def _run(self, number: int) -> None:
+        """Clean one log after the other, until log.cleaner.threads asks for fewer cleaners."""
+        while number <= self._settings.config.integer("log.cleaner.threads"):
+            if not await self._clean_next():
+                await asyncio.sleep(self._settings.config.integer("log.cleaner.backoff.ms") / 1000)
+        self._running -= 1
+
+    async def _clean_next(self) -> bool:
+        """Clean the log that needs it most; whether there was one, and its cleaning ended without an error."""
+        found = await self._next_log()
+        if found is None:
+            return False
+        partition, part = found
+        self._in_progress[partition.log] = None
+        try:
+            await self._clean(partition, part)
+            return True
+        except LogChanged:
+            return True
+        except MalformedMessage as malformed:
+            self._mark_uncleanable(partition.log, str(malformed))
+        except OSError as error:
+            self._refused(partition.log, error)
+        finally:
+            del self._in_progress[partition.log]
+        return False
+
+    # What is cleaned next
+
+    async def _next_log(self) -> tuple[Partition, CleanablePart] | None:
+        parts = []
+        for number, partition in enumerate(tuple(self._replicas)):
+            if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if (part := self._cleanable(partition)) is not None:
+                parts.append(((partition, part), part, partition.log.config.min_cleanable_dirty_ratio))
+        totals = self.totals
+        totals.last_run_ms = self._environment.monotonic_ms()
+        totals.dirty_share_max = max((part.dirty_ratio for _, part, _ in parts), default=0.0)
+        totals.compaction_delay_ms_max = max((part.overdue_ms for _, part, _ in parts), default=0)
+        return dirtiest(parts)
+
+    def _cleanable(self, partition: Partition) -> CleanablePart | None:
+        """What could be cleaned of a partition; None where its log is not compacted, or must not be touched now."""
+        its_log = partition.log
+        is_sound = its_log.failure is None and its_log not in self.uncleanable
+        if not its_log.config.is_compacted or not is_sound or its_log in self._in_progress:
+            return None
+        if partition not in self._replicas:
+            return None
+        try:
+            now_ms = self._environment.wall_ms()
+            part = cleanable_part(its_log, its_log.first_dirty_offset, partition.last_stable_offset, now_ms)
+        except MalformedMessage as malformed:
+            self._mark_uncleanable(its_log, str(malformed))
+        except OSError as error:
+            self._refused(its_log, error)
+        else:
+            if part.is_checkpoint_reset:
+                its_log.first_dirty_offset = part.first_dirty_offset
+            return part
+        return None
+
+    # Cleaning one log
+
+    async def _clean(self, partition: Partition, part: CleanablePart) -> None:
+        """One round. Raises `LogChanged`, `MalformedMessage` and OSError; then the log is as it was, or further."""
+        began_ms, its_log = self._environment.monotonic_ms(), partition.log
+        await self._make_durable(its_log, part.first_uncleanable_offset)
+        now_ms, salt = self._environment.wall_ms(), self._environment.entropy(SALT_SIZE)
+        request = cleaning_request(its_log, part, self._limits(), salt, now_ms)
+        throttle = Throttle(self._environment.monotonic_ms)
+        work = self._environment.in_process(partial(clean, request=request))
+        with contextlib.closing(work):
+            while (event := await work.next_event()) is not None:
+                if isinstance(event, Moved):
+                    self.totals.bytes_read += event.bytes_read
+                    self.totals.bytes_written += event.bytes_written
+                    rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
+                    await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
+                elif isinstance(event, SegmentCleaned):
+                    await self._swap(partition, event)
+                else:
+                    await self._finish(its_log, request, event, began_ms)
+
+    def _limits(self) -> CleanerLimits:
+        """The share of one cleaner in the memory that the settings give to all of them."""
+        config = self._settings.config
+        cleaners = max(1, config.integer("log.cleaner.threads"))
+        return CleanerLimits(
+            dedupe_buffer_size=config.integer("log.cleaner.dedupe.buffer.size") // cleaners,
+            io_buffer_size=max(1, config.integer("log.cleaner.io.buffer.size") // cleaners // 2),
+            load_factor=config.real("log.cleaner.io.buffer.load.factor"),
+        )
+
+    async def _make_durable(self, its_log: Log, end_offset: int) -> None:
+        """A recovery point at or past an offset, durably. Raises OSError, and `LogChanged` where the log has failed."""
+        if its_log.recovery_point < end_offset:
+            durable = asyncio.get_running_loop().create_future()
+            self._flusher.when_durable([its_log], partial(_settle, durable))
+            await durable
+        # The checkpoint is written where it changed; another write may be under way with an older recovery point.
+        if not await self._checkpoint() or its_log.recovery_point < end_offset:
+            raise LogChanged
+
+    async def _swap(self, partition: Partition, cleaned: SegmentCleaned) -> None:
+        if partition not in self._replicas:
+            raise LogChanged
+        paths = partition.log.swap_cleaned(cleaned, self._environment.wall_ms())
+        if paths is None:
+            await self._environment.offload(partial(discard_cleaned, self._environment.fs, cleaned))
+            raise LogChanged
+        self._removal.remove_later(paths, partition.log.config.file_delete_delay_ms)
+
+    async def _finish(self, its_log: Log, request: CleaningRequest, done: CleaningDone, began_ms: int) -> None:
+        """The cleaned segments are in place: make their names durable, and note how far the log is clean."""
+        durable = asyncio.get_running_loop().create_future()
+        self._flusher.when_durable([its_log], partial(_settle, durable))
+        await durable
+        if its_log.failure is not None:
+            raise LogChanged
+        its_log.note_cleaned(done.next_dirty_offset, request.truncation_count)
+        await self._checkpoint()
+        took_ms, told = self._environment.monotonic_ms() - began_ms, done.statistics
+        self.totals.logs_cleaned += 1
+        self.totals.clean_time_ms_max = max(self.totals.clean_time_ms_max, took_ms)
+        self.totals.buffer_share_max = max(self.totals.buffer_share_max, told.buffer_utilization)
+        log.info(
+            "cleaned %s up to offset %d in %.1f s: %d of %d bytes and %d of %d records stay",
+            its_log.directory,
+            done.next_dirty_offset,
+            took_ms / 1000,
+            told.bytes_written,
+            told.bytes_read,
+            told.messages_written,
+            told.messages_read,
+        )
+
+    # Errors
+
+    def _mark_uncleanable(self, its_log: Log, reason: str) -> None:
+        self.uncleanable[its_log] = reason
+        log.error(
+            "%s cannot be cleaned, because a batch is damaged: %s. It is left out until the broker restarts; other"
+            " logs are cleaned",
+            its_log.directory,
+            reason,
+        )
+
+    def _refused(self, its_log: Log, error: OSError) -> None:
+        """The disk refused, or the process of the work ended. A file that is gone is one that retention deleted."""
+        self.totals.failures += 1
+        log.error("%s was not cleaned, and is tried again: %s", its_log.directory, error)
+        if error.errno is not None and error.errno != errno.ENOENT:
+            its_log.fail_unless_passing(error)
+
+
+class Throttle:
+    """Spreads the bytes that a cleaning moves over time."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._began_ms = monotonic_ms()
+        self._moved = 0
+
+    def delay_s(self, size: int, rate: float) -> float:
+        """How long to wait after moving `size` bytes more, so that not more than `rate` bytes a second are moved."""
+        self._moved += size
+        due_ms = self._began_ms + self._moved * 1000 / rate
+        return max(0.0, due_ms - self._monotonic_ms()) / 1000
+
+
+def _settle(durable: asyncio.Future[None]) -> None:
+    if not durable.done():
+        durable.set_result(None)

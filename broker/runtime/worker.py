@@ -1,0 +1,106 @@
+"""Work in a process of its own: long computations that read and write files, such as compaction.
+
+The work is a generator over the file port. It yields an event after each piece of work, and the process waits at each
+event until the broker asks for the next one: so the broker limits the rate of the work, and a loaded event loop slows
+the work down instead of the other way round.
+
+    broker -> process   the pickled work; then one byte for each event that the broker wants
+    process -> broker   for each of them a frame: length in 4 bytes, big-endian, and a pickled `Reply`
+
+The process ends when its input ends: a broker that is killed leaves no process behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+
+from storage.files.port import FileSystem
+
+E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
+
+Work: TypeAlias = Callable[[FileSystem], Iterator[E]]
+"""Picklable: a function of a module, or a `functools.partial` of one."""
+
+
+class RunningWork(Protocol[E_co]):
+    """Work that waits at each event until it is asked to go on."""
+
+    async def next_event(self) -> E_co | None:
+        """Let the work go on to its next event; None at its end. Raises what the work raises, and OSError where the
+        process cannot be started or ends before the work does."""
+
+    def close(self) -> None:
+        """End the work wherever it is."""
+
+
+FRAME_LENGTH: Final = Struct(">I")
+NEXT: Final = b"\x01"
+MODULE: Final = f"{__name__.rpartition('.')[0]}.worker_process"
+
+
+class Reply(NamedTuple):
+    """What the process tells of one step: an event, an error that the work raised, or with neither its end."""
+
+    event: object = None
+    error: Exception | None = None
+    is_end: bool = False
+
+
+class WorkerDied(ChildProcessError):
+    """The process ended before the work did: killed, out of memory, or the interpreter failed."""
+
+
+class WorkInProcess(Generic[E]):
+    """One piece of work and its process, which starts with the first event that is asked for."""
+
+    def __init__(self, work: Work[E]) -> None:
+        self._work = work
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def next_event(self) -> E | None:
+        """Let the work go on to its next event; None at its end.
+
+        Raises what the work raises, `WorkerDied` where the process ends first, and OSError where it cannot be started.
+        """
+        process = self._process or await self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(NEXT)
+        try:
+            (length,) = FRAME_LENGTH.unpack(await process.stdout.readexactly(FRAME_LENGTH.size))
+            reply: Reply = pickle.loads(await process.stdout.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise WorkerDied(f"the process of the work ended with status {await process.wait()}") from None
+        if reply.error is not None:
+            raise reply.error
+        return None if reply.is_end else cast("E", reply.event)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            MODULE,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+        )
+        assert process.stdin is not None
+        sent = pickle.dumps(self._work)
+        process.stdin.write(FRAME_LENGTH.pack(len(sent)) + sent)
+        return process
+
+    def close(self) -> None:
+        """End the work wherever it is, and its process."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            if self._process.stdin is not None:
+                self._process.stdin.close()

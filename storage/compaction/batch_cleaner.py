@@ -1,0 +1,174 @@
+"""What stays of one batch.
+
+| batch                                            | its records              | with no record left                   |
+|--------------------------------------------------|--------------------------|---------------------------------------|
+| data                                             | those past the map, and  | removed                               |
+|                                                  | the latest of each key   |                                       |
+| data of an aborted transaction                   | none                     | removed                               |
+| control, its transaction still has batches       | all                      |                                       |
+| control, its transaction has none any more       | all up to the delete     | removed                               |
+|                                                  | horizon, then none       |                                       |
+| any: the last of an active producer              |                          | kept empty for its sequence and epoch |
+| any: it ends where the cleaning round may end    |                          | kept empty for the end of the log     |
+
+A tombstone goes once the delete horizon of its batch has passed. The horizon is set, to now plus delete.retention.ms,
+when the cleaner first keeps a tombstone, or a marker without a transaction, in a batch without one. It takes the place
+of the base timestamp, so that the timestamp delta of each record changes.
+
+A batch of which everything stays is copied as it is. Of another one the records that stay keep their bytes, with base
+offset, base timestamp, last offset, sequences, epochs and codec of the batch.
+
+DIVERGES: Apache Kafka makes the timestamp of the first record that stays the new base timestamp. The timestamps of the
+records are the same.
+"""
+
+from __future__ import annotations
+
+from protocol.compression import compress
+from protocol.primitives import BytesLike
+from protocol.record_batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+)
+from protocol.record_builder import assemble
+from protocol.record_reader import runs_of
+from storage.compaction.cleaned_segment import CleanedBatch
+from storage.compaction.cleaned_transactions import CleanedTransactions
+from storage.compaction.events import CleaningStatistics
+from storage.compaction.offset_map import OffsetMap
+from storage.compaction.record_loop import Selection, select_run, shifted
+from storage.compaction.request import CleaningRequest
+
+
+class BatchCleaner:
+    """Cleans the batches of a log one after another, in their order."""
+
+    __slots__ = ("_offsets", "_request", "_statistics", "_transactions")
+
+    def __init__(
+        self,
+        request: CleaningRequest,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        statistics: CleaningStatistics,
+    ) -> None:
+        self._request = request
+        self._offsets = offsets
+        self._transactions = transactions
+        self._statistics = statistics
+
+    def cleaned(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
+        """What stays of a batch, None where it goes whole. Raises `MalformedMessage`."""
+        if header.is_control:
+            return self._cleaned_control(header, batch)
+        if self._transactions.take_data(header):
+            return self._empty(header)
+        return self._cleaned_data(header, batch)
+
+    def _cleaned_control(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
+        is_discardable = self._transactions.take_control(header, batch)
+        horizon_ms = header.delete_horizon_ms
+        if is_discardable and horizon_ms is not None and horizon_ms <= self._request.now_ms:
+            return self._empty(header)
+        self._statistics.messages_read += header.records_count
+        if not header.records_count:
+            return self._empty(header)
+        self._statistics.messages_written += header.records_count
+        if is_discardable and horizon_ms is None:
+            body = b"".join([run for run, _ in runs_of(batch, 0, header, size_max=self._request.expanded_bytes_max)])
+            return self._with_horizon(header, body, header.records_count, header.max_timestamp)
+        return CleanedBatch(batch, header.last_offset, header.max_timestamp)
+
+    def _cleaned_data(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
+        request, statistics = self._request, self._statistics
+        horizon_ms = header.delete_horizon_ms
+        keeps_tombstones = horizon_ms is None or request.now_ms < horizon_ms
+        selection = Selection()
+        parts: list[bytes] = []
+        for run, count in runs_of(batch, 0, header, size_max=request.expanded_bytes_max):
+            select_run(run, count, header.base_offset, keeps_tombstones, self._offsets, selection)
+            parts += [run[start:end] for start, end in selection.spans]
+        statistics.messages_read += header.records_count
+        statistics.messages_written += selection.kept_count
+        statistics.invalid_messages_read += selection.without_key_count
+        if not selection.kept_count:
+            return self._empty(header)
+        needs_horizon = selection.has_tombstones and horizon_ms is None
+        is_whole = selection.kept_count == header.records_count
+        if is_whole and not needs_horizon:
+            return CleanedBatch(batch, header.last_offset, header.max_timestamp)
+        if is_whole or header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            max_timestamp = header.max_timestamp
+        else:
+            max_timestamp = header.base_timestamp + selection.max_timestamp_delta
+        body = b"".join(parts)
+        if needs_horizon:
+            return self._with_horizon(header, body, selection.kept_count, max_timestamp)
+        return self._rewritten(
+            header, body, selection.kept_count, header.attributes, header.base_timestamp, max_timestamp
+        )
+
+    def _with_horizon(self, header: BatchHeader, body: bytes, count: int, max_timestamp: int) -> CleanedBatch:
+        horizon_ms = self._request.now_ms + self._request.delete_retention_ms
+        records = shifted(body, header.base_timestamp - horizon_ms)
+        return self._rewritten(
+            header, records, count, header.attributes | DELETE_HORIZON_BIT, horizon_ms, max_timestamp
+        )
+
+    def _rewritten(
+        self,
+        header: BatchHeader,
+        records: BytesLike,
+        count: int,
+        attributes: int,
+        base_timestamp: int,
+        max_timestamp: int,
+    ) -> CleanedBatch:
+        codec = header.codec
+        level = self._request.compression_level if codec is self._request.compression_type else None
+        data = assemble(
+            compress(codec, records, level),
+            header.base_offset,
+            header.partition_leader_epoch,
+            attributes,
+            header.last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            count,
+        )
+        return CleanedBatch(data, header.last_offset, max_timestamp)
+
+    def _empty(self, header: BatchHeader) -> CleanedBatch | None:
+        """The batch without records where its header still matters, None where it does not."""
+        if header.next_offset != self._request.first_uncleanable_offset and not self._is_last_of_producer(header):
+            return None
+        data = assemble(
+            b"",
+            header.base_offset,
+            header.partition_leader_epoch,
+            header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
+            header.last_offset_delta,
+            NO_TIMESTAMP,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            0,
+        )
+        assert len(data) == HEADER_SIZE
+        return CleanedBatch(data, header.last_offset, header.max_timestamp)
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        last = self._request.last_records.get(header.producer_id) if header.has_producer_id else None
+        if last is None:
+            return False
+        if last.last_data_offset is None:
+            return header.is_control and header.producer_epoch == last.producer_epoch
+        return header.last_offset == last.last_data_offset

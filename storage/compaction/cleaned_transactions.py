@@ -1,0 +1,73 @@
+"""Which transactions the cleaner has passed: the data of aborted ones goes, a marker stays as long as data does.
+
+The batches of the log are told in their order. A marker may be discarded (once its delete horizon has passed) where no
+batch of its transaction was met before it: an earlier round has removed them all. As long as one batch is there, the
+marker stays, or a reader would take an aborted record for a committed one, or wait for the end of the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from protocol.control_records import ControlRecordType, control_record_type
+from protocol.primitives import BytesLike
+from protocol.record_batch import BatchHeader
+from protocol.record_reader import records_of
+from storage.segment.transaction_index import AbortedTransaction
+
+
+class CleanedTransactions:
+    """The transactions that are open where the cleaner is."""
+
+    __slots__ = ("_aborted", "_coming", "_committed", "_met", "on_kept")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """`aborted`: those that reach into what will be told."""
+        self._coming = sorted(set(aborted), key=lambda each: each.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        """The aborted transactions that have begun, by producer id."""
+        self._met: set[int] = set()
+        """The producers of them with a batch that was told."""
+        self._committed: set[int] = set()
+        """The producers with a batch of a transaction that is not aborted."""
+        self.on_kept: Callable[[AbortedTransaction], None] | None = None
+        """Called at the marker of each aborted transaction that still has batches: the cleaned segment's transaction
+        index has to know it."""
+
+    def take_data(self, header: BatchHeader) -> bool:
+        """A data batch comes next; whether its records belong to an aborted transaction."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted:
+            self._met.add(header.producer_id)
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def take_control(self, header: BatchHeader, batch: BytesLike) -> bool:
+        """A control batch comes next; whether it may be discarded. Raises `MalformedMessage`."""
+        self._begin_up_to(header.last_offset)
+        record = next(iter(records_of(batch, 0, header)), None)
+        if record is None:
+            return True  # its record was removed in an earlier round
+        kind = control_record_type(record.key)
+        producer_id = header.producer_id
+        if kind is ControlRecordType.ABORT:
+            aborted = self._aborted.pop(producer_id, None)
+            if aborted is None or producer_id not in self._met:
+                return True
+            self._met.discard(producer_id)
+            if self.on_kept is not None:
+                self.on_kept(aborted)
+            return False
+        if kind is ControlRecordType.COMMIT:
+            if producer_id not in self._committed:
+                return True
+            self._committed.discard(producer_id)
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._coming and self._coming[-1].first_offset <= offset:
+            aborted = self._coming.pop()
+            self._aborted.setdefault(aborted.producer_id, aborted)

@@ -1,0 +1,147 @@
+"""One round of cleaning: the dirty part of a log into a map of keys, then every segment again without what the map
+makes superfluous.
+
+    build_map        the dirty part, from its first offset on, until the map is full or the cleanable part ends
+    group_segments   the segments from the start of the log to where the map ends, small ones put together
+    clean_group      each group is copied into one new segment, without the records that are not kept
+
+A generator, so that a driver may slow it down, stop it, or run it in steps. It runs in a worker process, and reads and
+writes nothing but the files of the request's segments and those of the cleaned ones. Where it is stopped or fails, it
+removes the cleaned segment that it has not finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.record_reader import runs_of
+from storage.compaction.batch_cleaner import BatchCleaner
+from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
+from storage.compaction.cleaned_transactions import CleanedTransactions
+from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, Moved
+from storage.compaction.grouping import group_segments
+from storage.compaction.offset_map import OffsetMap
+from storage.compaction.record_loop import index_run
+from storage.compaction.request import CleaningRequest
+from storage.compaction.source_segment import SourceSegment, checked_batches
+from storage.files.port import FileSystem
+from storage.log.segment_swap import SegmentCleaned, SegmentSize
+from storage.segment.transaction_index import AbortedTransaction
+
+
+def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
+    """Clean a log, as far as the map reaches; the last event is `CleaningDone`.
+
+    The driver swaps each cleaned segment in the order of the events, and checkpoints the next dirty offset when all of
+    them are durable. Raises OSError; `MalformedMessage` where a batch is damaged, so that the log cannot be cleaned;
+    `LogChanged` where the log is not what was asked for any more.
+    """
+    statistics = CleaningStatistics()
+    limits = request.limits
+    offsets = OffsetMap(limits.dedupe_buffer_size, limits.load_factor, request.salt)
+    sources = [SourceSegment(fs, request.directory, known) for known in request.segments]
+    aborted = [*request.aborted_behind]
+    for source in sources:
+        aborted += source.aborted_transactions()
+    yield from build_map(request, sources, aborted, offsets, statistics)
+    next_dirty_offset = max(offsets.latest_offset + 1, request.first_dirty_offset)
+    cleaned_sources = [source for source in sources if source.base_offset < next_dirty_offset]
+    groups = group_segments(
+        cleaned_sources, request.segment_bytes, request.segment_index_bytes, request.first_uncleanable_offset
+    )
+    ends = [*(group[0].base_offset for group in groups[1:]), end_of(cleaned_sources, request)]
+    before: SegmentSize | None = None
+    transactions = CleanedTransactions(aborted)
+    cleaner = BatchCleaner(request, offsets, transactions, statistics)
+    for group, end_offset in zip(groups, ends, strict=True):
+        cleaned = CleanedSegment(fs, request.directory, group[0].base_offset, request.index_interval_bytes)
+        transactions.on_kept = cleaned.note_aborted
+        try:
+            yield from clean_group(request, group, cleaned, cleaner, statistics)
+            suffixes = cleaned.finish()
+        except Exception:
+            cleaned.discard()
+            raise
+        replaced = tuple(SegmentSize(source.base_offset, source.size) for source in group)
+        yield SegmentCleaned(
+            request.directory, request.truncation_count, replaced, end_offset, before, cleaned.size, suffixes
+        )
+        before = SegmentSize(cleaned.base_offset, cleaned.size)
+    statistics.buffer_utilization = offsets.utilization
+    yield CleaningDone(next_dirty_offset, statistics)
+
+
+def end_of(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
+    """Where the segment behind the cleaned ones begins."""
+    count = len(cleaned_sources)
+    return request.segments[count].base_offset if count < len(request.segments) else request.first_uncleanable_offset
+
+
+def build_map(
+    request: CleaningRequest,
+    sources: list[SourceSegment],
+    aborted: list[AbortedTransaction],
+    offsets: OffsetMap,
+    statistics: CleaningStatistics,
+) -> Iterator[Moved]:
+    """Note the latest record of each key of the dirty part, up to where the map is full."""
+    start_offset = request.first_dirty_offset
+    transactions = CleanedTransactions(each for each in aborted if each.last_offset >= start_offset)
+    ends = [*(source.base_offset for source in sources[1:]), request.first_uncleanable_offset]
+    for source, end_offset in zip(sources, ends, strict=True):
+        if end_offset <= start_offset:
+            continue
+        for piece in source.pieces(source.position_of(start_offset), request.limits.io_buffer_size):
+            is_full = not index_piece(request, piece, transactions, offsets, statistics)
+            statistics.map_bytes_read += len(piece)
+            yield Moved(len(piece), 0)
+            if is_full:
+                return
+        offsets.reach(end_offset - 1)  # where compaction has left a gap at the end of the segment
+
+
+def index_piece(
+    request: CleaningRequest,
+    piece: bytes,
+    transactions: CleanedTransactions,
+    offsets: OffsetMap,
+    statistics: CleaningStatistics,
+) -> bool:
+    """Note the records of a piece; False where the map is full."""
+    start_offset = request.first_dirty_offset
+    for header, batch in checked_batches(piece):
+        if header.is_control:
+            transactions.take_control(header, batch)
+        elif not transactions.take_data(header):
+            for run, count in runs_of(batch, 0, header, size_max=request.expanded_bytes_max):
+                read_count = index_run(run, count, header.base_offset, start_offset, offsets)
+                statistics.map_messages_read += read_count
+                if read_count < count:
+                    return False
+        if header.last_offset >= start_offset:
+            offsets.reach(header.last_offset)
+    return True
+
+
+def clean_group(
+    request: CleaningRequest,
+    group: list[SourceSegment],
+    cleaned: CleanedSegment,
+    cleaner: BatchCleaner,
+    statistics: CleaningStatistics,
+) -> Iterator[Moved]:
+    """Copy what stays of a group of segments into the cleaned one."""
+    for source in group:
+        for piece in source.pieces(0, request.limits.io_buffer_size):
+            kept: list[CleanedBatch] = []
+            for header, batch in checked_batches(piece):
+                what_stays = cleaner.cleaned(header, batch)
+                if what_stays is not None:
+                    kept.append(what_stays)
+            size_before = cleaned.size
+            if kept:
+                cleaned.append(kept)
+            written = cleaned.size - size_before
+            statistics.bytes_read += len(piece)
+            statistics.bytes_written += written
+            yield Moved(len(piece), written)

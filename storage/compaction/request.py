@@ -1,0 +1,103 @@
+"""A cleaning as a worker process is asked for it: values alone, which the standard pickle takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.compression import Codec
+from storage.compaction.cleanable import CleanablePart
+from storage.log.aborted_transactions import aborted_transactions
+from storage.log.log_state import LogState
+from storage.log.segment_swap import SegmentSize
+from storage.log_config import LogConfig
+from storage.producers.producer_state import ProducerStates
+from storage.segment.transaction_index import AbortedTransaction
+
+
+class LastRecord(NamedTuple):
+    """The last record of an active producer: its batch keeps the producer's sequence and epoch in the log."""
+
+    last_data_offset: int | None
+    """None where the last batch of the producer is a marker."""
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerLimits:
+    """The settings of the broker for one cleaner."""
+
+    dedupe_buffer_size: int = 128 << 20
+    """Bytes of the offset map."""
+    io_buffer_size: int = 256 << 10
+    """Bytes read at once; a larger batch is read whole."""
+    load_factor: float = 0.9
+    """How full the offset map may get, at most 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningRequest:
+    """One round of cleaning of one log."""
+
+    directory: str
+    truncation_count: int
+    """That of the log; a swap compares it."""
+    segments: tuple[SegmentSize, ...]
+    """From the first of the log to the last that may be cleaned."""
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    aborted_behind: tuple[AbortedTransaction, ...]
+    """The aborted transactions with data in these segments and the marker in a later one."""
+    last_records: Mapping[int, LastRecord] = field(repr=False)
+    """By producer id, of the producers that have not expired."""
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    delete_retention_ms: int
+    expanded_bytes_max: int
+    """Limit on what the records of a batch may expand to."""
+    compression_type: Codec | None
+    compression_level: int | None
+    """The level at which batches of `compression_type` are compressed again; others get the codec's default."""
+    limits: CleanerLimits
+    salt: bytes = field(repr=False)
+    """`SALT_SIZE` secret random bytes for the offset map."""
+    now_ms: int
+
+
+def cleaning_request(
+    log: LogState, part: CleanablePart, limits: CleanerLimits, salt: bytes, now_ms: int
+) -> CleaningRequest:
+    """The request to clean a part of a log. Raises OSError, `CorruptTransactionIndex` among them."""
+    config: LogConfig = log.config
+    end_offset = part.first_uncleanable_offset
+    return CleaningRequest(
+        directory=log.directory,
+        truncation_count=log.truncation_count,
+        segments=tuple(
+            SegmentSize(each.base_offset, each.size) for each in log.segments if each.base_offset < end_offset
+        ),
+        first_dirty_offset=part.first_dirty_offset,
+        first_uncleanable_offset=end_offset,
+        aborted_behind=tuple(aborted_transactions(log, end_offset, end_offset)),
+        last_records=last_records(log.producers),
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        delete_retention_ms=config.delete_retention_ms,
+        expanded_bytes_max=config.expanded_bytes_max,
+        compression_type=config.compression_type,
+        compression_level=config.compression_level,
+        limits=limits,
+        salt=salt,
+        now_ms=now_ms,
+    )
+
+
+def last_records(producers: ProducerStates) -> dict[int, LastRecord]:
+    """The last record of each producer that the log remembers."""
+    return {
+        producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
+        for producer_id, entry in producers.entries.items()
+    }

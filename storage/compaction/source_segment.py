@@ -1,0 +1,115 @@
+"""Reading a segment that is cleaned: piece by piece, each of whole batches with right checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.primitives import MalformedMessage
+from protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from storage.compaction.events import LogChanged
+from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
+from storage.files.port import File, FileSystem
+from storage.log.segment_swap import SegmentSize
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
+
+
+class SourceSegment:
+    """A segment as the request describes it. Raises `LogChanged` where it is not so any more."""
+
+    __slots__ = ("_directory", "_fs", "base_offset", "size")
+
+    def __init__(self, fs: FileSystem, directory: str, known: SegmentSize) -> None:
+        self._fs = fs
+        self._directory = directory
+        self.base_offset, self.size = known
+
+    def path(self, suffix: str) -> str:
+        return f"{self._directory}/{offset_name(self.base_offset, suffix)}"
+
+    def file_size(self, suffix: str) -> int:
+        """Bytes of one of its files, 0 where there is none."""
+        path = self.path(suffix)
+        return self._fs.file_size(path) if self._fs.exists(path) else 0
+
+    def position_of(self, offset: int) -> int:
+        """A position at or before the batch with an offset. Raises OSError."""
+        path = self.path(OFFSET_INDEX_SUFFIX)
+        if offset <= self.base_offset or not self._fs.exists(path):
+            return 0
+        index = OffsetIndex(self._fs, path, self.base_offset, read_only=True)
+        try:
+            return min(index.position_at_or_before(offset), self.size) if index.is_sound() else 0
+        finally:
+            index.entries.close()
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """All entries of its transaction index. Raises OSError, and `MalformedMessage` where the file is damaged."""
+        try:
+            return TransactionIndex(self._fs, self.path(TRANSACTION_INDEX_SUFFIX)).entries()
+        except CorruptTransactionIndex as damage:
+            raise MalformedMessage(str(damage)) from damage
+
+    def pieces(self, position: int, piece_size: int) -> Iterator[bytes]:
+        """The batches from a position on, in pieces of whole ones: about `piece_size` bytes, or one larger batch.
+
+        Raises OSError, and `MalformedMessage` where the file does not consist of whole batches.
+        """
+        try:
+            file = self._fs.open(self.path(LOG_SUFFIX), read_only=True)
+        except FileNotFoundError:
+            raise LogChanged(self.path(LOG_SUFFIX)) from None
+        try:
+            if file.size() != self.size:
+                raise LogChanged(self.path(LOG_SUFFIX))
+            while position < self.size:
+                piece = self._piece(file, position, piece_size)
+                yield piece
+                position += len(piece)
+        except MalformedMessage as damage:
+            if self.file_size(LOG_SUFFIX) != self.size:
+                raise LogChanged(self.path(LOG_SUFFIX)) from damage
+            raise MalformedMessage(f"{self.path(LOG_SUFFIX)}: {damage}") from damage
+        finally:
+            file.close()
+
+    def _piece(self, file: File, position: int, piece_size: int) -> bytes:
+        piece = file.pread(min(max(piece_size, HEADER_SIZE), self.size - position), position)
+        whole_size = whole_batches_size(piece)
+        if not whole_size:
+            wanted_size = parse_header(piece).size
+            if position + wanted_size > self.size:
+                raise MalformedMessage(
+                    f"{self.size - position} bytes at position {position} of a batch of {wanted_size}"
+                )
+            piece = file.pread(wanted_size, position)
+            whole_size = whole_batches_size(piece)
+            if not whole_size:
+                raise MalformedMessage(f"the file became shorter at position {position}")
+        return piece if whole_size == len(piece) else piece[:whole_size]
+
+
+def whole_batches_size(piece: bytes) -> int:
+    """The bytes of the whole batches at the beginning. Raises `MalformedMessage` where no batch can begin."""
+    at, end = 0, len(piece)
+    while at + HEADER_SIZE <= end:
+        length = int.from_bytes(piece[at + 8 : at + LOG_OVERHEAD], "big", signed=True)
+        if length < LENGTH_MIN:
+            raise MalformedMessage(f"a batch of length {length}")
+        if at + length + LOG_OVERHEAD > end:
+            break
+        at += length + LOG_OVERHEAD
+    return at
+
+
+def checked_batches(piece: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches of a piece. Raises `MalformedMessage` where a header or a checksum is wrong: a batch that is written
+    anew gets a new checksum, which must not hide damage."""
+    view = memoryview(piece)
+    at = 0
+    while at < len(piece):
+        header = parse_header(piece, at)
+        if not crc_is_valid(view, at, header) or header.last_offset_delta < 0 or header.records_count < 0:
+            raise MalformedMessage(f"the batch at offset {header.base_offset} is damaged")
+        yield header, view[at : at + header.size]
+        at += header.size

@@ -1,0 +1,136 @@
+"""Putting cleaned segments in the place of those that they were made of.
+
+A worker has written and synced the cleaned segment under names that end in `.cleaned`. The swap renames, on the event
+loop, and waits for no disk:
+
+| step | what is renamed                              | what a start makes of a crash after any of the renames       |
+|------|----------------------------------------------|--------------------------------------------------------------|
+| 1    | `.cleaned` to `.swap`                        | as long as one file is `.cleaned` all of them are removed    |
+| 2    | the replaced files, oldest segment first, to | the `.swap` files take their names; replaced segments behind |
+|      | `.deleted`                                   | the last batch of the cleaned one may stay as they were      |
+| 3    | `.swap` to the final name, the .log first    | the rest gets its final name                                 |
+
+A loss of power leaves the renames up to one of them, in their order. A replaced segment that stays behind a cleaned one
+is harmless: what is dropped in favour of a later record has that record behind it, and a tombstone is only dropped
+where nothing older is before it. For the same reason segments are cleaned and swapped from the oldest on, and
+one that was not swapped ends the cleaning.
+
+Two things have to be durable in an order. Before the swap: a recovery point at or past the end of the replaced
+segments, because recovery takes a gap past the recovery point for a loss. After the swap: the names (a sync of the
+directory), before a checkpoint says that this part of the log is clean.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from operator import attrgetter
+from typing import NamedTuple
+
+from storage.files.log_paths import CLEANED_SUFFIX, DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_name
+from storage.files.port import FileSystem
+from storage.log.log_state import LogState
+from storage.segment.segment import Segment
+
+_base_offset = attrgetter("base_offset")
+
+
+class SegmentSize(NamedTuple):
+    """A segment by its first offset and the bytes of its .log file."""
+
+    base_offset: int
+    size: int
+
+
+class SegmentCleaned(NamedTuple):
+    """A cleaned segment is written and synced: one step of a cleaning."""
+
+    directory: str
+    truncation_count: int
+    """That of the log when the cleaning was asked for."""
+    replaced: tuple[SegmentSize, ...]
+    """The segments that it was made of. It has the base offset of the first of them."""
+    replaced_end_offset: int
+    """Where the segment behind them begins."""
+    before: SegmentSize | None
+    """The cleaned segment before this one; None for the first of the log."""
+    size: int
+    suffixes: tuple[str, ...]
+    """The suffixes of its files, without `.cleaned`."""
+
+    @property
+    def base_offset(self) -> int:
+        return self.replaced[0].base_offset
+
+    def path(self, suffix: str) -> str:
+        """The final path of one of its files."""
+        return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
+
+
+def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[str] | None:
+    """Put a cleaned segment into the log. Returns the paths of the replaced files, renamed to `.deleted`, which the
+    owner removes after file.delete.delay.ms.
+
+    None where the log is not what was cleaned: it was truncated, retention deleted a segment, or it has failed. The
+    owner then discards the output (`discard_cleaned`) and ends the cleaning.
+
+    A recovery point at or past `replaced_end_offset` must be durable before. Raises OSError: the log has failed.
+    """
+    slots = replaced_slots(log, cleaned)
+    if slots is None:
+        return None
+    assert log.recovery_point >= cleaned.replaced_end_offset, "recovery would take the gaps for a loss"
+    replaced = log.segments[slots]
+    try:
+        for suffix in cleaned.suffixes:
+            log.fs.rename(cleaned.path(suffix) + CLEANED_SUFFIX, cleaned.path(suffix) + SWAP_SUFFIX)
+        log.directory_is_dirty = True
+        deleted = [path for segment in replaced for path in rename_replaced(log, segment, cleaned.base_offset)]
+        for suffix in cleaned.suffixes:
+            log.fs.rename(cleaned.path(suffix) + SWAP_SUFFIX, cleaned.path(suffix))
+        log.segments[slots] = [Segment.open(log.fs, log.directory, cleaned.base_offset, log.config, now_ms)]
+    except OSError as error:
+        log.fail(error)
+        raise
+    return deleted
+
+
+def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
+    """Where the replaced segments are in the list of the log; None where they are not there as they were read."""
+    if log.failure is not None or log.truncation_count != cleaned.truncation_count:
+        return None
+    segments = log.segments
+    first = bisect_left(segments, cleaned.base_offset, key=_base_offset)
+    end = first + len(cleaned.replaced)
+    if end >= len(segments) or segments[end].base_offset != cleaned.replaced_end_offset:
+        return None
+    if any(
+        (each.base_offset, each.size) != known
+        for each, known in zip(segments[first:end], cleaned.replaced, strict=True)
+    ):
+        return None
+    if first and (segments[first - 1].base_offset, segments[first - 1].size) != cleaned.before:
+        return None
+    return slice(first, end)
+
+
+def rename_replaced(log: LogState, segment: Segment, base_offset: int) -> list[str]:
+    """Rename the files of a replaced segment to `.deleted`; the new paths. Readers go on reading the open file.
+
+    With a segment whose base offset vanishes goes the producer snapshot at that offset.
+    """
+    paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
+    if segment.base_offset != base_offset and segment.base_offset in log.snapshots.offsets:
+        paths.append(segment.path(SNAPSHOT_SUFFIX))
+        log.snapshots.forget(segment.base_offset)
+    segment.close()
+    for path in paths:
+        log.fs.rename(path, path + DELETED_SUFFIX)
+    return [path + DELETED_SUFFIX for path in paths]
+
+
+def discard_cleaned(fs: FileSystem, cleaned: SegmentCleaned) -> None:
+    """Remove the files of a cleaned segment that is not swapped. May block for the disk. Raises OSError."""
+    for suffix in cleaned.suffixes:
+        path = cleaned.path(suffix) + CLEANED_SUFFIX
+        if fs.exists(path):
+            fs.unlink(path)

@@ -1,0 +1,150 @@
+"""P10: compaction keeps the latest committed record of every key, and changes none that it keeps.
+
+For a moment of a replica's log, up to its high watermark:
+
+    a record that is there is the one that was committed at its offset
+    the latest committed record of a key is there, or it is a tombstone that was there before
+    a replica that has had a tombstone, and has dropped it, holds no older record of that key
+    while a record of an aborted transaction is there, so is the transaction's marker
+
+The oracle learns from leaders what is committed before the cleaner can have touched it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.record_batch import parse_header
+from protocol.record_reader import records_of
+from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
+
+
+class Keyed(NamedTuple):
+    """A record as it was committed."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class Table:
+    """All that was ever committed of one compacted partition."""
+
+    end_offset: int = 0
+    records: dict[int, Keyed] = field(default_factory=dict)
+    offsets: dict[bytes, list[int]] = field(default_factory=dict)
+    """Of each key, without those of aborted and of open transactions; rising."""
+    opened: dict[int, list[int]] = field(default_factory=dict)
+    """By producer id: the offsets of its open transaction."""
+    aborted: dict[int, int] = field(default_factory=dict)
+    """The marker of each aborted record, by offset."""
+
+    def learn(self, leader: Replica) -> None:
+        """Take what lies between what is known and the leader's high watermark."""
+        high_watermark = leader.partition.high_watermark
+        new: list[StoredBatch] = []
+        for batch in reversed(leader.content.batches):
+            if batch.last_offset < self.end_offset:
+                break
+            if batch.last_offset < high_watermark:
+                new.append(batch)
+        for batch in reversed(new):
+            self._take(leader, batch)
+        self.end_offset = max(self.end_offset, high_watermark)
+
+    def _take(self, leader: Replica, batch: StoredBatch) -> None:
+        if batch.is_marker:
+            for offset in self.opened.pop(batch.producer_id, ()):
+                if batch.is_abort:
+                    self.aborted[offset] = batch.last_offset
+                else:
+                    self._decide(offset)
+            return
+        for offset, record in keyed_records(leader, batch):
+            self.records[offset] = record
+            if batch.is_transactional:
+                self.opened.setdefault(batch.producer_id, []).append(offset)
+            else:
+                self._decide(offset)
+
+    def _decide(self, offset: int) -> None:
+        known = self.offsets.setdefault(self.records[offset].key, [])
+        known.insert(bisect_left(known, offset), offset)
+
+
+class CompactedTables:
+    def __init__(self) -> None:
+        self._tables: dict[PartitionKey, Table] = {}
+        self._compared: dict[tuple[int, int, PartitionKey], object] = {}
+        self._had: dict[tuple[int, PartitionKey], dict[int, None]] = {}
+        """By replica: the tombstones that it has had."""
+
+    def check(self, seen: Observation) -> None:
+        compacted = [
+            (key, replica)
+            for key, replica in seen.all_replicas()
+            if replica.is_compacted and replica.partition.log.failure is None
+        ]
+        for key, replica in compacted:
+            if replica.partition.leadership is not None:
+                self._tables.setdefault(key, Table()).learn(replica)
+        for key, replica in compacted:
+            table, log = self._tables.get(key), replica.partition.log
+            shape = tuple((each.base_offset, each.size) for each in log.segments[:-1])
+            place = (replica.node_id, replica.life, key)
+            if table is not None and self._compared.get(place) != shape:
+                self._compared[place] = shape
+                self._compare(key, table, replica)
+
+    def _compare(self, key: PartitionKey, table: Table, replica: Replica) -> None:
+        start_offset = replica.partition.log.log_start_offset
+        end_offset = min(replica.partition.high_watermark, table.end_offset)
+        batches = [each for each in replica.content.batches if start_offset <= each.base_offset < end_offset]
+        markers = {each.last_offset for each in batches if each.is_marker}
+        held: dict[int, Keyed] = {}
+        for batch in batches:
+            if not batch.is_marker:
+                held.update(keyed_records(replica, batch))
+        for offset, record in held.items():
+            known = table.records.get(offset)
+            if known != record and offset < end_offset:
+                raise Violation(f"{replica} holds {record} at {offset}; committed is {known}")
+            marker = table.aborted.get(offset, end_offset)
+            if marker < end_offset and marker not in markers:
+                raise Violation(f"{replica} holds the aborted record at {offset}, and not the marker at {marker}")
+        had = self._had.setdefault((replica.node_id, key), {})
+        for offsets in table.offsets.values():
+            if start_offset <= offsets[-1] < end_offset:
+                self._compare_key(replica, table, offsets, held, had)
+
+    @staticmethod
+    def _compare_key(
+        replica: Replica, table: Table, offsets: list[int], held: dict[int, Keyed], had: dict[int, None]
+    ) -> None:
+        """`offsets`: of all committed records of one key. A replica that has not got the latest may lack any other: its
+        leader has dropped it already."""
+        latest = offsets[-1]
+        if latest in held:
+            if held[latest].value is None:
+                had[latest] = None
+            return
+        record = table.records[latest]
+        if record.value is not None:
+            raise Violation(f"{replica} lacks {record} at {latest}, the latest of its key")
+        back = [each for each in offsets if each in held]
+        if latest in had and back:
+            raise Violation(
+                f"{replica} has dropped the tombstone at {latest}, and holds {held[back[-1]]} at {back[-1]}"
+            )
+
+
+def keyed_records(replica: Replica, batch: StoredBatch) -> Iterator[tuple[int, Keyed]]:
+    """The records of a batch with their offsets; of none where the page cache has lost it."""
+    path = f"{replica.partition.log.directory}/{batch.segment_offset:020d}.log"
+    stored = bytes(replica.disk.peek(path)[batch.position : batch.position + batch.size])
+    if stored and batch.is_sound:
+        for record in records_of(stored, 0, parse_header(stored, 0)):
+            yield record.offset, Keyed(record.key or b"", record.value)

@@ -1,0 +1,119 @@
+"""Work in a process of its own tells its events one by one, and ends with the broker that asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from broker.runtime.environment import LocalEnvironment
+from broker.runtime.worker import Work, WorkerDied
+from protocol.primitives import MalformedMessage
+from storage.files.port import FileSystem
+
+pytestmark = pytest.mark.processes
+
+
+def count(fs: FileSystem, directory: str, steps: int) -> Iterator[tuple[int, int]]:
+    """Make a file for each step, then tell the step and this process's id."""
+    for step in range(steps):
+        fs.open(f"{directory}/{step}", create=True).close()
+        yield step, os.getpid()
+
+
+def lack_space(fs: FileSystem) -> Iterator[int]:
+    yield 1
+    raise OSError(errno.ENOSPC, "No space left on device", "/x")
+
+
+def find_damage(fs: FileSystem) -> Iterator[int]:
+    yield 1
+    raise MalformedMessage("a batch is cut short")
+
+
+def fail_oddly(fs: FileSystem) -> Iterator[int]:
+    yield 1
+    raise Odd(1, 2)
+
+
+def end_oneself(fs: FileSystem) -> Iterator[int]:
+    yield 1
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield 2
+
+
+class Odd(Exception):
+    """An error that does not come back from its pickle."""
+
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+def test_events_come_one_by_one_from_another_process(tmp_path: Path) -> None:
+    async def scenario() -> list[tuple[int, int]]:
+        environment = LocalEnvironment(asyncio.get_running_loop())
+        told = []
+        work = environment.in_process(partial(count, directory=str(tmp_path), steps=3))
+        while (event := await work.next_event()) is not None:
+            told.append(event)
+            assert len(list(tmp_path.iterdir())) == len(told), "the work went on before it was asked to"
+        return told
+
+    told = asyncio.run(scenario())
+    assert [step for step, _ in told] == [0, 1, 2]
+    assert os.getpid() not in {process for _, process in told}
+
+
+def test_the_work_is_cut_where_its_owner_stops(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        environment = LocalEnvironment(asyncio.get_running_loop())
+        work = environment.in_process(partial(count, directory=str(tmp_path), steps=1000))
+        event = await work.next_event()
+        assert event is not None
+        work.close()
+        for _ in range(500):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(event[1], 0)
+                await asyncio.sleep(0.01)
+                continue
+            return
+        raise AssertionError("the process still runs")
+
+    asyncio.run(scenario())
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("work", "kind", "text"),
+    [
+        (lack_space, OSError, "No space left"),
+        (find_damage, MalformedMessage, "a batch is cut short"),
+        (fail_oddly, RuntimeError, "Odd: 1 and 2"),
+    ],
+)
+def test_an_error_of_the_work_is_raised_here(work: Work[int], kind: type[Exception], text: str) -> None:
+    async def scenario() -> None:
+        running = LocalEnvironment(asyncio.get_running_loop()).in_process(work)
+        while await running.next_event() is not None:
+            pass
+
+    with pytest.raises(kind, match=text) as raised:
+        asyncio.run(scenario())
+    assert not isinstance(raised.value, OSError) or raised.value.errno == errno.ENOSPC
+
+
+def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        running = LocalEnvironment(asyncio.get_running_loop()).in_process(end_oneself)
+        while await running.next_event() is not None:
+            pass
+
+    with pytest.raises(WorkerDied, match="status -9"):
+        asyncio.run(scenario())
