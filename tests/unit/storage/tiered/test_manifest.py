@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +85,13 @@ def test_it_is_compared_with_the_metadata() -> None:
     for manifest, segment, error, words in wrong:
         with pytest.raises(error, match=words):
             manifest.check("ours", ORDERS, segment, "k")
+
+
+def test_the_documentation_shows_a_manifest_as_it_is_written() -> None:
+    text = Path("docs/tiered_storage.md").read_text()
+    shown = text.partition("```json\n")[2].partition("```")[0].encode()
+    manifest = decode_manifest("docs", shown)
+    assert manifest.encode() == shown
+    assert manifest.segment_id == ID and manifest.partition == ORDERS
+    for kind in ObjectKind:
+        assert f"| `{kind.value}` |" in text
