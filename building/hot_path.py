@@ -1,4 +1,5 @@
-"""Which modules are compiled: those through which a produce, a fetch and a replicated record pass."""
+"""Which modules are compiled: those through which a produce, a fetch and a replicated record pass, and the loops of
+the log cleaner."""
 
 from __future__ import annotations
 
@@ -52,6 +53,12 @@ HOT_PATH: Final = (
     "replication/updated_partitions.py",
     "replication/verification.py",
     "storage/checkpoints/leader_epochs.py",
+    "storage/compaction/batch_cleaner.py",
+    "storage/compaction/cleaned_segment.py",
+    "storage/compaction/cleaned_transactions.py",
+    "storage/compaction/offset_map.py",
+    "storage/compaction/record_loop.py",
+    "storage/compaction/source_segment.py",
     "storage/files/file_slice.py",
     "storage/log/append_result.py",
     "storage/log/boundaries.py",
@@ -69,7 +76,8 @@ HOT_PATH: Final = (
     "storage/segment/segment_files.py",
     "storage/segment/sparse_index.py",
 )
-"""From the bytes of a request to the write, or to the socket; and the loading of committed offsets.
+"""From the bytes of a request to the write, or to the socket; the loading of committed offsets;
+what the log cleaner does with each batch.
 
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.

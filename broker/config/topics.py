@@ -61,9 +61,13 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
     topic = topic_values(config, overrides)
     codec = _CODECS[topic.text("compression.type")]
     level_name = f"compression.{codec.name.lower()}.level" if codec is not None else ""
+    segment_ms = topic.integer("segment.ms")
+    if "compact" in topic.entries("cleanup.policy") and topic.integer("max.compaction.lag.ms") > 0:
+        # The active segment is not cleaned: it has to roll in time for the others to be cleaned in time.
+        segment_ms = min(segment_ms, topic.integer("max.compaction.lag.ms"))
     return LogConfig(
         segment_bytes=topic.integer_or_none("internal.segment.bytes") or topic.integer("segment.bytes"),
-        segment_ms=topic.integer("segment.ms"),
+        segment_ms=segment_ms,
         segment_jitter_ms=topic.integer("segment.jitter.ms"),
         segment_index_bytes=topic.integer("segment.index.bytes"),
         index_interval_bytes=topic.integer("index.interval.bytes"),

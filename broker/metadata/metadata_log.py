@@ -111,7 +111,7 @@ class MetadataLog:
             reading.replay = loaded.replay
             reading.describe(newest.end_offset - 1, loaded.quorum)
         log = Log.open(fs, directory, config, recovery_point=newest.end_offset, now_ms=now_ms)
-        if log.end_offset < newest.end_offset:
+        if not _continues(log, newest):
             log.truncate_fully_and_start_at(newest.end_offset, now_ms)
         log.assign_topic_id(TOPIC_ID)
         log.flush(
@@ -397,6 +397,18 @@ def unlink_all(fs: FileSystem, paths: Iterable[str]) -> None:
 def save_election(fs: FileSystem, directory: str, data: bytes) -> None:
     """Make quorum-state durable; blocks."""
     write_atomically(fs, f"{directory}/{QUORUM_STATE}", data)
+
+
+def _continues(log: Log, snapshot: SnapshotId) -> bool:
+    """Whether the log agrees with a snapshot and reaches its end.
+
+    A crash may leave a snapshot of the leader beside the log that it was to replace. That log may end in records that
+    were never committed, and may be longer. Where the record before the end of the snapshot has its epoch, everything
+    up to there is the same (Raft's log matching).
+    """
+    if log.log_start_offset >= snapshot.end_offset:
+        return True
+    return log.end_offset >= snapshot.end_offset and log.epochs.epoch_of(snapshot.end_offset - 1) == snapshot.epoch
 
 
 def _value(record: Record) -> bytes:

@@ -180,6 +180,42 @@ moldau_damaged_replicas_found_total  counter  -
 moldau_damaged_replicas_repaired_total  counter  -
     -
     Of them, those whose bad segments were set aside to be fetched again.
+kafka_log_logcleaner_cleaner_recopy_percent  gauge  -
+    kafka.log:type=LogCleaner,name=cleaner-recopy-percent
+    Bytes that the log cleaner wrote, in percent of those that it read, since the start.
+kafka_log_logcleaner_max_buffer_utilization_percent  gauge  -
+    kafka.log:type=LogCleaner,name=max-buffer-utilization-percent
+    How full the offset map of a cleaning was at the most.
+kafka_log_logcleaner_max_clean_time_secs  gauge  -
+    kafka.log:type=LogCleaner,name=max-clean-time-secs
+    How long the slowest cleaning of a log took.
+kafka_log_logcleaner_max_compaction_delay_secs  gauge  -
+    kafka.log:type=LogCleaner,name=max-compaction-delay-secs
+    By how much the most overdue log has passed its max.compaction.lag.ms.
+kafka_log_logcleanermanager_max_dirty_percent  gauge  -
+    kafka.log:type=LogCleanerManager,name=max-dirty-percent
+    The largest share of bytes of a log that the cleaner may clean and has not cleaned yet.
+kafka_log_logcleanermanager_time_since_last_run_ms  gauge  -
+    kafka.log:type=LogCleanerManager,name=time-since-last-run-ms
+    Time since the cleaner last looked for a log to clean.
+kafka_log_logcleanermanager_uncleanable_partitions_count  gauge  logDirectory
+    kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count
+    Logs that the cleaner leaves out until the broker restarts, because a batch is damaged.
+kafka_log_logcleanermanager_uncleanable_bytes  gauge  logDirectory
+    kafka.log:type=LogCleanerManager,name=uncleanable-bytes
+    Bytes of those logs.
+moldau_log_cleaner_read_bytes_total  counter  -
+    -
+    Bytes that the log cleaner has read.
+moldau_log_cleaner_written_bytes_total  counter  -
+    -
+    Bytes that the log cleaner has written.
+moldau_log_cleaner_cleanings_total  counter  -
+    -
+    Rounds of cleaning of a log that were finished.
+moldau_log_cleaner_failures_total  counter  -
+    -
+    Rounds that ended because the disk refused or the process of the work ended; they are tried again.
 kafka_log_logmanager_offlinelogdirectorycount  gauge  -
     kafka.log:type=LogManager,name=OfflineLogDirectoryCount
     Log directories that failed; they come back with a restart.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.replicas.damaged_replicas import DamagedReplicas
     from broker.replicas.in_sync_changes import InSyncChanges
     from broker.replicas.local_logs import LocalLogs
+    from broker.replicas.log_cleaner import LogCleaner
     from broker.replicas.log_jobs import LogJobs
     from broker.replicas.replicas import Replicas
     from broker.replicas.replication_throttles import ReplicationThrottles
@@ -37,6 +38,7 @@ class Observed:
     quorum: Quorum
     logs: LocalLogs
     log_jobs: LogJobs
+    cleaner: LogCleaner
     replicas: Replicas
     flusher: Flusher
     throttles: ReplicationThrottles

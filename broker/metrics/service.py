@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.config.http_address import HttpAddress
+from broker.metrics.cleaner import collect_cleaner
 from broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups, collect_transactions
 from broker.metrics.exposition import CONTENT_TYPE, Page
 from broker.metrics.http_server import Answer, HttpServer, plain
@@ -100,6 +101,7 @@ class Metrics:
         collect_flushes(page, node.flusher, node.quorum.flusher)
         left_out = await collect_partitions(page, node, self._series_max)
         page.add("moldau_series_left_out", left_out)
+        collect_cleaner(page, node.cleaner, node.config.log_dirs, node.environment.monotonic_ms())
         collect_groups(page, node)
         collect_transactions(page, node)
         if node.stage() is Stage.RUNNING:

@@ -26,6 +26,7 @@ def compose_metrics(node: Node) -> Metrics | None:
         quorum=node.quorum,
         logs=node.logs,
         log_jobs=node.log_jobs,
+        cleaner=node.cleaner,
         replicas=node.replicas,
         flusher=node.flusher,
         throttles=node.throttles,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.config.config import Config
+from broker.replicas.assigned_replica import AssignedReplica
 from broker.replicas.disk_space import DiskSpace
 from broker.replicas.log_checkpoints import HighWatermarks, LogCheckpoints, of_directory
 from broker.replicas.node_directories import Directories
@@ -51,14 +52,6 @@ class NewLog(NamedTuple):
     partition: int
     topic_id: bytes
     config: LogConfig
-
-
-class AssignedReplica(NamedTuple):
-    """A partition that the metadata log assigns to this broker."""
-
-    topic_id: bytes
-    directory_id: bytes
-    """The log directory of the replica, as far as the controller knows it (KIP-858)."""
 
 
 class LocalLogs:
@@ -184,12 +177,14 @@ class LocalLogs:
         """Keep a log that was found, or set it aside as stray. Raises OSError and `DuplicateLog`."""
         if directory.failure is not None:
             return
+        assigned = wanted.get(key)
         if key in directory.damaged:
-            if key not in wanted:
+            if assigned is None or not directory.damaged.may_be_of(*key, assigned.topic_id):
                 self.damaged.pop(key, None)
                 directory.damaged.remove(*key, self._unique(), STRAY_SUFFIX)
             return
-        if not _is_assigned(directory.logs[key], wanted):
+        opened = directory.logs[key]
+        if assigned is None or not assigned.has(opened.topic_id, opened.end_offset):
             log.warning(
                 "%s-%d in %s does not belong to this broker any more: its directory is kept with the suffix -stray",
                 *key,
@@ -202,7 +197,7 @@ class LocalLogs:
             raise DuplicateLog(
                 f"partition {key[0]}-{key[1]} is in {twice}: move one of the two out of its log directory"
             )
-        logs[key] = directory.logs[key]
+        logs[key] = opened
 
     def _may_lie_offline(self, partition: AssignedReplica) -> bool:
         """Whether a partition that was not found may be in a directory that is offline."""
@@ -211,8 +206,10 @@ class LocalLogs:
     def create(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Log:
         """Create an empty log in the directory with the fewest logs; where that fails, in the next one.
 
-        Raises the OSError of the last directory.
+        Raises the OSError of the last directory, and EBUSY while a former topic's log of that name is here.
         """
+        if _is_occupied(self.directories, (topic, index)):
+            raise OSError(errno.EBUSY, "the log of a former topic of this name is still being repaired")
         refusal = OSError(errno.EIO, "no log directory is online")
         for directory in sorted(self.directories, key=lambda directory: len(directory.logs)):
             try:
@@ -228,6 +225,8 @@ class LocalLogs:
         plan: list[tuple[LogDirectory | None, NewLog]] = []
         for new in wanted:
             emptiest = min(self.directories, key=lambda each: counts[each.path], default=None)
+            if _is_occupied(self.directories, (new.topic, new.partition)):
+                emptiest = None
             if emptiest is not None:
                 counts[emptiest.path] += 1
             plan.append((emptiest, new))
@@ -406,10 +405,9 @@ def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[Found]:
             yield from [Found(directory, (each.topic, each.partition)) for each in directory.partitions()]
 
 
-def _is_assigned(opened: Log, wanted: Mapping[TopicPartition, AssignedReplica]) -> bool:
-    """Whether a log belongs to a partition of this broker, and not to a former topic of that name."""
-    partition = wanted.get((opened.topic, opened.partition))
-    return partition is not None and opened.topic_id in (None, partition.topic_id)
+def _is_occupied(directories: Sequence[LogDirectory], key: TopicPartition) -> bool:
+    """Whether there is a log of that name: a repair may still be at work on that of a deleted topic."""
+    return any(key in directory.logs or key in directory.damaged for directory in directories)
 
 
 def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSError | None:

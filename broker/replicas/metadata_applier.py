@@ -10,11 +10,12 @@ from typing import Protocol
 from broker.config.topics import topic_warnings
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.dynamic_config import DynamicConfig
+from broker.replicas.assigned_replica import AssignedReplica
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.file_removal import FileRemoval
 from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import AssignedReplica, LocalLogs
+from broker.replicas.local_logs import LocalLogs
 from broker.replicas.partition_work import Delete, Make, PartitionWork
 from broker.replicas.replica_fetchers import ReplicaFetchers
 from broker.replicas.replicas import Replicas
@@ -68,7 +69,8 @@ class MetadataApplier:
         self._node_id = node_id
         self._to = to
         self._unmade: dict[tuple[bytes, int], None] = {}
-        """Partitions for which no directory had room: topic id, index."""
+        """Partitions for which no directory had room, or where a former topic's log is still being repaired: topic id,
+        index."""
         self._is_trying_again = False
         self._warned: dict[str, None] = {}
         """The warnings about settings without effect that were given."""
@@ -228,7 +230,7 @@ class MetadataApplier:
         self._add(partition, to.cluster.image.topics.by_id[new.topic_id].partitions[new.partition])
 
     def make_missing(self) -> None:
-        """Try again to make the partitions for which the disk had no room."""
+        """Try again to make the partitions that could not be made."""
         image = self._to.cluster.image
         unmade, self._unmade = self._unmade, {}
         self._is_trying_again = True

@@ -18,6 +18,10 @@ of the base timestamp, so that the timestamp delta of each record changes.
 A batch of which everything stays is copied as it is. Of another one the records that stay keep their bytes, with base
 offset, base timestamp, last offset, sequences, epochs and codec of the batch.
 
+DIVERGES: Apache Kafka sets the horizon also of a batch that the map does not reach, because it was full before. An
+older value of the key then stays in this round. A later round may drop both at once, although a consumer has just read
+the value.
+
 DIVERGES: Apache Kafka makes the timestamp of the first record that stays the new base timestamp. The timestamps of the
 records are the same.
 """
@@ -35,13 +39,13 @@ from protocol.record_batch import (
     TimestampType,
 )
 from protocol.record_builder import assemble
-from protocol.record_reader import runs_of
 from storage.compaction.cleaned_segment import CleanedBatch
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.events import CleaningStatistics
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.record_loop import Selection, select_run, shifted
 from storage.compaction.request import CleaningRequest
+from storage.compaction.source_segment import expanded_runs
 
 
 class BatchCleaner:
@@ -79,7 +83,7 @@ class BatchCleaner:
             return self._empty(header)
         self._statistics.messages_written += header.records_count
         if is_discardable and horizon_ms is None:
-            body = b"".join([run for run, _ in runs_of(batch, 0, header, size_max=self._request.expanded_bytes_max)])
+            body = b"".join([run for run, _ in expanded_runs(header, batch, self._request.expanded_bytes_max)])
             return self._with_horizon(header, body, header.records_count, header.max_timestamp)
         return CleanedBatch(batch, header.last_offset, header.max_timestamp)
 
@@ -89,7 +93,7 @@ class BatchCleaner:
         keeps_tombstones = horizon_ms is None or request.now_ms < horizon_ms
         selection = Selection()
         parts: list[bytes] = []
-        for run, count in runs_of(batch, 0, header, size_max=request.expanded_bytes_max):
+        for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
             select_run(run, count, header.base_offset, keeps_tombstones, self._offsets, selection)
             parts += [run[start:end] for start, end in selection.spans]
         statistics.messages_read += header.records_count
@@ -97,7 +101,8 @@ class BatchCleaner:
         statistics.invalid_messages_read += selection.without_key_count
         if not selection.kept_count:
             return self._empty(header)
-        needs_horizon = selection.has_tombstones and horizon_ms is None
+        is_in_map = header.last_offset <= self._offsets.latest_offset
+        needs_horizon = selection.has_tombstones and horizon_ms is None and is_in_map
         is_whole = selection.kept_count == header.records_count
         if is_whole and not needs_horizon:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)

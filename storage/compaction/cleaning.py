@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.record_reader import runs_of
 from storage.compaction.batch_cleaner import BatchCleaner
 from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
 from storage.compaction.cleaned_transactions import CleanedTransactions
-from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, Moved
+from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, LogChanged, Moved
 from storage.compaction.grouping import group_segments
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.record_loop import index_run
 from storage.compaction.request import CleaningRequest
-from storage.compaction.source_segment import SourceSegment, checked_batches
+from storage.compaction.source_segment import SourceSegment, checked_batches, expanded_runs
 from storage.files.port import FileSystem
 from storage.log.segment_swap import SegmentCleaned, SegmentSize
+from storage.log.unfinished_cleaning import remove_cleaned
 from storage.segment.transaction_index import AbortedTransaction
 
 
@@ -36,6 +36,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     them are durable. Raises OSError; `MalformedMessage` where a batch is damaged, so that the log cannot be cleaned;
     `LogChanged` where the log is not what was asked for any more.
     """
+    remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
     limits = request.limits
     offsets = OffsetMap(limits.dedupe_buffer_size, limits.load_factor, request.salt)
@@ -59,7 +60,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
         try:
             yield from clean_group(request, group, cleaned, cleaner, statistics)
             suffixes = cleaned.finish()
-        except Exception:
+        except (OSError, MalformedMessage, LogChanged):
             cleaned.discard()
             raise
         replaced = tuple(SegmentSize(source.base_offset, source.size) for source in group)
@@ -102,7 +103,7 @@ def build_map(
 
 def index_piece(
     request: CleaningRequest,
-    piece: bytes,
+    piece: memoryview,
     transactions: CleanedTransactions,
     offsets: OffsetMap,
     statistics: CleaningStatistics,
@@ -113,7 +114,7 @@ def index_piece(
         if header.is_control:
             transactions.take_control(header, batch)
         elif not transactions.take_data(header):
-            for run, count in runs_of(batch, 0, header, size_max=request.expanded_bytes_max):
+            for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
                 read_count = index_run(run, count, header.base_offset, start_offset, offsets)
                 statistics.map_messages_read += read_count
                 if read_count < count:

@@ -11,6 +11,9 @@ Ordinary typed Python that `building/` compiles.
 
 from __future__ import annotations
 
+import mmap as mmap_module
+from contextlib import suppress
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -19,8 +22,20 @@ if TYPE_CHECKING:
 ENTRY_SIZE: Final = 24
 SALT_SIZE: Final = 32
 NOT_FOUND: Final = -1
+HUGE_PAGES: int = getattr(mmap_module, "MADV_HUGEPAGE", -1)
+"""Linux's advice; -1 on other systems."""
 SCATTERED_PROBES: Final = 16
 """Probes at distances that the key decides; further ones go to the neighbours, so that every slot is reached."""
+
+
+def zeroed_table(slots: int) -> memoryview:
+    """Memory for the entries, as 64-bit integers. In huge pages where the system has them: every lookup is at a random
+    place, and with small pages the address of that place would mostly not be in the cache of the processor."""
+    memory = mmap(-1, slots * ENTRY_SIZE, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    if HUGE_PAGES >= 0:
+        with suppress(OSError):  # a kernel without huge pages
+            memory.madvise(HUGE_PAGES)
+    return memoryview(memory)[: slots * ENTRY_SIZE].cast("q")
 
 
 class OffsetMap:
@@ -38,7 +53,7 @@ class OffsetMap:
         self.count: int = 0
         self.latest_offset: int = -1
         """Every record up to this offset is in the map, as far as it counts."""
-        self._table = memoryview(bytearray(self.slots * ENTRY_SIZE)).cast("q")
+        self._table = zeroed_table(self.slots)
         self._first_salt: bytes = salt[:16]
         self._second_salt: bytes = salt[16:]
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from struct import Struct
 
-from protocol.primitives import MalformedMessage
+from protocol.compression import expand
+from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from protocol.record_stream import record_runs
 from storage.compaction.events import LogChanged
 from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
 from storage.files.port import File, FileSystem
 from storage.log.segment_swap import SegmentSize
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
+
+LENGTH = Struct(">8xi")
+"""The length of a batch in its header."""
+RUN_SIZE_MAX = 4 << 20
 
 
 class SourceSegment:
@@ -50,7 +58,7 @@ class SourceSegment:
         except CorruptTransactionIndex as damage:
             raise MalformedMessage(str(damage)) from damage
 
-    def pieces(self, position: int, piece_size: int) -> Iterator[bytes]:
+    def pieces(self, position: int, piece_size: int) -> Iterator[memoryview]:
         """The batches from a position on, in pieces of whole ones: about `piece_size` bytes, or one larger batch.
 
         Raises OSError, and `MalformedMessage` where the file does not consist of whole batches.
@@ -73,7 +81,7 @@ class SourceSegment:
         finally:
             file.close()
 
-    def _piece(self, file: File, position: int, piece_size: int) -> bytes:
+    def _piece(self, file: File, position: int, piece_size: int) -> memoryview:
         piece = file.pread(min(max(piece_size, HEADER_SIZE), self.size - position), position)
         whole_size = whole_batches_size(piece)
         if not whole_size:
@@ -86,14 +94,14 @@ class SourceSegment:
             whole_size = whole_batches_size(piece)
             if not whole_size:
                 raise MalformedMessage(f"the file became shorter at position {position}")
-        return piece if whole_size == len(piece) else piece[:whole_size]
+        return memoryview(piece)[:whole_size]
 
 
 def whole_batches_size(piece: bytes) -> int:
     """The bytes of the whole batches at the beginning. Raises `MalformedMessage` where no batch can begin."""
     at, end = 0, len(piece)
     while at + HEADER_SIZE <= end:
-        length = int.from_bytes(piece[at + 8 : at + LOG_OVERHEAD], "big", signed=True)
+        (length,) = LENGTH.unpack_from(piece, at)
         if length < LENGTH_MIN:
             raise MalformedMessage(f"a batch of length {length}")
         if at + length + LOG_OVERHEAD > end:
@@ -102,14 +110,33 @@ def whole_batches_size(piece: bytes) -> int:
     return at
 
 
-def checked_batches(piece: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
+def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     """The batches of a piece. Raises `MalformedMessage` where a header or a checksum is wrong: a batch that is written
     anew gets a new checksum, which must not hide damage."""
-    view = memoryview(piece)
     at = 0
     while at < len(piece):
         header = parse_header(piece, at)
-        if not crc_is_valid(view, at, header) or header.last_offset_delta < 0 or header.records_count < 0:
+        if not crc_is_valid(piece, at, header) or header.last_offset_delta < 0 or header.records_count < 0:
             raise MalformedMessage(f"the batch at offset {header.base_offset} is damaged")
-        yield header, view[at : at + header.size]
+        yield header, piece[at : at + header.size]
         at += header.size
+
+
+def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iterable[tuple[bytes, int]]:
+    """The records of a batch as they are encoded, in runs of whole records with their count. Raises `MalformedMessage`.
+
+    Nearly every batch is one run. Only one that expands beyond `RUN_SIZE_MAX` comes in several, so that it never is in
+    memory whole.
+    """
+    stored = batch[HEADER_SIZE:]
+    if not header.is_compressed:
+        return ((bytes(stored), header.records_count),)
+    pieces = iter(expand(header.codec, stored, size_max=size_max))
+    first: list[BytesLike] = []
+    size = 0
+    for piece in pieces:
+        first.append(piece)
+        size += len(piece)
+        if size > RUN_SIZE_MAX:
+            return record_runs(chain(first, pieces), header.records_count, size_max)
+    return ((bytes(first[0]) if len(first) == 1 else b"".join(first), header.records_count),)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
-from storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from storage.directory.directory_checkpoints import DirectoryCheckpoints
 from storage.files.log_paths import DELETE_SUFFIX, STRAY_SUFFIX, partition_directory_name, suffixed_directory_name
 from storage.files.port import FileSystem, make_durable_directory
@@ -79,6 +79,13 @@ class DamagedLogs:
 
     def high_watermarks(self) -> Offsets:
         return {key: offsets.high_watermark for key, offsets in self._offsets.items()}
+
+    def may_be_of(self, topic: str, partition: int, topic_id: bytes) -> bool:
+        """Whether the files of a damaged log name this topic, or it cannot be read which one. Raises OSError."""
+        try:
+            return read_topic_id(self.fs, f"{self._path}/{partition_directory_name(topic, partition)}") == topic_id
+        except CorruptPartitionMetadata:
+            return True
 
     def repair(
         self, topic: str, partition: int, config: LogConfig, now_ms: int, report: Report, unique: str

@@ -14,7 +14,7 @@ from storage.log.leader_append import NO_TIME, NONE, refuse, refuse_disk, take_n
 from storage.log.log_state import LogState
 from storage.producers.producer_state import TransactionMarker
 from storage.producers.transaction_marker import read_transaction_marker
-from storage.segment.segment import Segment
+from storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
 
 
 class CheckedBatch:
@@ -88,7 +88,10 @@ def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], f
     position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
-        segment = log.roll(now_ms, header.base_offset)
+        # Where compaction on the leader has left a gap, the segment still begins at the end of this log: after a crash,
+        # a gap between two segments would mean that the end of the first one was lost.
+        is_near = header.last_offset - log.end_offset <= RELATIVE_OFFSET_MAX
+        segment = log.roll(now_ms, log.end_offset if is_near else header.base_offset)
     size = header.batch_length + LOG_OVERHEAD
     end = first + 1
     while end < len(batches) and not must_roll(log, segment, batches[end].header, size, now_ms):

@@ -26,6 +26,7 @@ from storage.files.log_paths import (
     offset_name,
     offset_of_name,
 )
+from storage.files.open_file import OpenFile
 from storage.files.port import FileSystem
 from storage.log.producer_replay import load_producers
 from storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
@@ -135,7 +136,7 @@ def replace_missing_indexes(request: LogRequest, segments: list[Segment], names:
     """Make the indexes of segments that lack one again. Raises OSError and `MalformedMessage`."""
     for segment in segments:
         expected = {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
-        if not expected <= names and segment.size:
+        if not expected <= names:
             request.report(f"{segment.path(LOG_SUFFIX)}: an index file is missing and is made again from the batches")
             rebuild_indexes(segment)
 
@@ -196,16 +197,21 @@ def epochs_of_batches(segments: list[Segment], start_offset: int, end_offset: in
 def load_topic_id(request: LogRequest) -> bytes | None:
     """The topic id of partition.metadata, None where there is none.
 
-    A crash may have torn the file in a new directory. It is removed then, because the metadata log gives the id again.
-    Raises `CorruptPartitionMetadata` where it is damaged after a clean shutdown, and OSError.
+    A crash may have torn the file of a log that was never flushed. It is removed then. Like recovery, the read of a log
+    that promises durability goes past the page cache, which may show what a failed sync did not write. Raises
+    `CorruptPartitionMetadata` where the file is damaged and was synced before, and OSError.
     """
+    fs, path = request.fs, f"{request.directory}/{PARTITION_METADATA}"
+    if request.config.promises_disk and not request.clean_shutdown and fs.exists(path):
+        opened = OpenFile(fs.open(path))
+        opened.file.evict()
     try:
-        return read_topic_id(request.fs, request.directory)
+        return read_topic_id(fs, request.directory)
     except CorruptPartitionMetadata as error:
-        if request.clean_shutdown:
+        if request.clean_shutdown or request.recovery_point:
             raise
-        request.report(f"{error}: a crash tore the file, which is removed and written again from the metadata log")
-        request.fs.unlink(f"{request.directory}/{PARTITION_METADATA}")
+        request.report(f"{error}: a crash tore the file, which is removed")
+        fs.unlink(path)
         return None
 
 

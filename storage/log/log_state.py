@@ -8,10 +8,10 @@ through which the rest of the broker calls them:
     truncation                        the end of the log goes back, to where the leader's log agrees
     log_start                         the start of the log moves on, and old segments are deleted
     flushing                          the recovery point moves on
+    segment_swap                      cleaned segments take the place of those that they were made of
 
 Where later features go: a log whose oldest segments are in tiered storage has two starts, `log_start_offset` (of the
-partition) and a local log start offset (of the files here), which are the same today; compaction swaps cleaned segments
-into `segments`, under names that `unfinished_cleaning` already finishes or undoes after a crash.
+partition) and a local log start offset (of the files here), which are the same today.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import errno
 from collections.abc import Callable
 
 from storage.files.disk_errors import PASSING
-from storage.files.log_paths import parse_partition_directory
+from storage.files.log_paths import PARTITION_METADATA, parse_partition_directory
 from storage.files.port import FileSystem
 from storage.log.boundaries import Boundaries
 from storage.log.flush_work import FlushWork
@@ -112,8 +112,10 @@ class LogState:
         """File names were added or removed since the directory was last synced."""
         self.parent_is_dirty = not loaded.was_clean
         """The name of the directory itself may not be durable in the log directory."""
-        self.unsynced_paths: list[str] = []
-        """Files beside the segments that the next flush has to sync."""
+        is_id_durable = loaded.was_clean or loaded.topic_id is None
+        self.unsynced_paths = [] if is_id_durable else [f"{directory}/{PARTITION_METADATA}"]
+        """Files beside the segments that the next flush has to sync. The process before may have ended before it synced
+        the topic id, and a start sets a log aside that has records and no id."""
         before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
         self.cut_segments = [] if loaded.was_clean else before[-1:]
         """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""

@@ -1,12 +1,12 @@
 """Finishing, or undoing, what an interrupted compaction left in a partition's directory.
 
     0000.log.cleaned    a cleaned segment that is being written: removed, the segments that it was made of are still
-    there 0000.log.swap       whole and synced: it replaces the segments whose offsets it covers, and gets its final
-    name 0000.log.deleted    a segment that was replaced, or deleted by retention: removed
+                        there
+    0000.log.swap       whole and synced: it replaces the segments whose offsets it covers, and gets its final name
+    0000.log.deleted    a segment that was replaced, or deleted by retention: removed
 
 One compaction may make several segments. While the last of them is `.cleaned`, those that are `.swap` already belong to
-an unfinished set: a `.swap` at or past the lowest `.cleaned` is removed as well. This broker does not compact yet; it
-opens directories that Apache Kafka has compacted. A swap of its own will use the same names.
+an unfinished set: a `.swap` at or past the lowest `.cleaned` is removed as well. Apache Kafka uses the same names.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
     OSError, and `MalformedMessage` where a `.swap` file does not consist of batches."""
     names = fs.list_directory(directory)
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
-    unlink(fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))])
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     incomplete = [name for name in swaps if cleaned_offsets and offset_of_name(name) >= min(cleaned_offsets)]
+    # Before the `.cleaned` files: a crash in between must not make the next start take the rest for a whole swap.
     unlink(fs, directory, incomplete)
+    unlink(fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))])
     swaps = [name for name in swaps if name not in incomplete]
     if swaps:
         take_place(fs, directory, swaps)
@@ -49,6 +50,15 @@ def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
     ]
     unlink(fs, directory, orphans)
     return sorted(present.difference(orphans))
+
+
+def remove_cleaned(fs: FileSystem, directory: str) -> None:
+    """Remove what a cleaning that was cut off has left. Raises OSError.
+
+    Before the next one writes anything: beside a `.cleaned` file a start would undo a swap at or past its offset, whose
+    replaced segments may be gone.
+    """
+    unlink(fs, directory, [name for name in fs.list_directory(directory) if name.endswith(CLEANED_SUFFIX)])
 
 
 def take_place(fs: FileSystem, directory: str, swaps: list[str]) -> None:

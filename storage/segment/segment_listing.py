@@ -1,19 +1,24 @@
 """Reading the segments of a partition's directory from another process (Spark), while a broker may be writing them.
 
 Nothing is locked and nothing is written. An index may be some entries behind its log (the reader then walks over more
-headers), the last batch may be half written, and retention may delete a segment: the caller handles
-`FileNotFoundError`.
+headers), the last batch may be half written, and retention or compaction may replace or delete a segment: the caller
+handles `FileNotFoundError`, and compares the size of the file that it opens with the size that was listed.
 """
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
-from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, offset_name, offset_of_name
+from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX, offset_name, offset_of_name
 from storage.files.open_file import OpenFile
 from storage.files.port import FileSystem
 from storage.segment.batch_scan import BatchPlace, find_batch
 from storage.segment.offset_index import OffsetIndex
+
+LISTINGS_MAX = 1000
+"""Listings in a row: a swap takes as long as some of them. A swap that a crash has interrupted lasts until the broker
+starts again."""
 
 
 class ListedSegment(NamedTuple):
@@ -37,11 +42,30 @@ class PositionRange(NamedTuple):
 
 
 def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
-    """The segments in the order of their offsets, without files that are being deleted, cleaned or swapped."""
-    offsets = [offset_of_name(name) for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX)]
-    sizes = [fs.file_size(f"{directory}/{offset_name(offset, LOG_SUFFIX)}") for offset in offsets]
-    following: list[int | None] = [*offsets[1:], None]
-    return [ListedSegment(directory, *each) for each in zip(offsets, sizes, following, strict=True)]
+    """The segments in the order of their offsets, without files that are being deleted or cleaned.
+
+    While compaction swaps a segment its sources are gone and it has not got its name yet: the directory is listed again
+    until no swap is under way, and nothing has changed since the listing before. Raises OSError, with EAGAIN where that
+    does not come to pass.
+    """
+    names = log_names(fs, directory)
+    for _ in range(LISTINGS_MAX):
+        names_before, offsets = names, [offset_of_name(name) for name in names]
+        try:
+            sizes = [fs.file_size(f"{directory}/{offset_name(offset, LOG_SUFFIX)}") for offset in offsets]
+        except FileNotFoundError:
+            sizes = None
+        names = log_names(fs, directory)
+        if sizes is None or names != names_before or any(name.endswith(SWAP_SUFFIX) for name in names):
+            continue
+        following: list[int | None] = [*offsets[1:], None]
+        return [ListedSegment(directory, *each) for each in zip(offsets, sizes, following, strict=True)]
+    raise OSError(errno.EAGAIN, "a compaction is swapping its segments", directory)
+
+
+def log_names(fs: FileSystem, directory: str) -> list[str]:
+    """The names of the .log files, and those of segments that are being swapped. Raises OSError."""
+    return [name for name in fs.list_directory(directory) if name.endswith((LOG_SUFFIX, SWAP_SUFFIX))]
 
 
 def offset_index_of(fs: FileSystem, segment: ListedSegment) -> OffsetIndex | None:

@@ -206,7 +206,8 @@ async def read_all(client: Client) -> list[int]:
         if data.error_code != 0:
             await asyncio.sleep(0.1)
             continue
-        records = [each for each in records_of(cast("bytes", data.records or b"")) if each.offset >= offset]
+        stored = records_of(cast("bytes", data.records)) if data.records else []
+        records = [each for each in stored if each.offset >= offset]
         numbers += [int(each.value or b"") for each in records]
         if not records or records[-1].offset + 1 >= data.high_watermark:
             return numbers

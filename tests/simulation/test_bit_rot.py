@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from protocol.errors import ErrorCode
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from storage.segment.batch_scan import damage_in
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import Client, batch, fetch_request, produce_request
@@ -83,6 +84,20 @@ def is_whole(cluster: Cluster) -> bool:
 def stray(disk: SimulatedDisk, path: str) -> list[str]:
     directory = path.rpartition("/")[0].rpartition("/")[0]
     return [name for name in disk.list_directory(directory) if name.endswith("-stray")]
+
+
+def is_out(node: ClusterNode) -> bool:
+    """Whether another replica leads and this one is not in sync, so that its repair begins."""
+    assert node.broker is not None
+    assigned = node.broker.image.topics.partition("t", 0)
+    return assigned is not None and node.id not in (assigned.leader, *assigned.isr)
+
+
+def topic_ids(node: ClusterNode) -> tuple[bytes, bytes | None]:
+    """Of the replica, and of its log."""
+    partition = node.broker.replicas.get("t", 0) if node.broker is not None else None
+    assert partition is not None
+    return partition.topic_id, partition.log.topic_id
 
 
 @pytest.mark.parametrize("position", [9, 20, 65], ids=["in a length", "in a header", "in a record"])
@@ -200,4 +215,48 @@ def test_only_what_lies_behind_the_damage_is_fetched_again() -> None:
         assert min(offsets) == third.base_offset
 
     with Cluster(5) as cluster:
+        cluster.live(story)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_topic_whose_name_is_used_again_waits_for_the_repair_of_the_former_one(seed: int) -> None:
+    """The repair is at work on the files of the very directory that the new topic's log is to have."""
+
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster)
+        leader.host.disk.flip_bit(log_path(leader), 65)
+        leader.host.disk.faults.slow_factor = 3000
+        reading = asyncio.create_task(read_all(cluster))
+        await cluster.until(lambda: is_out(leader), "under repair")
+        reading.cancel()
+        reply = await cluster.ask_any(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
+        assert reply.responses[0].error_code == ErrorCode.NONE
+        await cluster.create("t", 1, 3)
+        leader.host.disk.faults.slow_factor = 1
+        await cluster.until(lambda: is_whole(cluster), "in sync", 60)
+        assert len({each for node in cluster.nodes.values() for each in topic_ids(node)}) == 1
+
+    with Cluster(seed) as cluster:
+        cluster.live(story)
+
+
+def test_the_damaged_log_of_a_former_topic_is_set_aside() -> None:
+    """The replica was down while its topic was deleted and the name used again: there is nothing to repair."""
+
+    async def story(cluster: Cluster) -> None:
+        leader = await written(cluster)
+        path = log_path(leader)
+        leader.kill()
+        leader.host.disk.flip_bit(path, 65)
+        reply = await cluster.ask_any(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
+        assert reply.responses[0].error_code == ErrorCode.NONE
+        await cluster.create("t", 1, 3)
+        leader.boot()
+        await cluster.settled()
+        await cluster.until(lambda: is_whole(cluster), "in sync", 60)
+        assert len({each for node in cluster.nodes.values() for each in topic_ids(node)}) == 1
+        assert leader.broker is not None and not leader.broker.damaged.found_count
+        assert len(stray(leader.host.disk, path)) == 1
+
+    with Cluster(3) as cluster:
         cluster.live(story)

@@ -38,8 +38,6 @@ class Made(NamedTuple):
 
     name: str
     id: bytes
-    number: int
-    """Topics of one name have rising ones."""
 
 
 @dataclass(slots=True)
@@ -121,7 +119,7 @@ class Administrator:
         is_promised = name in self._promised  # that it is gone
         if answer.error_code == ErrorCode.NONE:
             topic_id = answer.topic_id
-            self._made[name] = Made(name, topic_id, self._number)
+            self._made[name] = Made(name, topic_id)
             self._told(self._bootstrap, f"topic {name}", lambda image: topic_id in image.topics.by_id)
         if answer.error_code == ErrorCode.NONE or (
             answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and not is_promised

@@ -41,6 +41,8 @@ PATIENCE_S: Final = 5.0
 CONNECT_S: Final = 2.0
 IN_FLIGHT_MAX: Final = 5
 BACKOFF_S: Final = 0.05
+REFUSED_MAX: Final = 50
+"""Refusals of the first batch in doubt for its sequence, before a producer goes on with another epoch: some seconds."""
 BEYOND: Final = 1 << 40
 """An offset that no log has."""
 EARLIEST: Final = -2
@@ -150,12 +152,20 @@ def believed(bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], b
 class Batch:
     """What was sent, and waits for an acknowledgement."""
 
-    __slots__ = ("base_sequence", "data", "sends")
+    __slots__ = ("base_sequence", "data", "refused_count", "sends", "sent_count")
 
     def __init__(self, base_sequence: int, data: bytes, sends: list[Send]) -> None:
         self.base_sequence = base_sequence
         self.data = data
         self.sends = sends
+        self.sent_count = 0
+        self.refused_count = 0
+        """How often it was refused for its sequence."""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether one of its sends had no answer, or another one: a leader may have taken it."""
+        return self.sent_count > self.refused_count
 
 
 def plain_record(value: str) -> Record:
@@ -250,6 +260,7 @@ class Producer:
                 request = produce_request(self.key[0], batch.data, partition=self.key[1])
                 request.timeout_ms = self._timeout_ms
                 client.send(request, 9)
+                batch.sent_count += 1
                 if self._random.random() < 0.3:
                     break
             if not in_flight:
@@ -303,6 +314,11 @@ class Producer:
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             # One before it was refused, or this is a deposed leader that does not know it yet. All are sent again, from
             # the first one on; where a leader has lost something it goes on like that, and the producer never ends.
+            batch.refused_count += 1
+            if batch is self._unacknowledged[0] and batch.is_in_doubt and batch.refused_count >= REFUSED_MAX:
+                # A leader that was started again remembers the last batch alone, as the producer snapshot of Apache
+                # Kafka does, and refuses those before it. Kafka's producer goes on with another epoch (KIP-360).
+                self._give_up()
             raise Closed
         self._judge(error, f"sequence {batch.base_sequence} of {self.key[0]}-{self.key[1]}")
         raise Closed

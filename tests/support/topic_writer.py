@@ -1,7 +1,9 @@
 """Writes into topics that come and go, each record with the topic that it is meant for, and reads what is there.
 
-By id a record reaches that topic or none; by name it may reach a later topic of that name, and no earlier one. Its
-connections outlive the topics: what a broker remembers of a connection may be of the former one.
+By id a record reaches that topic or none. By name it may reach a later topic of that name; and an earlier one too,
+because a broker finds the topic of a name in its own metadata, which may lag behind the creation that the writer was
+told of (as in Apache Kafka). Its connections outlive the topics: what a broker remembers of a connection may be of the
+former one.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ def value_of(made: Made, version: int, count: int) -> bytes:
     return SEPARATOR.join(("meant for", made.id.hex(), "id" if version == BY_ID else "name", str(count))).encode()
 
 
-def misplaced(value: bytes, topic_id: bytes, numbers: Mapping[bytes, int]) -> str | None:
-    """What is wrong with a record in a topic; None where it belongs there. `numbers`: of the topics, where known."""
+def misplaced(value: bytes, topic_id: bytes, names: Mapping[bytes, str]) -> str | None:
+    """What is wrong with a record in a topic; None where it belongs there. `names`: of the topics, by their ids."""
     what, meant_for, how, _ = value.decode().split(SEPARATOR)
     if what != "meant for":
         return f"{value!r} was written by nobody"
     meant_id = bytes.fromhex(meant_for)
     if meant_id == topic_id:
         return None
-    if how == "name" and numbers.get(meant_id, -1) < numbers.get(topic_id, 1 << 40):
+    if how == "name" and names[meant_id] == names[topic_id]:
         return None
     return f"{value!r} was written for another topic than {topic_id.hex()}"
 
@@ -47,9 +49,9 @@ def misplaced(value: bytes, topic_id: bytes, numbers: Mapping[bytes, int]) -> st
 class TopicWriter:
     """One client for all topics of an administrator."""
 
-    def __init__(self, bootstrap: Bootstrap, complaints: list[str], numbers: dict[bytes, int]) -> None:
-        """`numbers`: of the topics that were written for, by their ids; this one adds its own."""
-        self._numbers = numbers
+    def __init__(self, bootstrap: Bootstrap, complaints: list[str], names: dict[bytes, str]) -> None:
+        """`names`: of the topics that were written for, by their ids; this one adds its own."""
+        self._names = names
         self._bootstrap = bootstrap
         self._random = bootstrap.random
         self._complaints = complaints
@@ -58,7 +60,7 @@ class TopicWriter:
 
     async def write(self, made: Made) -> None:
         """What is refused, or not answered, is let go: nothing is promised here but where a record is not."""
-        self._numbers[made.id] = made.number
+        self._names[made.id] = made.name
         for index in range(PARTITIONS):
             node_id = -1
             try:
@@ -101,6 +103,6 @@ class TopicWriter:
         stored = bytes(data.records or b"")
         for place, header in iterate_batches(stored):
             for record in records_of(stored, place, header):
-                wrong = misplaced(record.value or b"", made.id, self._numbers)
+                wrong = misplaced(record.value or b"", made.id, self._names)
                 if wrong is not None:
                     self._complaints.append(f"read of {made.name}-{index}: {wrong}")

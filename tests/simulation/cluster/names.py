@@ -36,6 +36,8 @@ FENCED_S: Final = 10.0
 AGREED_S: Final = 20.0
 SNAPSHOT_BYTES: Final = 600
 TOPIC_RESOURCE: Final = 2
+LOSSES: Final = 4
+"""Losses of power: each takes another part of what was not synced."""
 
 
 async def written(cluster: Cluster, *values: str) -> None:
@@ -156,9 +158,16 @@ def who_was_down_and_skips_takes_nothing_of_a_former_topic(seed: int) -> None:
     was_down(seed, skips=True)
 
 
-def was_down(seed: int, *, skips: bool) -> None:
+def who_lost_the_topic_id_takes_nothing_of_a_former_topic(seed: int) -> None:
+    """A loss of power took the file with the topic id, and left the records: nothing says whose they are."""
+    was_down(seed, skips=True, loses_id=True)
+
+
+def was_down(seed: int, *, skips: bool, loses_id: bool = False) -> None:
     async def killed(cluster: Cluster, follower: ClusterNode) -> Return:
         follower.kill()
+        if loses_id:
+            follower.host.disk.unlink("/data/t-0/partition.metadata")
         await cluster.until(lambda: is_fenced(cluster, follower), "fenced", FENCED_S)
 
         async def come_back() -> None:
@@ -232,10 +241,34 @@ def what_is_made_for_a_topic_that_goes_is_not_served(seed: int) -> None:
         cluster.live(story)
 
 
+def what_was_acknowledged_has_its_topic_id(seed: int) -> None:
+    """The process that made the log is killed before the first flush. What the next process acknowledges is served
+    after a loss of power, so the topic id is durable as well."""
+
+    async def story(cluster: Cluster) -> None:
+        node = cluster.nodes[1]
+        for end in (node.kill, node.crash):
+            await cluster.settled()
+            if end == node.kill:
+                await cluster.create("t", replication_factor=1, flush_messages=1, retention_ms=-1)
+            else:
+                await written(cluster, *NEW)
+            end()
+            node.boot()
+        await cluster.settled()
+        await holds(cluster, NEW)
+
+    for each in range(LOSSES):
+        with Cluster(seed * LOSSES + each, nodes=1) as cluster:
+            cluster.live(story)
+
+
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_name_used_again_is_another_topic,
     what_is_made_for_a_topic_that_goes_is_not_served,
+    what_was_acknowledged_has_its_topic_id,
     who_was_down_takes_nothing_of_a_former_topic,
     who_was_down_and_skips_takes_nothing_of_a_former_topic,
+    who_lost_the_topic_id_takes_nothing_of_a_former_topic,
     who_skips_to_a_snapshot_takes_nothing_of_a_former_topic,
 )

@@ -564,7 +564,7 @@ def durable_batches(disk: SimulatedDisk, log: Log) -> Iterator[tuple[str, int, i
     recovery_point = decode_offsets(checkpoint, directory).get((log.topic, log.partition), 0)
     for segment in log.segments:
         path = segment.path(".log")
-        if segment.base_offset < recovery_point:
+        if segment.base_offset < recovery_point and disk.has_durable_name(path):
             for position, header in iterate_batches(bytes(disk.peek_durable(path))):
                 if header.next_offset <= recovery_point:
                     yield path, position, header.size

@@ -210,6 +210,7 @@ class Plan:
             given["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = "500"
         if self.table_keys:
             given["log.cleaner.backoff.ms"] = "300"
+            given["log.cleaner.dedupe.buffer.size"] = "24000"
             given["log.cleaner.min.cleanable.ratio"] = "0.01"
             given["log.cleaner.delete.retention.ms"] = str(self.tombstones_ms)
             given["log.segment.delete.delay.ms"] = "200"

@@ -124,7 +124,7 @@ class Swarm:
         )
         self.nemesis = Nemesis(self.cluster, plan, Random(f"{seed}/nemesis"))
         self.observer = Observer(self.cluster, flushes=plan.flushes, is_brief=True)
-        self._topics: dict[bytes, int] = {}
+        self._topics: dict[bytes, str] = {}
         """Those that come and go."""
         self.invariants: list[Invariant] = [*(make() for make in ALL), OfTheirTopic(self._topics)]
         self.keys: list[Key] = [(TOPIC, index) for index in range(plan.partitions)]

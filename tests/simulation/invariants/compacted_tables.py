@@ -41,6 +41,8 @@ class Table:
     """By producer id: the offsets of its open transaction."""
     aborted: dict[int, int] = field(default_factory=dict)
     """The marker of each aborted record, by offset."""
+    has_gaps: bool = False
+    """A leader with a rotten disk had committed, and cleaned, what it did not show."""
 
     def learn(self, leader: Replica) -> None:
         """Take what lies between what is known and the leader's high watermark."""
@@ -51,6 +53,7 @@ class Table:
                 break
             if batch.last_offset < high_watermark:
                 new.append(batch)
+        self.has_gaps = self.has_gaps or not new or new[-1].base_offset > self.end_offset
         for batch in reversed(new):
             self._take(leader, batch)
         self.end_offset = max(self.end_offset, high_watermark)
@@ -95,7 +98,9 @@ class CompactedTables:
             table, log = self._tables.get(key), replica.partition.log
             shape = tuple((each.base_offset, each.size) for each in log.segments[:-1])
             place = (replica.node_id, replica.life, key)
-            if table is not None and self._compared.get(place) != shape:
+            if table is None or is_rotten_anywhere(seen, replica):
+                continue  # the oracle does not know what supersedes its records
+            if self._compared.get(place) != shape:
                 self._compared[place] = shape
                 self._compare(key, table, replica)
 
@@ -110,7 +115,7 @@ class CompactedTables:
                 held.update(keyed_records(replica, batch))
         for offset, record in held.items():
             known = table.records.get(offset)
-            if known != record and offset < end_offset:
+            if known != record and offset < end_offset and not (known is None and table.has_gaps):
                 raise Violation(f"{replica} holds {record} at {offset}; committed is {known}")
             marker = table.aborted.get(offset, end_offset)
             if marker < end_offset and marker not in markers:
@@ -139,6 +144,13 @@ class CompactedTables:
             raise Violation(
                 f"{replica} has dropped the tombstone at {latest}, and holds {held[back[-1]]} at {back[-1]}"
             )
+
+
+def is_rotten_anywhere(seen: Observation, replica: Replica) -> bool:
+    """Whether the partition has a replica on a disk that has rotted: such a leader is not learned from."""
+    topic, index = replica.partition.topic, replica.partition.index
+    found = [(node, node.broker.replicas.get(topic, index)) for node in seen.nodes]
+    return any(each is not None and node.disk.is_rotten(each.log.directory) for node, each in found)
 
 
 def keyed_records(replica: Replica, batch: StoredBatch) -> Iterator[tuple[int, Keyed]]:

@@ -25,6 +25,7 @@ from tests.simulation.invariants.committed_prefix import CommittedPrefix
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.dead_are_fenced import DeadAreFenced
+from tests.simulation.invariants.decided_first import DecidedFirst
 from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
 from tests.simulation.invariants.equal_images import EqualImages
@@ -327,21 +328,46 @@ def test_a_record_of_another_topic_is_flagged() -> None:
         broker = cluster.nodes[leader_id].broker
         assert broker is not None
         topic_id = broker.image.topics.ids["t"]
-        numbers = {topic_id: 2, bytes(16): 1, bytes(15) + b"!": 3}
+        earlier, later, other = Made("t", b"1" * 16), Made("t", b"3" * 16), Made("u", b"4" * 16)
+        names = {topic_id: "t"} | {each.id: each.name for each in (earlier, later, other)}
         client, observer = await cluster.connect(leader_id), Observer(cluster, flushes=False)
-        earlier, later = Made("t", bytes(16), 1), Made("t", bytes(15) + b"!", 3)
-        rightful = (value_of(Made("t", topic_id, 2), BY_ID, 0), value_of(earlier, BY_NAME, 0))
+        by_name = [value_of(each, BY_NAME, 0) for each in (earlier, later)]
+        rightful = (value_of(Made("t", topic_id), BY_ID, 0), *by_name)
         for value in rightful:
             assert (await client.produce("t", batch(value.decode()))).error_code == 0
         seen = observer.look()
         assert seen is not None
-        OfTheirTopic(numbers).check(seen)
-        for value in (value_of(earlier, BY_ID, 1), value_of(later, BY_NAME, 1)):
+        OfTheirTopic(names).check(seen)
+        for value in (value_of(earlier, BY_ID, 1), value_of(later, BY_ID, 1), value_of(other, BY_NAME, 1)):
             assert (await client.produce("t", batch(value.decode()))).error_code == 0
             seen = observer.look()
             assert seen is not None
             with pytest.raises(Violation, match="another topic"):
-                OfTheirTopic(numbers).check(seen)
+                OfTheirTopic(names).check(seen)
+        client.close()
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_a_completion_without_a_marker_is_flagged_where_the_log_was_looked_at() -> None:
+    """The look at a replica whose disk has rotted is left out, and its leader may have appended the marker since."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        await cluster.create("t", retention_ms=-1)
+        client, observer = await cluster.connect(await cluster.led("t")), Observer(cluster, flushes=False)
+        invariant, decision = DecidedFirst(), (7, 0)
+        assert (await client.produce("t", batch("a"))).error_code == 0
+        seen = observer.look()
+        assert seen is not None
+        invariant.check(seen)
+        invariant._partitions[decision] = [("t", 0)]
+        coordinator = next(each for _, each in seen.all_replicas())
+        with pytest.raises(Violation, match="t-0 unmarked"):
+            invariant._check_completion(seen, coordinator, decision)
+        assert (await client.produce("t", batch("perhaps the marker"))).error_code == 0
+        invariant._check_completion(seen, coordinator, decision)
         client.close()
 
     with Cluster(1) as cluster:

@@ -519,10 +519,18 @@ class SimulatedDisk:
 
     def peek_durable(self, path: str) -> BytesLike:
         """What the platter holds under the names that are on it: what is left after the worst loss of power."""
+        node = self._durable(path)
+        return node.durable if isinstance(node, Inode) else b""
+
+    def has_durable_name(self, path: str) -> bool:
+        """Whether the file of this name has it on the platter, too."""
+        return self._durable(path) is self._inode(path)
+
+    def _durable(self, path: str) -> Inode | _Directory | None:
         node: Inode | _Directory | None = self._root
         for name in _names(path):
             node = node.durable.get(name) if isinstance(node, _Directory) else None
-        return node.durable if isinstance(node, Inode) else b""
+        return node
 
     def rename(self, old: str, new: str) -> None:
         source, old_name = self._place(old)

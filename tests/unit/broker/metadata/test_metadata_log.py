@@ -110,3 +110,21 @@ def test_what_a_start_finds_is_durable_once_it_is_open(disk: SimulatedDisk) -> N
     assert opened(disk).end_offset == 5
     disk.crash()
     assert opened(disk).end_offset == 5
+
+
+@pytest.mark.parametrize("end_offset", [4, 5, 6])
+def test_a_log_that_parts_from_the_snapshot_beside_it_is_replaced(disk: SimulatedDisk, end_offset: int) -> None:
+    """The leader's snapshot was durable when the power went, and the log still ended in what was never committed: kept,
+    it would have been truncated below the snapshot, and the voters that the snapshot names forgotten."""
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    metadata_log.log.close(1000, clean=True)
+    image = MetadataImage(Provenance(end_offset=end_offset, epoch=2, timestamp_ms=1000))
+    leaders = metadata_log.write_snapshot(image, QuorumDescription(), 1000)
+    again = opened(disk)
+    assert (again.start_offset, again.end_offset, again.last_epoch) == (end_offset, end_offset, 2)
+    assert again.latest_snapshot == leaders
+    again.append([NoOpRecord()], 30, 2, 1000)
+    again.log.close(1000, clean=False)
+    assert opened(disk).end_offset == end_offset + 1

@@ -102,3 +102,26 @@ def test_a_stop_in_the_middle_of_a_checkpoint_is_clean(seed: int) -> None:
         assert [(await client.fetch("t", partition=i)).high_watermark for i in range(3)] == [2, 1, 1]
 
     serve_and(story, seed=seed, replica_high_watermark_checkpoint_interval_ms=10)
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_records_whose_topic_is_not_known_are_set_aside(is_empty: bool) -> None:
+    """A loss of power may take partition.metadata and leave the records: perhaps those of a former topic."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        if not is_empty:
+            await client.produce("t", batch("a"))
+        node.stop()
+        while node.host.is_up:
+            await asyncio.sleep(0.1)
+        node.host.disk.unlink("/data/t-0/partition.metadata")
+        node.boot()
+        client = await node.connect()
+        assert (await client.fetch("t")).high_watermark == 0
+        assert (await client.produce("t", batch("b"))).base_offset == 0
+        stray = [name for name in node.host.disk.list_directory("/data") if name.endswith("-stray")]
+        assert len(stray) == (not is_empty)
+
+    serve_and(story)

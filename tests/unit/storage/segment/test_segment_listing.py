@@ -55,3 +55,27 @@ def test_a_segment_without_an_index_is_read_from_its_start(directory: str) -> No
     place = locate(FS, segment, segment.base_offset + 50)
     assert place is not None and place.base_offset == segment.base_offset + 50
     assert split(FS, segment, PositionRange(0, segment.size), 3000) == [PositionRange(0, segment.size)]
+
+
+class SwappingFiles(LocalFiles):
+    """A directory in which a swap is under way during the first listings."""
+
+    def __init__(self, listings: int) -> None:
+        super().__init__()
+        self.listings = listings
+
+    def list_directory(self, path: str) -> list[str]:
+        names = super().list_directory(path)
+        if self.listings > 0:
+            self.listings -= 1
+            return sorted({*names, f"{self._taken(names)}.swap"} - {self._taken(names)})
+        return names
+
+    def _taken(self, names: list[str]) -> str:
+        return [name for name in names if name.endswith(".log")][1]
+
+
+def test_a_listing_waits_for_a_swap_to_end(directory: str) -> None:
+    assert list_segments(SwappingFiles(5), directory) == list_segments(FS, directory)
+    with pytest.raises(OSError, match="swapping"):
+        list_segments(SwappingFiles(1 << 20), directory)
