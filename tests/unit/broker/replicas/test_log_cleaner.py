@@ -170,8 +170,8 @@ def test_without_a_durable_checkpoint_nothing_is_swapped_and_the_cleaner_waits()
             asked += 1
             return False
 
-        node.broker.cleaner._checkpoint = refused
         client = await node.connect()
+        node.broker.cleaner._checkpoint = refused
         await client.create("t", cleanup_policy="compact", segment_bytes=SEGMENT)
         await write_rounds(client, 12)
         size = log_of(node).size
