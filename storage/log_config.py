@@ -45,6 +45,13 @@ class LogConfig:
     preallocate: bool = False
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
+    is_tiered: bool = False
+    """Segments are stored remotely: the log may begin before its first local segment."""
+    local_retention_ms: int = 7 * DAY_MS
+    """How long segments stay local once they are stored remotely; never more than `retention_ms`."""
+    local_retention_bytes: int = -1
+    remote_log_copy_disable: bool = False
+    """No further segments are copied; what was copied is read."""
 
     @property
     def promises_disk(self) -> bool:

@@ -309,7 +309,7 @@ class LogDirectory:
         hidden = {
             key: log.log_start_offset
             for key, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset > (0 if log.config.is_tiered else log.segments[0].base_offset)
         }
         return hidden | self.damaged.log_starts()
 

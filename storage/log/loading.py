@@ -89,7 +89,9 @@ def load_log(request: LogRequest) -> LoadedLog:
             recovery_point = min(request.recovery_point, end_offset)
     except MalformedMessage as error:
         raise CorruptLog(f"{directory}: {error}, in a part of the log that was flushed") from error
-    log_start_offset = max(request.log_start_offset, segments[0].base_offset)
+    log_start_offset = request.log_start_offset
+    if not request.config.is_tiered:
+        log_start_offset = max(log_start_offset, segments[0].base_offset)
     if end_offset < log_start_offset:
         request.report(
             f"{directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"

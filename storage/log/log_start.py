@@ -1,8 +1,8 @@
 """Moving the start of a log: DeleteRecords hides what is before an offset, retention deletes the oldest segments.
 
 Files are first renamed to `.deleted` and removed after file.delete.delay.ms, because readers may still hold a place in
-them. Tiered storage will delete here as well: the local segments whose copy is finished, which moves the local log
-start offset and leaves the log start offset of the partition.
+them. Of a tiered log, local retention deletes segments whose copies are finished: that moves the local log start offset
+and leaves the log start offset of the partition.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
             end_offset=log.end_offset,
             high_watermark=high_watermark,
             now_ms=now_ms,
+            tiered_end_offset=log.tiered_end_offset,
         )
         if count == len(log.segments) and not has_rolled(log, now_ms):
             # A full disk has no room for a new segment: the last one stays, and deleting its neighbours makes room.
@@ -51,12 +52,16 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
     except OSError as error:
         log.fail_unless_passing(error)
         raise
+    if not log.config.is_tiered and log.log_start_offset < log.segments[0].base_offset:
+        # The log was tiered until now: what is not local is given up.
+        advance_log_start(log, log.segments[0].base_offset, log.end_offset)
     if not count:
         return []
     try:
         deleted = log.segments[:count]
         del log.segments[:count]
-        advance_log_start(log, log.segments[0].base_offset, high_watermark)
+        if not log.config.is_tiered:
+            advance_log_start(log, log.segments[0].base_offset, high_watermark)
         log.directory_is_dirty = True
         for stray in [each for each in log.snapshots.offsets if each < log.segments[0].base_offset]:
             if all(stray != segment.base_offset for segment in deleted):

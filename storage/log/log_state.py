@@ -10,8 +10,8 @@ through which the rest of the broker calls them:
     flushing                          the recovery point moves on
     segment_swap                      cleaned segments take the place of those that they were made of
 
-Where later features go: a log whose oldest segments are in tiered storage has two starts, `log_start_offset` (of the
-partition) and a local log start offset (of the files here), which are the same today.
+A log whose oldest segments are only in remote storage has two starts: `log_start_offset` (of the partition) and
+`local_start_offset` (of the files here). They are the same where nothing is only remote.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class LogState:
         "segments",
         "snapshots",
         "synced_end_offset",
+        "tiered_end_offset",
         "topic",
         "topic_id",
         "truncation_count",
@@ -91,6 +92,9 @@ class LogState:
         self.first_dirty_offset = loaded.first_dirty_offset
         """The cleaner has finished with everything before it, and it may be checkpointed: the cleaned segments are
         durable. None where the log was never cleaned."""
+        self.tiered_end_offset = 0
+        """Exclusive: all finished segments before it are copied to remote storage, in this log's leader epochs. Set by
+        what reads the remote log metadata; 0 until then, and nothing is deleted because it is copied."""
         self.truncation_count = 0
         """Changes with each truncation, and before it: what was read of the log outside of the event loop counts no
         more."""
@@ -125,6 +129,11 @@ class LogState:
         """Up to here the flush under way makes the log durable. Lowered where the log is truncated meanwhile."""
         self.flush_in_flight: FlushWork | None = None
         self.end_offset_at_release = loaded.end_offset
+
+    @property
+    def local_start_offset(self) -> int:
+        """The first offset that can be read from the files here."""
+        return max(self.log_start_offset, self.segments[0].base_offset)
 
     @property
     def size(self) -> int:

@@ -43,9 +43,10 @@ def read(
 
     With `at_least_one` the first batch comes whole even where it is larger.
 
-    OFFSET_OUT_OF_RANGE outside of the log. KAFKA_STORAGE_ERROR where the disk fails (the log has failed then, except
-    for a lack of file descriptors) and where no batch begins where one must (the log is damaged). Without `waits` it
-    raises `NotCached` where the lookup would have to wait for the disk.
+    OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before its first local segment.
+    KAFKA_STORAGE_ERROR where the disk fails (the log has failed then, except for a lack of file descriptors) and where
+    no batch begins where one must (the log is damaged). Without `waits` it raises `NotCached` where the lookup would
+    have to wait for the disk.
     """
     try:
         return find(log, offset, size_max, end_offset, at_least_one, waits)
@@ -66,7 +67,11 @@ def find(
         return NOTHING
     segments = log.segments
     # More than one pass only where a segment has no batch at or past the offset: compaction removed it.
-    for slot in range(bisect_right(segments, offset, key=_base_offset) - 1, len(segments)):
+    first_slot = bisect_right(segments, offset, key=_base_offset) - 1
+    if first_slot < 0:
+        is_tiered = log.config.is_tiered
+        return ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE if is_tiered else ErrorCode.OFFSET_OUT_OF_RANGE
+    for slot in range(first_slot, len(segments)):
         segment = segments[slot]
         if segment.base_offset >= end_offset:
             break

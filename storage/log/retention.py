@@ -19,14 +19,20 @@ def deletable_count(
     end_offset: int,
     high_watermark: int,
     now_ms: int,
+    tiered_end_offset: int = 0,
 ) -> int:
     """How many segments may be deleted, counted from the oldest.
 
-    Never one with an offset at or past the high watermark: a follower may not have it yet. The active segment counts
-    where all of it is committed; the owner then rolls first. Raises OSError: timestamps are read from the files.
+    Of a tiered log local retention asks for it, and only for segments whose copies are finished: everything before
+    `tiered_end_offset` is in remote storage. Never one with an offset at or past the high watermark: a follower may
+    not have it yet. The active segment counts where all of it is committed; the owner then rolls first. Raises OSError:
+    timestamps are read from the files.
     """
     starts = [segment.base_offset for segment in segments[1:]]
     replicated_count = sum(start <= high_watermark for start in starts)
+    if config.is_tiered:
+        replicated = starts[:replicated_count]
+        return _deletable_tiered(segments, config, replicated, log_start_offset, tiered_end_offset, now_ms)
     if len(starts) == replicated_count and end_offset <= high_watermark and segments[-1].size:
         starts.append(end_offset)
         replicated_count += 1
@@ -34,6 +40,30 @@ def deletable_count(
     for is_due in due_by(segments, config, log_start_offset, now_ms):
         while count < replicated_count and is_due(segments[count], starts[count]):
             count += 1
+    return count
+
+
+def _deletable_tiered(
+    segments: Sequence[Segment],
+    config: LogConfig,
+    starts: Sequence[int],
+    log_start_offset: int,
+    tiered_end_offset: int,
+    now_ms: int,
+) -> int:
+    """The active segment is never copied, and stays. A segment before the log start offset goes without a copy."""
+    excess_size = sum(segment.size for segment in segments) - config.local_retention_bytes
+    has_size, has_time = config.local_retention_bytes >= 0, config.local_retention_ms >= 0
+    count = 0
+    for segment, next_start in zip(segments, starts, strict=False):
+        is_hidden = next_start <= log_start_offset
+        is_due = (has_size and excess_size >= segment.size) or (
+            has_time and now_ms - segment.largest_timestamp() > config.local_retention_ms
+        )
+        if not is_hidden and not (is_due and next_start <= tiered_end_offset):
+            break
+        excess_size -= segment.size
+        count += 1
     return count
 
 

@@ -1,0 +1,83 @@
+"""A tiered log: local retention deletes what is copied, and leaves the start of the log of the partition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from protocol.errors import ErrorCode
+from storage.files.local_files import LocalFiles
+from storage.log.log import Log
+from storage.log_config import LogConfig
+from tests.support.segments import EPOCH, mixed_batches
+
+CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=1_000, is_tiered=True, local_retention_bytes=0)
+
+
+def written(tmp_path: Path, config: LogConfig = CONFIG) -> Log:
+    log = Log.open(LocalFiles(), f"{tmp_path}/t-0", config, now_ms=0)
+    for batch in mixed_batches(200, 5):
+        assert not log.append_as_follower(batch, EPOCH, 0).error
+    assert len(log.segments) > 4
+    return log
+
+
+def test_nothing_is_deleted_that_is_not_copied(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    assert log.delete_old_segments(10**15, log.end_offset) == []
+
+
+def test_what_is_copied_is_deleted_and_the_log_keeps_its_start(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    third, epochs = log.segments[2].base_offset, list(log.epochs.entries)
+    log.tiered_end_offset = third + 1
+    assert log.delete_old_segments(0, log.end_offset)
+    assert (log.log_start_offset, log.local_start_offset) == (0, third)
+    assert log.epochs.entries == epochs
+    moved = log.read(third - 1, 1000, end_offset=log.end_offset, at_least_one=True)
+    assert moved is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert not isinstance(log.read(third, 1000, end_offset=log.end_offset, at_least_one=True), ErrorCode)
+
+
+def test_the_active_segment_stays(tmp_path: Path) -> None:
+    log = written(tmp_path, replace(CONFIG, local_retention_bytes=-1, local_retention_ms=1))
+    log.tiered_end_offset = log.end_offset
+    log.delete_old_segments(10**15, log.end_offset)
+    assert log.segments == [log.active]
+    assert log.active.size
+
+
+def test_local_retention_keeps_what_it_allows(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    log.config = replace(CONFIG, local_retention_bytes=log.size - log.segments[0].size)
+    log.tiered_end_offset = log.end_offset
+    second = log.segments[1].base_offset
+    assert log.delete_old_segments(0, log.end_offset)
+    assert log.local_start_offset == second
+
+
+def test_delete_records_deletes_segments_that_have_no_copy(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    third = log.segments[2].base_offset
+    assert log.advance_log_start(third, log.end_offset) is ErrorCode.NONE
+    assert log.delete_old_segments(0, log.end_offset)
+    assert (log.log_start_offset, log.segments[0].base_offset) == (third, third)
+
+
+def test_a_start_finds_both_starts_again(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    log.tiered_end_offset = third = log.segments[2].base_offset
+    log.delete_old_segments(0, log.end_offset)
+    log.close(0, clean=True)
+    opened = Log.open(LocalFiles(), f"{tmp_path}/t-0", CONFIG, clean_shutdown=True, log_start_offset=7, now_ms=0)
+    assert (opened.log_start_offset, opened.local_start_offset) == (7, third)
+
+
+def test_a_log_that_is_tiered_no_more_begins_where_its_files_do(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    log.tiered_end_offset = third = log.segments[2].base_offset
+    log.delete_old_segments(0, log.end_offset)
+    log.config = replace(CONFIG, is_tiered=False, retention_ms=-1)
+    assert log.read(0, 1000, end_offset=log.end_offset, at_least_one=True) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.delete_old_segments(0, log.end_offset) == []
+    assert log.log_start_offset == third
