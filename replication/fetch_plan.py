@@ -16,7 +16,7 @@ from protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest
 from replication.follower_fetch import NO_EPOCH, LocalReplicas, divergence, refusal_of_replica
 from replication.partition import Partition
 from replication.replication_quota import ReplicationQuota
-from replication.source import HIGH_WATERMARK, LOG_END, TXN_COMMITTED, Cold, FetchIsolation, Located, Source
+from replication.source import HIGH_WATERMARK, LOG_END, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote, Source
 from replication.updated_partitions import PartitionKey
 from storage.checkpoints.leader_epochs import EpochEnd
 from storage.files.file_slice import FileSlice
@@ -24,6 +24,7 @@ from storage.files.file_slice import FileSlice
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NONE: Final = ErrorCode.NONE
+MOVED_AWAY: Final = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 """Looked up once: an enum's member costs as much as a call."""
 FOLLOWER_READS_VERSION: Final = 11
 """From this version on consumers name their rack, and may read from followers (KIP-392)."""
@@ -47,6 +48,10 @@ class FetchRoom(Protocol):
     @property
     def memory(self) -> int:
         """Bytes of records that are copied into memory."""
+
+    @property
+    def awaits_remote(self) -> bool:
+        """Whether the fetch may wait for reads of remote storage; otherwise their partitions answer without records."""
 
     def sends_from_file(self, place: FileSlice) -> bool:
         """Whether the connection sends a place from its file, so that it takes no memory."""
@@ -94,11 +99,13 @@ class FetchPlanner:
         leader_quota: ReplicationQuota,
         selector: ReplicaSelector | None,
         monotonic_ms: Callable[[], int],
+        remote: Source | None = None,
     ) -> None:
         """`leader_quota`: what this broker's leaders may give to throttled followers. Without a selector each consumer
-        reads from the leader."""
+        reads from the leader. `remote`: what consumers read below the local log start of a tiered topic."""
         self._replicas = replicas
         self._source = source
+        self._remote = remote
         self._quota = leader_quota
         self._selector = selector
         self._monotonic_ms = monotonic_ms
@@ -112,11 +119,12 @@ class FetchPlanner:
         agreeing: Mapping[PartitionKey, None],
         room: FetchRoom,
         waits: bool,
-    ) -> list[PlannedRead] | Cold:
+    ) -> list[PlannedRead] | Cold | Remote:
         """What each wanted partition will answer.
 
         `replica`: the follower that fetches, and `agreeing` the partitions in which its log was just found to agree.
         Cold: a lookup needs bytes that the page cache lacks, and the plan has to be made again; never with `waits`.
+        Remote: the same once records of remote storage are there; never where the room does not await them.
 
         DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
         """
@@ -153,9 +161,14 @@ class FetchPlanner:
                 reads.append(PlannedRead(key, _empty(partition, wish), partition))
                 continue
             read = self._read(key, wish, partition, isolation, left, not found_records, waits)
+            if isinstance(read, Remote):
+                if room.awaits_remote:
+                    return read
+                read = PlannedRead(key, _empty(partition, wish), partition)
             if isinstance(read, PlannedRead) and read.place is not None and not room.sends_from_file(read.place):
                 if read.place.size > memory:
                     read = self._read(key, wish, partition, isolation, min(left, memory), not found_records, waits)
+                    assert not isinstance(read, Remote), "what was just there is kept"
                 if isinstance(read, PlannedRead):
                     memory = max(memory - read.size, 0)
             if isinstance(read, Cold):
@@ -175,7 +188,7 @@ class FetchPlanner:
         left: int,
         at_least_one: bool,
         waits: bool,
-    ) -> PlannedRead | Cold:
+    ) -> PlannedRead | Cold | Remote:
         data = _empty(partition, wish)
         if isolation is TXN_COMMITTED:
             data.aborted_transactions = []
@@ -185,11 +198,15 @@ class FetchPlanner:
         if size_max <= 0 and not at_least_one:
             return PlannedRead(key, data, partition)
         found = self._source.read(partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits)
+        if found is MOVED_AWAY and isolation is not LOG_END and self._remote is not None:
+            found = self._remote.read(partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits)
         if isinstance(found, Located):
             if found.aborted_transactions is not None:
                 data.aborted_transactions = found.aborted_transactions
             return PlannedRead(key, data, partition, found.slice, wish.fetch_offset)
-        return found if isinstance(found, Cold) else PlannedRead(key, failed(data, found), partition)
+        if isinstance(found, Cold | Remote):
+            return found
+        return PlannedRead(key, failed(data, found), partition)
 
     def _near_replica(self, partition: Partition, wish: FetchPartition, rack: str) -> int:
         return self._selector.select(partition, wish.fetch_offset, rack) if self._selector is not None else NO_REPLICA

@@ -1,16 +1,19 @@
-"""Where the records of a fetch are read from: a port, and the local log behind it.
+"""Where the records of a fetch are read from: a port, and the local log behind it. Remote storage is another one.
 
 A read never waits for the disk unless it is told to. It answers with
 
     Located     a place in a file that holds the records
     Cold        the lookup needs bytes that the page cache lacks: warm them on an executor thread, then ask again
+    Remote      the records are being read from remote storage: ask again when that is done
     ErrorCode   why there is nothing to read
 
-Tiered storage will answer here for offsets below the local log start offset, with a place in an object.
+The local log answers OFFSET_MOVED_TO_TIERED_STORAGE for offsets below the local log start offset of a tiered topic.
+A follower is told so; a consumer reads them from the source of remote storage, where the broker has one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
@@ -62,6 +65,27 @@ class Cold:
         self.place = place
 
 
+class Remote:
+    """A read of remote storage that is under way."""
+
+    __slots__ = ("_is_done", "_listeners")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def when_done(self, listener: Callable[[], None]) -> None:
+        """Call the listener when asking again finds the records, or the error."""
+        assert not self._is_done
+        self._listeners.append(listener)
+
+    def done(self) -> None:
+        """The read has ended."""
+        self._is_done = True
+        for listener in self._listeners:
+            listener()
+
+
 class Source(Protocol):
     """Finds records; reads none of them."""
 
@@ -73,7 +97,7 @@ class Source(Protocol):
         isolation: FetchIsolation,
         at_least_one: bool,
         waits: bool,
-    ) -> Located | Cold | ErrorCode:
+    ) -> Located | Cold | Remote | ErrorCode:
         """Up to `size_max` bytes of batches, from the batch that holds `offset`.
 
         With `at_least_one` the first batch comes whole even where it is larger. With `waits` the lookup reads from the
@@ -97,8 +121,9 @@ class LocalLog:
         at_least_one: bool,
         waits: bool,
     ) -> Located | Cold | ErrorCode:
-        """OFFSET_OUT_OF_RANGE outside of the log. KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is
-        found in its place: the log has failed then, unless the cause passes by itself (no file descriptor is left)."""
+        """OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before the local log.
+        KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is found in its place: the log has failed then,
+        unless the cause passes by itself (no file descriptor is left)."""
         log = partition.log
         end_offset = upper_bound(partition, isolation)
         try:

@@ -61,7 +61,7 @@ class CatalogueRules:
         """Why the resource cannot have `settings` in place of `existing`."""
         match resource.type:
             case ResourceType.TOPIC:
-                message = topic_refusal(self._in_force.config, dict(settings))
+                message = topic_refusal(self._in_force.config, dict(settings), existing)
                 return None if message is None else ApiError(ErrorCode.INVALID_CONFIG, message)
             case ResourceType.BROKER:
                 return self._broker_refusal(resource.name, settings, existing)

@@ -12,6 +12,7 @@ from broker.config.reasons import REASONS
 from broker.config.retired import advice_for, refusal_of
 from broker.config.rules import broken_rules
 from broker.config.setting import Setting, Stance, Value
+from broker.config.tiering import METADATA_TOPIC_SETTINGS
 from broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 
 # Settings that other code hands to plug-ins by prefix; none of them is loaded here.
@@ -104,6 +105,8 @@ class _Reading:
 
     def _take_unknown(self, name: str) -> None:
         advice = advice_for(name)
+        if name in METADATA_TOPIC_SETTINGS:
+            return
         prefixes = [key for prefix, key in _PLUGIN_PREFIXES.items() if name.startswith(prefix)]
         if advice:
             self.warnings.append(f"{name} has no effect since Apache Kafka 4.0: {advice}.")

@@ -27,6 +27,7 @@ LOGGERS: Final = (
     "moldau.quorum",
     "moldau.replica",
     "moldau.registration",
+    "moldau.tiering",
 )
 TRACE: Final = 5
 """More than DEBUG. No logger writes at this level yet, but DescribeConfigs returns the level that was set."""

@@ -31,7 +31,9 @@ REASONS: Final = {
     "streams": "Streams groups are not served in this version.",
     "test-only": "It exists for Apache Kafka's own tests.",
     "threads": "One event loop answers all requests; there is no pool of threads to size.",
-    "tiered": "Tiered storage is not part of this version.",
+    "tiered": "Tiered storage works without it in this version.",
+    "tiered-class": "Java classes are not loaded: moldau.tiered.storage names the storage, and there is one keeper of"
+    " the metadata.",
     "tls": "TLS listeners are refused in this version, so nothing reads it.",
     "tokens": "Delegation tokens are not part of this version.",
     "two-phase-commit": "Two-phase commit is unreleased in Apache Kafka 4.3 and is not part of this version.",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.config.replica_selectors import LEADER, RACK_AWARE
+from broker.config.tiering import broken_tiering_rules
 
 
 def broken_rules(config: Config) -> Iterator[str]:
@@ -17,6 +18,7 @@ def broken_rules(config: Config) -> Iterator[str]:
     yield from _sizes(config)
     yield from _groups(config)
     yield from _beyond_this_version(config)
+    yield from broken_tiering_rules(config)
     yield from _own(config)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from broker.config.catalogue import topic_catalogue
 from broker.config.config import Config, ConfigValues
 from broker.config.setting import Stance, Value
+from broker.config.tiering import local_retention, tiering_refusal
 from broker.config.values import InvalidValue, default_value, parse, text_of
 from protocol.compression import Codec
 from protocol.record_batch import TimestampType
@@ -91,11 +92,20 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
         preallocate=topic.flag("preallocate"),
         min_insync_replicas=topic.integer("min.insync.replicas"),
         unclean_leader_election_enable=topic.flag("unclean.leader.election.enable"),
+        is_tiered=config.flag("remote.log.storage.system.enable") and topic.flag("remote.storage.enable"),
+        local_retention_ms=local_retention(topic, "ms"),
+        local_retention_bytes=local_retention(topic, "bytes"),
+        remote_log_copy_disable=topic.flag("remote.log.copy.disable"),
     )
 
 
-def topic_refusal(config: Config, overrides: Mapping[str, str | None]) -> str | None:
-    """Why the overrides of a topic are not taken (INVALID_CONFIG), in Apache Kafka's words; None where they are."""
+def topic_refusal(
+    config: Config, overrides: Mapping[str, str | None], existing: Mapping[str, str] | None = None
+) -> str | None:
+    """Why the overrides of a topic are not taken (INVALID_CONFIG), in Apache Kafka's words; None where they are.
+
+    `existing`: the overrides that they replace.
+    """
     nulls = [name for name, text in overrides.items() if text is None]
     if nulls:
         return f"Null value not supported for topic configs: {','.join(nulls)}"
@@ -108,19 +118,14 @@ def topic_refusal(config: Config, overrides: Mapping[str, str | None]) -> str | 
             parse(topic_catalogue()[name], text)
         except InvalidValue as problem:
             return str(problem)
-    return _conflict(topic_values(config, texts))
+    topic = topic_values(config, texts)
+    return _conflict(topic) or tiering_refusal(config, topic, topic_values(config, existing or {}))
 
 
 def _conflict(topic: ConfigValues) -> str | None:
     lowest, highest = topic.integer("min.compaction.lag.ms"), topic.integer("max.compaction.lag.ms")
     if lowest > highest:
         return f"conflict topic config setting min.compaction.lag.ms ({lowest}) > max.compaction.lag.ms ({highest})"
-    if topic.flag("remote.storage.enable"):
-        assert topic_catalogue()["remote.storage.enable"].stance is Stance.REFUSED
-        return (
-            "Tiered Storage functionality is disabled in the broker. "
-            "Topic cannot be configured with remote log storage."
-        )
     return None
 
 

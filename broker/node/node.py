@@ -28,6 +28,7 @@ from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
 from broker.node.metrics import compose_metrics
 from broker.node.open_files import bound_open_files
+from broker.node.tiering import compose_tiering
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
 from broker.release import KAFKA_VERSION
@@ -220,6 +221,7 @@ class Node:
             self.removal,
             self.logs.checkpoint,
         )
+        self.tiering = compose_tiering(self)
         self.failed_directories = FailedDirectories(
             self.logs, config.metadata_log_dir, self.replicas, self.roles, environment.halt
         )
@@ -243,6 +245,7 @@ class Node:
             self.throttles.leader,
             RackAwareReplicaSelector(rack, self.cluster) if near else None,
             environment.monotonic_ms,
+            self.tiering.source if self.tiering is not None else None,
         )
         self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done)
         self.large_batches = LargeBatches(environment)
@@ -381,6 +384,8 @@ class Node:
 
     async def _start_broker(self) -> None:
         """Load the replicas, register, take up their roles, serve clients."""
+        if self.tiering is not None:
+            await self.tiering.check_storage()
         await self.applier.start(self.quorum)
         bound_open_files(self.config, self.environment, self.loop)
         await self.registration.register(self.config.integer("initial.broker.registration.timeout.ms"))
@@ -392,6 +397,8 @@ class Node:
         for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
             self.tasks.every(job)
         self.cleaner.begin()
+        if self.tiering is not None:
+            self.tiering.begin()
         self.removal.remove_later(self.logs.left_to_remove(), 0)
         await self._accept(ListenerRole.BROKER)
 

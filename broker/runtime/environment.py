@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from broker.runtime.acceptor import Acceptor, AcceptPolicy
     from broker.runtime.process import Process
     from broker.runtime.worker import E, RunningWork, Work
+    from storage.tiered.object_options import ObjectStoreOptions
+    from storage.tiered.port import RemoteStorage
 
 T = TypeVar("T")
 
@@ -59,6 +61,9 @@ class Environment(Protocol):
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
         """A server's sockets, bound and not yet open. Raises OSError."""
+
+    def remote_storage(self, url: str, options: ObjectStoreOptions) -> RemoteStorage:
+        """The client of a remote storage, which makes no call yet. Raises `RemoteStorageError`."""
 
     def descriptors_max(self) -> int:
         """How many file descriptors the process may have."""
@@ -118,6 +123,11 @@ class LocalEnvironment:
         acceptor = SocketAcceptor(self._loop, policy, self.descriptors_max())
         await acceptor.bind(host, port)
         return acceptor
+
+    def remote_storage(self, url: str, options: ObjectStoreOptions) -> RemoteStorage:
+        from storage.tiered.opening import open_storage
+
+        return open_storage(url, self.random, asyncio.sleep, options=options)
 
     def descriptors_max(self) -> int:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

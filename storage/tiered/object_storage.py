@@ -12,9 +12,8 @@ uploads after a day.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,6 +31,7 @@ from storage.tiered.errors import (
     StorageMissing,
     StorageUnavailable,
 )
+from storage.tiered.object_options import ObjectStoreOptions
 from storage.tiered.port import ChunkedContent, Content, ObjectEntry
 
 if TYPE_CHECKING:
@@ -49,26 +49,6 @@ FULL: Final = ("507 Insufficient Storage", "QuotaExceeded", "StorageFull", "Insu
 PAST_THE_END: Final = ("416 ", "InvalidRange", "Wanted range starting at")
 UNREACHABLE: Final = ("kind: Connect", "error sending request")
 REASON_LENGTH_MAX: Final = 400
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectStoreOptions:
-    """What the companions of `moldau.tiered.storage` say."""
-
-    endpoint: str | None = None
-    """The URL of a server that is compatible with S3; an address of http:// is used without encryption."""
-    region: str | None = None
-    timeout_s: float = 30.0
-    """The longest time for a call, of which an upload in parts has one for each."""
-    retry_count: int = 2
-    """How often obstore repeats a request within one call; `RetryingStorage` repeats whole calls."""
-    part_size: int = 8 << 20
-    """Bytes of a part of an upload; at least 5 MiB."""
-    parts_at_once: int = 4
-    has_checksums: bool = True
-    """Whether uploads to S3 carry a SHA-256 of each request, which the server compares."""
-    other: Mapping[str, str] = field(default_factory=dict)
-    """Options of obstore by its own names."""
 
 
 class ObjectStorage:

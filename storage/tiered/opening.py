@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage.tiered.errors import InvalidStorageUrl
+from storage.tiered.object_options import ObjectStoreOptions
 from storage.tiered.port import RemoteStorage
 from storage.tiered.retrying import RetryingStorage, RetryPolicy, Sleep
-
-if TYPE_CHECKING:
-    from storage.tiered.object_storage import ObjectStoreOptions
 
 FILE_SCHEME: Final = "file://"
 MISSING_EXTRA: Final = "{} needs the package {}: install moldau[tiered]"

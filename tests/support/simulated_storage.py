@@ -69,6 +69,10 @@ class SimulatedBucket:
     def contents(self) -> dict[str, bytes]:
         return {key: self.objects[key].data for key in sorted(self.objects)}
 
+    def store(self, key: str, data: bytes) -> None:
+        """Put an object there, whatever the faults."""
+        self.objects[key] = _Stored(data, 0.0)
+
     def damage(self, key: str, position: int) -> None:
         """Change one byte of an object."""
         data = bytearray(self.objects[key].data)

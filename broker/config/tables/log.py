@@ -59,9 +59,9 @@ log.message.timestamp.before.max.ms  long  9223372036854775807  0..  honoured  c
     How far a record's timestamp may lie in the past.
 log.message.timestamp.after.max.ms  long  3600000  0..  honoured  cluster-wide
     How far a record's timestamp may lie in the future.
-log.local.retention.bytes  long  -2  -2..  accepted:tiered  cluster-wide
+log.local.retention.bytes  long  -2  -2..  honoured  cluster-wide
     Local size above which segments that are stored remotely are deleted; -2 for log.retention.bytes.
-log.local.retention.ms  long  -2  -2..  accepted:tiered  cluster-wide
+log.local.retention.ms  long  -2  -2..  honoured  cluster-wide
     How long segments that are stored remotely stay local; -2 for log.retention.ms.
 log.cleaner.enable  boolean  true  any  honoured  read-only
     Whether compacted topics are cleaned.

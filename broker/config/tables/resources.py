@@ -29,9 +29,9 @@ internal.segment.bytes  int  null  any  honoured  - internal
     Segment size below the public minimum, for tests.
 leader.replication.throttled.replicas  list  []  replicas  honoured  -
     Replicas whose serving is throttled: partition:broker, or *.
-local.retention.bytes  long  -2  -2..  accepted:tiered  log.local.retention.bytes
+local.retention.bytes  long  -2  -2..  honoured  log.local.retention.bytes
     Local size above which segments that are stored remotely are deleted; -2 for retention.bytes.
-local.retention.ms  long  -2  -2..  accepted:tiered  log.local.retention.ms
+local.retention.ms  long  -2  -2..  honoured  log.local.retention.ms
     How long segments that are stored remotely stay local; -2 for retention.ms.
 max.compaction.lag.ms  long  9223372036854775807  1..  honoured  log.cleaner.max.compaction.lag.ms
     Time after which a record must have been compacted.
@@ -51,11 +51,11 @@ min.insync.replicas  int  1  1..  honoured  min.insync.replicas
     Replicas that must have a record before acks=all is answered.
 preallocate  boolean  false  any  accepted:preallocate  log.preallocate
     Whether a new segment is created in its full size.
-remote.log.copy.disable  boolean  false  any  accepted:tiered  -
+remote.log.copy.disable  boolean  false  any  honoured  -
     Whether segments are no longer copied away.
-remote.log.delete.on.disable  boolean  false  any  accepted:tiered  -
+remote.log.delete.on.disable  boolean  false  any  honoured  -
     Whether remote segments go when tiered storage is switched off.
-remote.storage.enable  boolean  false  any  refused:tiered  -
+remote.storage.enable  boolean  false  any  honoured  -
     Whether segments are stored remotely.
 retention.bytes  long  -1  any  honoured  log.retention.bytes
     Size of a partition above which old segments are deleted; -1 for no limit.

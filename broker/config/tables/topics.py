@@ -63,9 +63,9 @@ controller.quota.window.size.seconds  int  1  1..  accepted:quota  read-only
     Length of a sample of quotas of controller changes.
 client.quota.callback.class  class  null  any  refused:plugin  read-only
     Class that decides client quotas.
-remote.log.storage.system.enable  boolean  false  any  refused:tiered  read-only
+remote.log.storage.system.enable  boolean  false  any  honoured  read-only
     Whether segments may be stored remotely.
-remote.log.storage.manager.class.name  string  null  non-empty  refused:tiered  read-only
+remote.log.storage.manager.class.name  string  null  non-empty  refused:tiered-class  read-only
     Class that stores segments remotely.
 remote.log.storage.manager.class.path  string  null  any  accepted:tiered  read-only
     Class path of that class.
@@ -73,7 +73,7 @@ remote.log.storage.manager.impl.prefix  string  rsm.config.  non-empty  accepted
     Prefix of the settings handed to that class.
 remote.log.metadata.manager.class.name  string  \
     org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager  \
-    non-empty  refused:tiered  read-only
+    non-empty  refused:tiered-class  read-only
     Class that keeps track of remote segments.
 remote.log.metadata.manager.class.path  string  null  any  accepted:tiered  read-only
     Class path of that class.
@@ -83,25 +83,25 @@ remote.log.metadata.manager.listener.name  string  null  non-empty  accepted:tie
     Listener over which that class reaches the brokers.
 remote.log.metadata.custom.metadata.max.bytes  int  128  0..  accepted:tiered  read-only
     Most bytes of custom metadata of a remote segment.
-remote.log.index.file.cache.total.size.bytes  long  1073741824  1..  accepted:tiered  cluster-wide
+remote.log.index.file.cache.total.size.bytes  long  1073741824  1..  honoured  cluster-wide
     Disk space for indexes of remote segments.
 remote.log.index.file.cache.ttl.ms  long  900000  -1..  accepted:tiered  read-only internal
     How long an unused index of a remote segment is kept.
 remote.log.manager.thread.pool.size  int  2  1..  accepted:tiered  read-only
     Threads that follow remote segments.
-remote.log.manager.copier.thread.pool.size  int  10  1..  accepted:tiered  cluster-wide
+remote.log.manager.copier.thread.pool.size  int  10  1..  honoured  cluster-wide
     Threads that copy segments away.
 remote.log.manager.expiration.thread.pool.size  int  10  1..  accepted:tiered  cluster-wide
     Threads that delete remote segments.
 remote.log.manager.follower.thread.pool.size  int  2  1..  accepted:tiered  cluster-wide
     Threads that follow remote segments on followers.
-remote.log.manager.task.interval.ms  long  30000  1..  accepted:tiered  read-only
+remote.log.manager.task.interval.ms  long  30000  1..  honoured  read-only
     Interval of copying and deleting.
-remote.log.manager.task.retry.backoff.ms  long  500  1..  accepted:tiered  read-only internal
+remote.log.manager.task.retry.backoff.ms  long  500  1..  honoured  read-only internal
     First pause after a failed attempt.
-remote.log.manager.task.retry.backoff.max.ms  long  30000  1..  accepted:tiered  read-only internal
+remote.log.manager.task.retry.backoff.max.ms  long  30000  1..  honoured  read-only internal
     Longest pause after failed attempts.
-remote.log.manager.task.retry.jitter  double  0.2  0..0.5  accepted:tiered  read-only internal
+remote.log.manager.task.retry.jitter  double  0.2  0..0.5  honoured  read-only internal
     Random part of that pause.
 remote.log.manager.copy.max.bytes.per.second  long  9223372036854775807  1..  accepted:tiered  cluster-wide
     Most bytes copied away in a second.
@@ -115,11 +115,11 @@ remote.log.manager.fetch.quota.window.num  int  11  1..  accepted:tiered  read-o
     Samples of the remote read quota.
 remote.log.manager.fetch.quota.window.size.seconds  int  1  1..  accepted:tiered  read-only
     Length of a sample of the remote read quota.
-remote.log.reader.threads  int  10  1..  accepted:tiered  cluster-wide
+remote.log.reader.threads  int  10  1..  honoured  cluster-wide
     Threads that read remote segments.
-remote.log.reader.max.pending.tasks  int  100  1..  accepted:tiered  read-only
+remote.log.reader.max.pending.tasks  int  100  1..  honoured  read-only
     Remote reads that may wait.
-remote.fetch.max.wait.ms  int  500  1..  accepted:tiered  cluster-wide
+remote.fetch.max.wait.ms  int  500  1..  honoured  cluster-wide
     Longest wait for a remote read.
 remote.list.offsets.request.timeout.ms  long  30000  1..  accepted:tiered  cluster-wide
     Longest wait for an offset search in remote segments.

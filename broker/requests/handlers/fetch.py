@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.metadata.dynamic_config import DynamicConfig
 from broker.purgatory.purgatory import (
     HIGH_WATERMARK,
     LAST_STABLE_OFFSET,
@@ -37,7 +39,7 @@ from replication.fetch_plan import (
 from replication.fetch_session import FetchContext, FetchSessions
 from replication.follower_fetch import InSyncCandidates, replica_of, update_fetch_states
 from replication.partition import Partition
-from replication.source import Cold, FetchIsolation
+from replication.source import Cold, FetchIsolation, Remote
 from replication.updated_partitions import PartitionKey
 from storage.files.file_slice import FileSlice
 
@@ -78,6 +80,9 @@ class FetchServices(RecordServices, LeaderServices, Protocol):
     def in_sync_changes(self) -> InSyncCandidates: ...
 
     @property
+    def settings(self) -> DynamicConfig: ...
+
+    @property
     def purgatory(self) -> Purgatory: ...
 
 
@@ -110,7 +115,16 @@ def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
 class Fetch:
     """One request until its response is there; the `FetchRoom` of its plans."""
 
-    __slots__ = ("_agreeing", "_context", "_fetch", "_lookups_left", "_replica", "_request", "_services")
+    __slots__ = (
+        "_agreeing",
+        "_context",
+        "_fetch",
+        "_lookups_left",
+        "_remote_deadline_ms",
+        "_replica",
+        "_request",
+        "_services",
+    )
 
     def __init__(
         self, services: FetchServices, context: RequestContext, request: FetchRequest, fetch: FetchContext
@@ -121,6 +135,8 @@ class Fetch:
         self._fetch = fetch
         self._replica = replica_of(request)
         self._lookups_left = COLD_LOOKUPS_MAX
+        self._remote_deadline_ms: int | None = None
+        """When the fetch waits no longer for remote storage; None before the first such wait."""
         self._agreeing: dict[PartitionKey, None] = {}
         """Where the follower's log agrees with this broker's, as was found in this iteration of the loop."""
 
@@ -131,6 +147,11 @@ class Fetch:
     @property
     def memory(self) -> int:
         return self._services.reply_memory.room()
+
+    @property
+    def awaits_remote(self) -> bool:
+        deadline_ms = self._remote_deadline_ms
+        return deadline_ms is None or self._services.environment.monotonic_ms() < deadline_ms
 
     def sends_from_file(self, place: FileSlice) -> bool:
         return sends_from_file(self._context.connection, place)
@@ -165,6 +186,8 @@ class Fetch:
         reads = planner.plan(request, self._context.version, fetch.wanted, self._replica, agreeing, self, waits)
         if isinstance(reads, Cold):
             return self._warm(reads, is_last)
+        if isinstance(reads, Remote):
+            return self._await_remote(reads, is_last)
         size = sum(read.size for read in reads)
         has_enough = size >= request.min_bytes or any(read.is_urgent for read in reads)
         if is_last or has_enough or not (reads or fetch.awaits_updates()):
@@ -217,8 +240,40 @@ class Fetch:
         self._services.spawn(warm())
         return reply
 
+    def _await_remote(self, remote: Remote, is_last: bool) -> Pending[FetchResponse]:
+        """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over: the read goes
+        on then, and the client's next fetch finds its records."""
+        reply: Pending[FetchResponse] = Pending()
+        services = self._services
+        now_ms = services.environment.monotonic_ms()
+        if self._remote_deadline_ms is None:
+            self._remote_deadline_ms = now_ms + services.settings.config.integer("remote.fetch.max.wait.ms")
+        is_over = False
+
+        def plan_again() -> None:
+            nonlocal is_over
+            if is_over:
+                return
+            is_over = True
+            timer.cancel()
+            answer = self._attempt(is_last or not self.awaits_remote) or self._wait()
+            if isinstance(answer, Pending):
+                reply.on_abandon = answer.abandon
+                answer.listen(reply.complete)
+            else:
+                reply.complete(answer)
+
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(max(self._remote_deadline_ms - now_ms, 0) / 1000, plan_again)
+        remote.when_done(partial(_soon, loop, plan_again))
+        return reply
+
     def _respond(self, reads: list[PlannedRead]) -> FetchResponse:
         response = self._fetch.respond(reads)
         if self._context.version >= FIRST_FETCH_VERSION and any(read.data.error_code != NONE for read in reads):
             add_to_fetch(self._services, self._context.listener.name, response)
         return response
+
+
+def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    loop.call_soon(callback)

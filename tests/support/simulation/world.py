@@ -21,6 +21,10 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from broker.runtime.acceptor import Acceptor, AcceptPolicy
 from broker.runtime.worker import E, RunningWork, Work, WorkerDied
+from storage.tiered.object_options import ObjectStoreOptions
+from storage.tiered.port import RemoteStorage
+from storage.tiered.retrying import RetryingStorage
+from tests.support.simulated_storage import SimulatedBucket, SimulatedStorage, StorageFaults
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
 from tests.support.simulation.life import NANOSECONDS, Life
@@ -83,6 +87,15 @@ class SimulatedEnvironment:
             raise AssertionError("the accept policy makes protocols")
 
         return network.listen(network.nodes[self._host.name], no_other_way, host, port, serving=False, policy=policy)
+
+    def remote_storage(self, url: str, options: ObjectStoreOptions) -> RemoteStorage:
+        """A client of the world's bucket of this name, with the faults of this host."""
+        host, life = self._host, self._life
+        bucket = host.world.buckets.setdefault(url, SimulatedBucket())
+        random = Random(f"{host.world.seed}/{host.name}/{life.number}/storage")
+        now_s = lambda: self.precise_ns() / NANOSECONDS  # noqa: E731
+        storage = SimulatedStorage(bucket, random, asyncio.sleep, now_s, host.storage_faults)
+        return RetryingStorage(storage, asyncio.sleep, random)
 
     def entropy(self, size: int) -> bytes:
         return self._entropy.randbytes(size)
@@ -200,6 +213,7 @@ class Host:
         self.crashes = 0
         self.halted: str | None = None
         self.may_halt = False
+        self.storage_faults = StorageFaults()
         self.clock_rate_ppm = 0  # for the next life
         self.clock_offset_ns = 0
         self.wall_skew_ms = 0  # may jump at any time
@@ -293,6 +307,8 @@ class World:
         self.random = Random(f"{seed}/world")
         self.trace = Trace(keep=keep_trace)
         self.hosts: dict[str, Host] = {}
+        self.buckets: dict[str, SimulatedBucket] = {}
+        """Remote storages by URL. They outlive hosts."""
         life = Life(DRIVER, 0, 1, SimulatedDisk(f"{seed}/{DRIVER}"))
         self.loop = SimulatedLoop(seed, life, self.trace)  # type: ignore[abstract]  # the rest is not simulated
         self.network = self.loop.network = Network(seed, self.loop)

@@ -37,6 +37,10 @@ OWN = {
     "moldau.metrics.series.max",
     "moldau.open.files.max",
     "moldau.queued.max.reply.bytes",
+    "moldau.tiered.storage",
+    "moldau.tiered.storage.endpoint",
+    "moldau.tiered.storage.region",
+    "moldau.tiered.storage.timeout.ms",
 }
 """Names that Apache Kafka does not know."""
 OWN_DEFAULTS = {"socket.send.buffer.bytes": "204800"}

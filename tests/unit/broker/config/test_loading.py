@@ -137,7 +137,7 @@ def test_zookeeper_settings_are_refused_with_what_to_do(change: str, words: list
     "change",
     [
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "remote.log.storage.system.enable=true",
+        "remote.log.storage.manager.class.name=a.B",
         "client.quota.callback.class=a.B",
         "create.topic.policy.class.name=a.B",
         "principal.builder.class=a.B",
@@ -159,7 +159,7 @@ def test_a_secret_never_stands_in_a_message() -> None:
 
 
 def test_a_refused_setting_at_its_default_or_empty_is_taken() -> None:
-    assert load("authorizer.class.name=", "remote.log.storage.system.enable=false", "metric.reporters=").warnings == ()
+    assert load("authorizer.class.name=", "client.quota.callback.class=", "metric.reporters=").warnings == ()
 
 
 def test_broker_id_stands_for_node_id() -> None:

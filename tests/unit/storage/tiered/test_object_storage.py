@@ -23,7 +23,8 @@ from storage.tiered.errors import (
     StorageUnavailable,
     WrongCluster,
 )
-from storage.tiered.object_storage import ObjectStorage, ObjectStoreOptions
+from storage.tiered.object_options import ObjectStoreOptions
+from storage.tiered.object_storage import ObjectStorage
 from storage.tiered.port import get_all
 from storage.tiered.retrying import RetryingStorage
 from tests.support.s3_server import S3Server, bucket_of, options_of

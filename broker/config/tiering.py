@@ -1,0 +1,131 @@
+"""Settings of tiered storage: what they demand of one another, and those of the topic of the remote log metadata.
+
+DIVERGES: Apache Kafka loads a Java class for the storage (`remote.log.storage.manager.class.name`). Here
+`moldau.tiered.storage` names the storage, and remote.log.storage.system.enable needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from broker.config.config import Config, ConfigValues
+from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC, InternalTopic
+from storage.tiered.object_options import ObjectStoreOptions
+
+AS_OF_BOTH_TIERS: Final = -2
+"""local.retention.*: as long, or as much, as retention.* says."""
+UNLIMITED: Final = -1
+DISABLED: Final = (
+    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+)
+METADATA_PREFIX: Final = "rlmm.config.remote.log.metadata.topic."
+
+
+class MetadataTopicSetting(NamedTuple):
+    """A setting of the metadata topic. Apache Kafka's catalogue does not have it: its plug-in reads it."""
+
+    default: int
+    lowest: int
+
+
+METADATA_TOPIC_SETTINGS: Final = {
+    f"{METADATA_PREFIX}num.partitions": MetadataTopicSetting(50, 1),
+    f"{METADATA_PREFIX}replication.factor": MetadataTopicSetting(3, 1),
+    f"{METADATA_PREFIX}retention.ms": MetadataTopicSetting(UNLIMITED, UNLIMITED),
+}
+
+
+def object_store_options(config: Config) -> ObjectStoreOptions:
+    """The companions of `moldau.tiered.storage`."""
+    return ObjectStoreOptions(
+        endpoint=config.text_or_none("moldau.tiered.storage.endpoint"),
+        region=config.text_or_none("moldau.tiered.storage.region"),
+        timeout_s=config.integer("moldau.tiered.storage.timeout.ms") / 1000,
+    )
+
+
+def metadata_topic(config: Config) -> InternalTopic:
+    """The topic `__remote_log_metadata` as the first broker that needs it asks for it."""
+    return InternalTopic(
+        REMOTE_LOG_METADATA_TOPIC,
+        _of_metadata_topic(config, "num.partitions"),
+        _of_metadata_topic(config, "replication.factor"),
+        {"cleanup.policy": "delete", "retention.ms": str(_of_metadata_topic(config, "retention.ms"))},
+    )
+
+
+def _of_metadata_topic(config: Config, name: str) -> int:
+    full_name = METADATA_PREFIX + name
+    return int(config.originals.get(full_name, METADATA_TOPIC_SETTINGS[full_name].default))
+
+
+def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
+    """local.retention.ms or .bytes of a topic; that of both tiers where it is not set."""
+    local = topic.integer(f"local.retention.{unit}")
+    return topic.integer(f"retention.{unit}") if local == AS_OF_BOTH_TIERS else local
+
+
+def broken_tiering_rules(config: Config) -> Iterator[str]:
+    """The rules of tiered storage that a broker's settings break."""
+    for name, setting in METADATA_TOPIC_SETTINGS.items():
+        text = config.originals.get(name)
+        if text is not None and not (text.lstrip("-").isdecimal() and int(text) >= setting.lowest):
+            yield f"Invalid value {text} for configuration {name}: it must be a number, at least {setting.lowest}"
+    if not config.flag("remote.log.storage.system.enable") or not config.is_broker:
+        return
+    if config.text_or_none("moldau.tiered.storage") is None:
+        yield (
+            "remote.log.storage.system.enable needs moldau.tiered.storage: s3://bucket/prefix, gs://bucket/prefix, "
+            "az://container/prefix, or the path of a directory"
+        )
+    for unit, both in (("ms", config.log_retention_ms), ("bytes", config.integer("log.retention.bytes"))):
+        problem = _local_problem(config.integer(f"log.local.retention.{unit}"), both, f"log.retention.{unit}")
+        if problem is not None:
+            yield f"Invalid value {config.integer(f'log.local.retention.{unit}')} for configuration {problem}"
+
+
+def _local_problem(local: int, both: int, both_name: str) -> str | None:
+    """Why local retention does not fit that of both tiers, after the words "for configuration"."""
+    local_name = both_name.replace("retention", "local.retention")
+    if local == AS_OF_BOTH_TIERS or both == UNLIMITED:
+        return None
+    if local == UNLIMITED:
+        return f"{local_name}: Value must not be -1 as {both_name} value is set as {both}."
+    if local > both:
+        return f"{local_name}: Value must not be more than property: {both_name} value: {both}"
+    return None
+
+
+def tiering_refusal(config: Config, topic: ConfigValues, before: ConfigValues) -> str | None:
+    """Why the values of a topic do not go together as to tiered storage; None where they do. `before`: its values
+    until now."""
+    is_tiered = topic.flag("remote.storage.enable")
+    if not is_tiered:
+        is_left = before.flag("remote.storage.enable") and not topic.flag("remote.log.delete.on.disable")
+        if is_left and config.flag("remote.log.storage.system.enable"):
+            return (
+                "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote "
+                "data and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If "
+                "you want to disable remote storage and delete all remote data, please set "
+                "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+            )
+        return None
+    if not config.flag("remote.log.storage.system.enable"):
+        return DISABLED
+    if "compact" in topic.entries("cleanup.policy"):
+        return (
+            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+        )
+    for unit in ("ms", "bytes"):
+        local, both = topic.integer(f"local.retention.{unit}"), topic.integer(f"retention.{unit}")
+        problem = _local_problem(local, both, f"retention.{unit}")
+        if problem is not None:
+            return f"Invalid value {local} for configuration {problem}"
+        if topic.flag("remote.log.copy.disable") and local not in (AS_OF_BOTH_TIERS, both):
+            return (
+                f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` "
+                f"must be set to the identical value or local.retention.{unit} = -2 because there will be no more logs "
+                "copied to the remote storage."
+            )
+    return None

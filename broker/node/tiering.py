@@ -1,0 +1,30 @@
+"""Tiered storage of a node: which of its parts it uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.node.node import Node
+    from broker.tiering.tiering import Tiering
+
+
+def compose_tiering(node: Node) -> Tiering | None:
+    """None where remote.log.storage.system.enable is off, and on a node that is a controller alone. Raises
+    `RemoteStorageRefused`."""
+    config = node.config
+    if not config.is_broker or not config.flag("remote.log.storage.system.enable"):
+        return None
+    from broker.tiering.metadata_reader import MetadataPorts
+    from broker.tiering.tiering import Tiering, TieringPorts
+
+    metadata = MetadataPorts(
+        node.node_id,
+        node.environment,
+        node.tasks.spawn,
+        node.cluster,
+        node.channels,
+        node.replicas,
+        config.inter_broker_listener_name,
+    )
+    return Tiering(TieringPorts(metadata, node.settings, node.flusher, node.topics))

@@ -1,0 +1,1 @@
+"""Tiered storage in the broker: what copies segments away, reads them, and keeps their metadata."""

@@ -1,0 +1,30 @@
+"""A request to another broker, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.metadata.cluster_view import ClusterView
+from broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
+
+
+def channel_to(
+    broker_id: int, purpose: str, cluster: ClusterView, channels: PeerChannels, listener_name: str
+) -> PeerChannel | None:
+    """The channel to a broker for a purpose; None while its address is not known."""
+    broker = cluster.image.cluster.brokers.get(broker_id)
+    endpoint = broker.endpoints.get(listener_name) if broker is not None else None
+    return None if endpoint is None else channels.to(purpose, endpoint.host, endpoint.port)
+
+
+async def ask(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
+    """The response; None where none came."""
+    answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    def take(response: object) -> None:
+        if not answered.done():
+            answered.set_result(response)
+
+    channel.ask(request, take, timeout_ms)
+    response = await answered
+    return None if isinstance(response, NoResponse) else response

@@ -1,0 +1,289 @@
+"""Reads `__remote_log_metadata` for the tiered partitions of this broker, and replays its records.
+
+    partition of the metadata topic that this broker leads   ──▶ its committed part, from the local log
+    led by another broker                                    ──▶ Fetch over a peer channel, all of one leader together
+
+Only partitions that hold records of a followed partition are read. A partition that is followed later is read from the
+beginning: the reader goes back, and every other remote log skips what it has replayed already. Decoding runs in an
+executor thread; the replay runs on the event loop, in the order of the records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
+from broker.metadata.cluster_view import ClusterView
+from broker.network.peer_channel import PeerChannels
+from broker.replicas.replicas import Replicas
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
+from broker.tiering.asking import ask, channel_to
+from broker.tiering.remote_partitions import FollowedRemoteLog
+from protocol.batch_iterator import iterate_batches
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import crc_is_valid
+from protocol.record_reader import records_of
+from replication.partition import Partition
+from replication.partition_listener import HighWatermarkListener
+from storage.tiered.metadata.records import RemoteChange, decode_change
+from storage.tiered.metadata.remote_segment import RemotePartition
+from storage.tiered.metadata.topic_partitioner import metadata_partition
+
+log = logging.getLogger("moldau.tiering")
+
+PURPOSE: Final = "remote log metadata, read"
+READ_SIZE: Final = 1 << 20
+FETCH_WAIT_MS: Final = 500
+FETCH_TIMEOUT_MS: Final = 10_000
+RETRY_S: Final = 0.5
+LOCAL_WAIT_S: Final = 0.5
+"""The local reader looks again after this time also where no high watermark moved: leaders change."""
+
+
+class ReadChange(NamedTuple):
+    """A record of the metadata topic."""
+
+    offset: int
+    value: bytes
+    partition: RemotePartition | None
+    change: RemoteChange
+
+
+class MetadataPorts(NamedTuple):
+    """What reading and writing the metadata topic use of the broker."""
+
+    node_id: int
+    environment: Environment
+    spawn: Spawn
+    cluster: ClusterView
+    channels: PeerChannels
+    replicas: Replicas
+    listener_name: str
+
+
+class MetadataReader:
+    """Belongs to the event loop."""
+
+    def __init__(self, ports: MetadataPorts) -> None:
+        self._ports = ports
+        self._followed: dict[RemotePartition, FollowedRemoteLog] = {}
+        self._positions: dict[int, int] = {}
+        """By partition of the metadata topic: the offset of the next record to read."""
+        self._sources: dict[int, None] = {}
+        """The leaders from which a task reads."""
+        self._expected: dict[bytes, asyncio.Future[None]] = {}
+        """By the value of a record: what waits for it to be read."""
+        self._moved = asyncio.Event()
+        self._listened: dict[int, Partition] = {}
+        self.unreadable_count = 0
+        """Records that this version cannot read, and passed over."""
+
+    def __iter__(self) -> Iterator[FollowedRemoteLog]:
+        return iter(tuple(self._followed.values()))
+
+    @property
+    def partition_count(self) -> int | None:
+        """Of the metadata topic; None while it does not exist."""
+        return self._ports.cluster.partitions_count(REMOTE_LOG_METADATA_TOPIC)
+
+    def get(self, key: RemotePartition) -> FollowedRemoteLog | None:
+        return self._followed.get(key)
+
+    def follow(self, key: RemotePartition) -> FollowedRemoteLog | None:
+        """Read the records of a partition from now on; None while the metadata topic does not exist."""
+        followed, count = self._followed.get(key), self.partition_count
+        if followed is None and count:
+            followed = self._followed[key] = FollowedRemoteLog(key, metadata_partition(key, count))
+            self._moved.set()
+            self._positions[followed.metadata_index] = 0
+            self.look_for_leaders()
+        return followed
+
+    def unfollow(self, key: RemotePartition) -> None:
+        """Forget a partition: this broker has no replica of it any more."""
+        followed = self._followed.pop(key, None)
+        if followed is None:
+            return
+        index = followed.metadata_index
+        if all(other.metadata_index != index for other in self._followed.values()):
+            self._positions.pop(index, None)
+
+    def expect(self, value: bytes) -> asyncio.Future[None]:
+        """Done when a record of this value is replayed, which is after it was committed."""
+        return self._expected.setdefault(value, asyncio.get_running_loop().create_future())
+
+    def expect_no_more(self, value: bytes) -> None:
+        self._expected.pop(value, None)
+
+    def leader_of(self, index: int) -> int:
+        """The leader of a partition of the metadata topic; -1 where it has none."""
+        found = self._ports.cluster.image.topics.partition(REMOTE_LOG_METADATA_TOPIC, index)
+        return -1 if found is None else found.leader
+
+    # Reading
+
+    def look_for_leaders(self) -> None:
+        """Read from each leader of a partition that is read: leaders may have changed."""
+        for index in self._positions:
+            leader_id = self.leader_of(index)
+            if leader_id >= 0 and leader_id not in self._sources:
+                self._sources[leader_id] = None
+                run = self._read_local if leader_id == self._ports.node_id else self._read_remote
+                self._ports.spawn(run(leader_id), f"remote-log-metadata-{leader_id}")
+
+    def _led_by(self, leader_id: int) -> list[int]:
+        return [index for index in self._positions if self.leader_of(index) == leader_id]
+
+    async def _read_local(self, node_id: int) -> None:
+        while indexes := self._led_by(node_id):
+            self._moved.clear()
+            for index in indexes:
+                partition = self._ports.replicas.get(REMOTE_LOG_METADATA_TOPIC, index)
+                if partition is not None and partition.is_leader:
+                    self._listen(index, partition)
+                    await self._read_partition(index, partition)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOCAL_WAIT_S):
+                    await self._moved.wait()
+        self._sources.pop(node_id)
+
+    def _listen(self, index: int, partition: Partition) -> None:
+        if self._listened.get(index) is not partition:
+            self._listened[index] = partition
+            partition.add_listener(HighWatermarkListener(self._moved.set))
+
+    async def _read_partition(self, index: int, partition: Partition) -> None:
+        """Everything that is committed."""
+        while (position := self._positions.get(index)) is not None and partition.is_leader:
+            leadership, end_offset = partition.leadership, partition.high_watermark
+            position = self._positions[index] = max(position, partition.log.log_start_offset)
+            if position >= end_offset:
+                # A new leader's high watermark may lie behind what is committed until it has passed its epoch's start.
+                if leadership is not None and end_offset >= leadership.epoch_start_offset:
+                    self._reached(index)
+                return
+            read = partition.log.read(position, READ_SIZE, end_offset=end_offset, at_least_one=True)
+            if isinstance(read, ErrorCode) or read.slice is None:
+                return
+            try:
+                data = await self._ports.environment.offload(read.slice.read)
+            except OSError as error:
+                log.error("the remote log metadata cannot be read: %s", error)
+                return
+            if not await self._take(index, position, data):
+                return
+
+    async def _read_remote(self, leader_id: int) -> None:
+        while indexes := self._led_by(leader_id):
+            asked = {index: self._positions[index] for index in indexes}
+            response = await self._fetch(leader_id, asked)
+            is_served = False
+            for topic in response.responses if response is not None else ():
+                for data in topic.partitions:
+                    is_served |= await self._fetched(data, asked[data.partition_index])
+            if not is_served:
+                await asyncio.sleep(RETRY_S)
+        self._sources.pop(leader_id)
+
+    async def _fetched(self, data: PartitionData, position: int) -> bool:
+        """Take what was fetched from a position; whether the leader served it."""
+        index = data.partition_index
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._positions.get(index) == position:
+            log.error("%s-%d does not hold offset %d any more", REMOTE_LOG_METADATA_TOPIC, index, position)
+            self._positions[index] = max(position, data.log_start_offset)
+        if data.error_code != ErrorCode.NONE:
+            return False
+        if self._positions.get(index) != position:
+            return True  # another partition was followed meanwhile, and the reader begins anew
+        records = data.records
+        assert records is None or isinstance(records, bytes | memoryview)
+        if records and not await self._take(index, position, records):
+            return False
+        if self._positions.get(index, -1) >= data.high_watermark:
+            self._reached(index)
+        return True
+
+    async def _fetch(self, leader_id: int, asked: dict[int, int]) -> FetchResponse | None:
+        ports = self._ports
+        channel = channel_to(leader_id, PURPOSE, ports.cluster, ports.channels, ports.listener_name)
+        topic = ports.cluster.image.topics.by_name(REMOTE_LOG_METADATA_TOPIC)
+        if channel is None or topic is None:
+            return None
+        wanted = [
+            FetchPartition(partition=index, fetch_offset=position, partition_max_bytes=READ_SIZE)
+            for index, position in asked.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=4 * READ_SIZE,
+            topics=[FetchTopic(topic=REMOTE_LOG_METADATA_TOPIC, topic_id=topic.id, partitions=wanted)],
+        )
+        response = await ask(channel, request, FETCH_TIMEOUT_MS)
+        assert response is None or isinstance(response, FetchResponse)
+        return response
+
+    # Replaying
+
+    async def _take(self, index: int, position: int, data: BytesLike) -> bool:
+        """Decode and replay what was read at a position; whether the reader has moved on."""
+        try:
+            read, next_offset, unreadable = await self._ports.environment.offload(lambda: decode(data, position))
+        except MalformedMessage as malformed:
+            log.error("%s-%d is damaged at offset %d: %s", REMOTE_LOG_METADATA_TOPIC, index, position, malformed)
+            return False
+        if self._positions.get(index) != position:
+            return True  # another partition was followed meanwhile, and the reader begins anew
+        for offset, reason in unreadable:
+            self.unreadable_count += 1
+            log.error("%s-%d: the record at offset %d: %s", REMOTE_LOG_METADATA_TOPIC, index, offset, reason)
+        for each in read:
+            self._replay(each)
+        self._positions[index] = next_offset
+        for followed in self._followed.values():
+            if followed.metadata_index == index:
+                followed.next_offset = max(followed.next_offset, next_offset)
+        return next_offset > position
+
+    def _replay(self, read: ReadChange) -> None:
+        followed = self._followed.get(read.partition) if read.partition is not None else None
+        if followed is not None and read.offset >= followed.next_offset:
+            followed.remote_log.replay(read.change)
+        waiting = self._expected.pop(read.value, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def _reached(self, index: int) -> None:
+        """All that is committed in a partition of the metadata topic was replayed."""
+        for followed in self._followed.values():
+            if followed.metadata_index == index and followed.next_offset >= self._positions[index]:
+                followed.is_complete = True
+
+
+def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[tuple[int, str]]]:
+    """The changes in whole batches from an offset on, the offset after them, and the records that cannot be read with
+    the reason. Raises `MalformedMessage` where a batch is damaged."""
+    changes: list[ReadChange] = []
+    unreadable: list[tuple[int, str]] = []
+    next_offset = position
+    for place, header in iterate_batches(data):
+        if header.next_offset <= position:
+            continue
+        if not crc_is_valid(data, place, header):
+            raise MalformedMessage(f"the checksum of the batch at offset {header.base_offset} does not match")
+        for record in () if header.is_control else records_of(data, place, header):
+            if record.offset < position or record.value is None:
+                continue
+            try:
+                changes.append(ReadChange(record.offset, bytes(record.value), *decode_change(record.value)))
+            except MalformedMessage as malformed:
+                unreadable.append((record.offset, str(malformed)))
+        next_offset = header.next_offset
+    return changes, next_offset, unreadable

@@ -1,0 +1,66 @@
+"""Opens the remote storage of a broker, and checks it at the start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from broker.config.config import Config
+from broker.config.tiering import object_store_options
+from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
+from storage.checkpoints.partition_metadata import uuid_text
+from storage.tiered.checking import check_storage
+from storage.tiered.errors import RemoteStorageError, StorageUnavailable
+from storage.tiered.port import RemoteStorage
+
+log = logging.getLogger("moldau.tiering")
+
+RECHECK_S: Final = 30.0
+"""Time between two attempts to reach a storage that was not available at the start."""
+
+
+class RemoteStorageRefused(OSError):
+    """The broker cannot start with this remote storage."""
+
+
+class OpenStorage:
+    """The remote storage of the broker. Nothing is read from it or written to it before it was checked."""
+
+    def __init__(self, config: Config, environment: Environment, cluster_id: str) -> None:
+        """Raises `RemoteStorageRefused` where `moldau.tiered.storage` names no storage that can be opened."""
+        self.url = config.text("moldau.tiered.storage")
+        self.cluster_id = cluster_id
+        self._environment = environment
+        try:
+            self.storage: RemoteStorage = environment.remote_storage(self.url, object_store_options(config))
+        except RemoteStorageError as error:
+            raise RemoteStorageRefused(f"moldau.tiered.storage={self.url}: {error}") from error
+        self.is_checked = False
+        """Whether the storage is known to be that of this cluster, and to work."""
+
+    async def check(self, spawn: Spawn) -> None:
+        """Check the storage. Where it is not available now, the broker starts all the same, because it can serve what
+        is local, and goes on trying; until then no segment is copied or read. Raises `RemoteStorageRefused` for
+        whatever else is wrong: another cluster's storage, a missing bucket, refused credentials."""
+        try:
+            await self._check()
+        except StorageUnavailable as error:
+            log.error("remote storage %s is not available; the broker starts without it: %s", self.url, error)
+            spawn(self._check_again(), "remote-storage-check")
+        except RemoteStorageError as error:
+            raise RemoteStorageRefused(f"moldau.tiered.storage={self.url}: {error}") from error
+
+    async def _check(self) -> None:
+        await check_storage(self.storage, self.cluster_id, uuid_text(self._environment.entropy(16)))
+        self.is_checked = True
+        log.info("remote storage %s is ready", self.url)
+
+    async def _check_again(self) -> None:
+        while not self.is_checked:
+            await asyncio.sleep(RECHECK_S)
+            try:
+                await self._check()
+            except RemoteStorageError as error:
+                log.error("remote storage %s cannot be used yet: %s", self.url, error)

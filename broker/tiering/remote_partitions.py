@@ -1,0 +1,46 @@
+"""The tiered partitions of this broker, each with its remote log as far as the metadata was read."""
+
+from __future__ import annotations
+
+from broker.config.internal_topics import NEVER_TIERED
+from replication.partition import Partition
+from storage.checkpoints.leader_epochs import LeaderEpochs
+from storage.tiered.metadata.remote_log import RemoteLog
+from storage.tiered.metadata.remote_segment import RemotePartition
+
+
+def is_tiered(partition: Partition) -> bool:
+    """Whether segments of the partition may be in remote storage."""
+    return partition.log.config.is_tiered and partition.topic not in NEVER_TIERED
+
+
+def remote_partition(partition: Partition) -> RemotePartition:
+    return RemotePartition(partition.topic, partition.topic_id, partition.index)
+
+
+class FollowedRemoteLog:
+    """The remote log of one partition while this broker has a replica of it."""
+
+    __slots__ = ("is_complete", "key", "metadata_index", "next_offset", "remote_log")
+
+    def __init__(self, key: RemotePartition, metadata_index: int) -> None:
+        self.key = key
+        self.metadata_index = metadata_index
+        """The partition of the metadata topic that holds its records."""
+        self.remote_log = RemoteLog()
+        self.next_offset = 0
+        """The records of the metadata partition before this offset are replayed."""
+        self.is_complete = False
+        """Whether everything that was committed when this broker began to follow is replayed: before, a lookup that
+        finds nothing means nothing."""
+
+    def end_offset(self, epochs: LeaderEpochs, log_end_offset: int) -> int:
+        """The offset (exclusive) up to which segments are in remote storage, in the history of a log with these leader
+        epochs; 0 where none is."""
+        entries = epochs.entries
+        for slot in range(len(entries) - 1, -1, -1):
+            highest = self.remote_log.highest_offset(entries[slot].epoch)
+            if highest is not None:
+                epoch_end = entries[slot + 1].start_offset if slot + 1 < len(entries) else log_end_offset
+                return min(highest + 1, epoch_end)
+        return 0

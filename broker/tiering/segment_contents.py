@@ -1,0 +1,100 @@
+"""What is copied of a local segment: its description for the metadata, and the contents of its objects."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from broker.runtime.environment import Environment
+from storage.checkpoints.leader_epochs import EpochStart
+from storage.checkpoints.text_checkpoint import format_checkpoint
+from storage.files.file_slice import FileSlice
+from storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from storage.log.log import Log
+from storage.segment.segment import Segment
+from storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
+from storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
+from storage.tiered.layout import ObjectKind
+from storage.tiered.metadata.remote_segment import RemoteSegment
+from storage.tiered.port import Content
+from storage.tiered.segment_copy import FileContent
+
+
+class CannotCopy(Exception):
+    """Something that belongs to the copy of a segment is not there."""
+
+
+class Copyable(NamedTuple):
+    """A rolled segment, and where the next one begins."""
+
+    segment: Segment
+    end_offset: int
+
+
+def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyable]:
+    """The segments to copy, oldest first: rolled, wholly below the last stable offset, with an offset at or past
+    `from_offset`. A segment that is copied in part is copied again, whole."""
+    pairs = zip(log.segments, log.segments[1:], strict=False)
+    return [
+        Copyable(segment, later.base_offset)
+        for segment, later in pairs
+        if segment.size and from_offset < later.base_offset <= last_stable_offset
+    ]
+
+
+def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_ms: int) -> RemoteSegment:
+    """The metadata of a copy that begins. Raises OSError and `CannotCopy`."""
+    segment = found.segment
+    entries = log.epochs.entries
+    epochs = [
+        EpochStart(epoch, max(start, segment.base_offset))
+        for slot, (epoch, start) in enumerate(entries)
+        if start < found.end_offset
+        and (slot + 1 == len(entries) or entries[slot + 1].start_offset > segment.base_offset)
+    ]
+    if not epochs or epochs[0].start_offset != segment.base_offset:
+        raise CannotCopy(f"the leader epoch of offset {segment.base_offset} is not known")
+    return RemoteSegment(
+        segment_id,
+        segment.base_offset,
+        found.end_offset - 1,
+        broker_id,
+        segment.largest_timestamp(),
+        now_ms,
+        tuple(epochs),
+        segment.size,
+        has_transaction_index=bool(segment.transaction_index.entries()),
+    )
+
+
+async def contents_of(log: Log, found: Copyable, environment: Environment) -> dict[ObjectKind, Content]:
+    """The contents of the objects. The file of the segment stays open as long as its content is held, also where
+    retention deletes the segment meanwhile. Raises OSError and `CannotCopy`."""
+    segment, fs = found.segment, log.fs
+    segment.offset_index.entries.write_pending()
+    segment.time_index.entries.write_pending()
+    if found.end_offset not in log.snapshots.offsets:
+        raise CannotCopy(f"there is no producer snapshot at offset {found.end_offset}")
+    file = segment.slice(0, segment.size).open_file
+
+    async def read(size: int, position: int) -> bytes:
+        return await environment.offload(FileSlice(file, position, size).read)
+
+    contents: dict[ObjectKind, Content] = {
+        ObjectKind.LOG: FileContent(read, segment.size),
+        ObjectKind.LEADER_EPOCHS: format_checkpoint(
+            [f"{epoch} {start}" for epoch, start in log.epochs.entries if start < found.end_offset]
+        ),
+    }
+    aborted = segment.transaction_index.entries()
+    if aborted:
+        entries = [TRANSACTION_ENTRY.pack(TRANSACTION_VERSION, *each) for each in aborted]
+        contents[ObjectKind.TRANSACTION_INDEX] = b"".join(entries)
+    paths = {
+        ObjectKind.OFFSET_INDEX: segment.path(OFFSET_INDEX_SUFFIX),
+        ObjectKind.TIME_INDEX: segment.path(TIME_INDEX_SUFFIX),
+        ObjectKind.PRODUCER_SNAPSHOT: log.snapshots.path(found.end_offset),
+    }
+    for kind, path in paths.items():
+        contents[kind] = bytes(await environment.offload(partial(fs.read, path)))
+    return contents

@@ -1,0 +1,111 @@
+"""Tiered storage of a broker: its parts, and the job that leads them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, NamedTuple
+
+from broker.config.tiering import metadata_topic
+from broker.metadata.dynamic_config import DynamicConfig
+from broker.metadata.topic_creation import TopicCreation
+from broker.runtime.flusher import Flusher
+from broker.tiering.copying import SegmentCopier
+from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
+from broker.tiering.metadata_writer import MetadataWriter
+from broker.tiering.opening import OpenStorage
+from broker.tiering.remote_partitions import is_tiered, remote_partition
+from broker.tiering.remote_source import RemoteSource
+from storage.tiered.metadata.remote_segment import RemotePartition
+
+log = logging.getLogger("moldau.tiering")
+
+LOOK_MS: Final = 1_000
+"""How often partitions that are new, gone, or tiered since are looked for."""
+CREATION_RETRY_MS: Final = 5_000
+PARTITIONS_AT_ONCE: Final = 200
+"""Partitions that are looked at before other callbacks of the event loop run."""
+
+
+class TieringPorts(NamedTuple):
+    """What tiered storage uses of its broker."""
+
+    metadata: MetadataPorts
+    settings: DynamicConfig
+    flusher: Flusher
+    topics: TopicCreation
+
+
+class Tiering:
+    """Belongs to the event loop. Only a broker with remote.log.storage.system.enable has one."""
+
+    def __init__(self, ports: TieringPorts) -> None:
+        """Raises `RemoteStorageRefused`."""
+        metadata, config = ports.metadata, ports.settings.config
+        self._ports = ports
+        self._environment = metadata.environment
+        self._replicas = metadata.replicas
+        self.opened = OpenStorage(config, metadata.environment, metadata.cluster.id)
+        self.reader = MetadataReader(metadata)
+        self.writer = MetadataWriter(metadata, self.reader, ports.flusher)
+        self.copier = SegmentCopier(
+            metadata.node_id,
+            ports.settings,
+            metadata.environment,
+            metadata.spawn,
+            metadata.replicas,
+            self.opened,
+            self.writer,
+        )
+        self.source = RemoteSource(ports.settings, metadata.environment, metadata.spawn, self.opened, self.reader)
+        self._copy_ms = config.integer("remote.log.manager.task.interval.ms")
+        self._next_creation_ms = 0
+        self._next_copy_ms = 0
+
+    async def check_storage(self) -> None:
+        """Before the broker serves: whether the storage can be used. Raises `RemoteStorageRefused`."""
+        await self.opened.check(self._ports.metadata.spawn)
+        await self._environment.offload(self.source.indexes.clear)
+
+    def begin(self) -> None:
+        """Follow, and copy. The broker is registered, and knows the metadata of the cluster."""
+        self._ports.metadata.spawn(self._run(), "tiering")
+
+    async def _run(self) -> None:
+        while True:
+            self._create_metadata_topic()
+            await self._look()
+            await asyncio.sleep(LOOK_MS / 1000)
+
+    def _create_metadata_topic(self) -> None:
+        now_ms = self._environment.monotonic_ms()
+        if self.reader.partition_count is None and now_ms >= self._next_creation_ms:
+            self._next_creation_ms = now_ms + CREATION_RETRY_MS
+            self._ports.topics.create_internal(metadata_topic(self._ports.settings.config))
+
+    async def _look(self) -> None:
+        """Follow the tiered partitions of this broker, and no others; begin the rounds of copying that are due."""
+        now_ms = self._environment.monotonic_ms()
+        copies = now_ms >= self._next_copy_ms
+        if copies:
+            self._next_copy_ms = now_ms + self._copy_ms
+            self.copier.forget_gone()
+        seen: set[RemotePartition] = set()
+        for number, partition in enumerate(tuple(self._replicas)):
+            if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if not is_tiered(partition) or partition not in self._replicas:
+                continue
+            key = remote_partition(partition)
+            seen.add(key)
+            followed = self.reader.follow(key)
+            if followed is None:
+                continue
+            its_log = partition.log
+            its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
+            if copies and partition.is_leader:
+                self.copier.begin_round(partition, followed)
+        for followed in self.reader:
+            if followed.key not in seen:
+                self.reader.unfollow(followed.key)
+        self.reader.look_for_leaders()

@@ -1,0 +1,26 @@
+"""How an object store is reached, besides its URL. Apart from the client, which is imported only where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStoreOptions:
+    """What the companions of `moldau.tiered.storage` say."""
+
+    endpoint: str | None = None
+    """The URL of a server that is compatible with S3; an address of http:// is used without encryption."""
+    region: str | None = None
+    timeout_s: float = 30.0
+    """The longest time for a call, of which an upload in parts has one for each."""
+    retry_count: int = 2
+    """How often obstore repeats a request within one call; `RetryingStorage` repeats whole calls."""
+    part_size: int = 8 << 20
+    """Bytes of a part of an upload; at least 5 MiB."""
+    parts_at_once: int = 4
+    has_checksums: bool = True
+    """Whether uploads to S3 carry a SHA-256 of each request, which the server compares."""
+    other: Mapping[str, str] = field(default_factory=dict)
+    """Options of obstore by its own names."""

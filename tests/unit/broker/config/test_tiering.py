@@ -1,0 +1,103 @@
+"""Settings of tiered storage: which go together, of a broker and of a topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.config import Config, ConfigError
+from broker.config.tiering import metadata_topic
+from broker.config.topics import log_config, topic_refusal
+from tests.support.node import PROPERTIES
+
+TIERED = PROPERTIES | {"remote.log.storage.system.enable": "true", "moldau.tiered.storage": "/bucket"}
+DISABLING = (
+    "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote "
+    "data and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If "
+    "you want to disable remote storage and delete all remote data, please set "
+    "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+)
+
+
+def test_tiered_storage_needs_a_storage() -> None:
+    with pytest.raises(ConfigError, match=r"needs moldau\.tiered\.storage"):
+        Config.load(PROPERTIES | {"remote.log.storage.system.enable": "true"})
+
+
+def test_a_java_class_is_refused_with_the_setting_that_takes_its_place() -> None:
+    with pytest.raises(ConfigError, match=r"moldau\.tiered\.storage names the storage"):
+        Config.load(TIERED | {"remote.log.storage.manager.class.name": "a.B"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"log.local.retention.ms": "700000000"}, "Value must not be more than property: log.retention.ms"),
+        ({"log.local.retention.ms": "-1"}, "Value must not be -1 as log.retention.ms"),
+        ({"log.retention.bytes": "5", "log.local.retention.bytes": "6"}, "log.retention.bytes value: 5"),
+        ({"rlmm.config.remote.log.metadata.topic.num.partitions": "0"}, "at least 1"),
+        ({"rlmm.config.remote.log.metadata.topic.num.partitions": "x"}, "at least 1"),
+    ],
+)
+def test_settings_of_a_broker_that_do_not_go_together_stop_the_start(change: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Config.load(TIERED | change)
+
+
+def test_the_metadata_topic_is_that_of_apache_kafka_unless_set() -> None:
+    topic = metadata_topic(Config.load(TIERED))
+    assert topic == (
+        "__remote_log_metadata",
+        50,
+        3,
+        {"cleanup.policy": "delete", "retention.ms": "-1"},
+    )
+    config = Config.load(TIERED | {"rlmm.config.remote.log.metadata.topic.num.partitions": "4"})
+    assert metadata_topic(config).partitions == 4
+    assert not any("rlmm" in warning for warning in config.warnings)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"remote.storage.enable": "true"}, None),
+        ({"remote.storage.enable": "true", "local.retention.ms": "1000"}, None),
+        (
+            {"remote.storage.enable": "true", "cleanup.policy": "compact"},
+            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list.",
+        ),
+        (
+            {"remote.storage.enable": "true", "retention.ms": "5", "local.retention.ms": "6"},
+            "Invalid value 6 for configuration local.retention.ms: Value must not be more than property: "
+            "retention.ms value: 5",
+        ),
+        (
+            {"remote.storage.enable": "true", "retention.bytes": "5", "local.retention.bytes": "-1"},
+            "Invalid value -1 for configuration local.retention.bytes: Value must not be -1 as retention.bytes value "
+            "is set as 5.",
+        ),
+        ({"remote.storage.enable": "true", "remote.log.copy.disable": "true"}, None),
+        (
+            {"remote.storage.enable": "true", "remote.log.copy.disable": "true", "local.retention.ms": "5"},
+            "When `remote.log.copy.disable` is set to true, the `local.retention.ms` and `retention.ms` must be set to "
+            "the identical value or local.retention.ms = -2 because there will be no more logs copied to the remote "
+            "storage.",
+        ),
+    ],
+)
+def test_settings_of_a_topic(overrides: dict[str, str], message: str | None) -> None:
+    assert topic_refusal(Config.load(TIERED), overrides) == message
+
+
+def test_tiering_of_a_topic_ends_only_with_its_remote_data() -> None:
+    config, before = Config.load(TIERED), {"remote.storage.enable": "true"}
+    assert topic_refusal(config, {}, before) == DISABLING
+    assert topic_refusal(config, {"remote.storage.enable": "false"}, before) == DISABLING
+    assert topic_refusal(config, {"remote.log.delete.on.disable": "true"}, before) is None
+
+
+def test_local_retention_is_that_of_both_tiers_unless_set() -> None:
+    config = Config.load(TIERED)
+    log = log_config(config, {"remote.storage.enable": "true", "retention.ms": "5000"})
+    assert (log.is_tiered, log.local_retention_ms, log.local_retention_bytes) == (True, 5000, -1)
+    log = log_config(config, {"retention.ms": "5000", "local.retention.ms": "7"})
+    assert (log.is_tiered, log.local_retention_ms) == (False, 7)

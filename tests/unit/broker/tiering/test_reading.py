@@ -1,0 +1,162 @@
+"""Consumers read below the local log start from remote storage."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from protocol.batch_iterator import iterate_batches
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import PartitionData
+from protocol.record_reader import records_of
+from storage.tiered.layout import ObjectKind, parse_key
+from tests.support.node import Client, Node, fetch_request
+from tests.support.tiered_node import (
+    URL,
+    fill,
+    followed_of,
+    partition_of,
+    serve_tiered,
+    tiered_topic,
+    tiering_of,
+    until,
+)
+
+READ_COMMITTED = 1
+
+
+async def all_remote(node: Node, client: Client) -> None:
+    """A topic of 40 records, all but those of the active segment only in remote storage."""
+    await tiered_topic(client, local_retention_bytes=1)
+    await fill(client)
+    log = partition_of(node).log
+    await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+
+
+def records_in(answer: PartitionData) -> bytes:
+    assert answer.records is None or isinstance(answer.records, bytes | memoryview)
+    return bytes(answer.records or b"")
+
+
+async def read_all(client: Client, start: int = 0, end: int = 40, **fields: Any) -> list[tuple[int, bytes]]:
+    """Offsets and values, read as a consumer does."""
+    found: list[tuple[int, bytes]] = []
+    offset = start
+    for _ in range(400):
+        answer = await client.fetch("t", offset, max_wait_ms=100, **fields)
+        assert answer.error_code == 0, ErrorCode(answer.error_code)
+        records = records_in(answer)
+        for position, header in iterate_batches(records):
+            for record in records_of(records, position, header):
+                if record.offset >= offset:
+                    found.append((record.offset, bytes(record.value or b"")))
+        offset = found[-1][0] + 1 if found else offset
+        if offset >= end:
+            return found
+    raise AssertionError(f"stuck at offset {offset}")
+
+
+def expected(start: int = 0) -> list[tuple[int, bytes]]:
+    values = [value for number in range(20) for value in (f"a{number:06}".encode(), f"b{number:06}".encode())]
+    return list(enumerate(values))[start:]
+
+
+@pytest.mark.parametrize("isolation_level", [0, READ_COMMITTED])
+@pytest.mark.parametrize("partition_max_bytes", [1, 150, 1 << 20])
+def test_a_consumer_reads_through_both_tiers(isolation_level: int, partition_max_bytes: int) -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        fields: dict[str, Any] = {"isolation_level": isolation_level, "partition_max_bytes": partition_max_bytes}
+        assert await read_all(client, **fields) == expected()
+        assert await read_all(client, 7, **fields) == expected(7)
+        assert tiering_of(node).source.reads > 0
+
+    serve_tiered(story)
+
+
+def test_a_slow_storage_gives_an_empty_answer_and_then_the_records() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        node.host.storage_faults.slow, node.host.storage_faults.slow_s = 1.0, 1.0
+        began = node.world.now_s
+        answer = await client.fetch("t", 0, max_wait_ms=10)
+        assert (answer.error_code, records_in(answer)) == (0, b"")
+        assert 0.4 <= node.world.now_s - began < 0.8
+        assert (await read_all(client, 0, 2))[:2] == expected()[:2]
+
+    serve_tiered(story)
+
+
+def test_hot_reads_do_not_wait_for_a_storage_that_is_away() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        node.host.storage_faults.is_away = True
+        answer = await client.fetch("t", 0, max_wait_ms=10)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        active = partition_of(node).log.active.base_offset
+        assert await read_all(client, active) == expected(active)
+        await fill(client, count=1, first=50)
+        node.host.storage_faults.is_away = False
+        assert (await read_all(client))[:40] == expected()
+
+    serve_tiered(story)
+
+
+def test_one_fetch_of_both_tiers_answers_both() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        await tiered_topic(client, "hot", remote_storage_enable="false")
+        await fill(client, "hot", 1)
+        reply = await client.ask(fetch_request([("t", 0, 0), ("hot", 0, 0)], max_wait_ms=100), 12)
+        answers = [each.partitions[0] for each in reply.responses]
+        assert [each.error_code for each in answers] == [0, 0]
+        assert all(each.records for each in answers)
+
+    serve_tiered(story)
+
+
+def test_a_damaged_object_is_an_error_and_nothing_of_it_is_served() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        bucket = node.world.buckets[URL]
+        for key in bucket.contents():
+            found = parse_key(key)
+            if found is not None and found.kind is ObjectKind.LOG and found.start_offset == 0:
+                bucket.damage(key, 70)
+        answer = await client.fetch("t", 0, max_wait_ms=100)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not answer.records
+        later = followed_of(node).remote_log.read_segments()[1].start_offset
+        assert await read_all(client, later) == expected(later)
+
+    serve_tiered(story)
+
+
+def test_a_followers_fetch_is_told_that_the_offset_moved() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        moved = partition_of(node).log.read(0, 100, end_offset=40, at_least_one=True)
+        assert moved is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+
+    serve_tiered(story)
+
+
+def test_many_readers_share_the_reads() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        node.host.storage_faults.delay_s = 0.05
+        clients = [await node.connect() for _ in range(8)]
+        answers = await asyncio.gather(*(each.fetch("t", 0, max_wait_ms=500) for each in clients))
+        assert {each.error_code for each in answers} == {0}
+        assert tiering_of(node).source.reads == 1
+
+    serve_tiered(story, remote_log_reader_threads=2)
