@@ -275,6 +275,7 @@ class Node:
             fetch_sessions=self.fetch_sessions,
             fetch_planner=self.fetch_planner,
             fetch_size_max=config.integer("fetch.max.bytes"),
+            remote_offsets=self.tiering.offsets if self.tiering is not None else None,
             large_batches=self.large_batches,
             large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
         )

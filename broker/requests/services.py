@@ -27,6 +27,7 @@ from broker.requests.large_metadata import LargeMetadata
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Spawn
+from broker.tiering.remote_offsets import RemoteOffsets
 from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
 
@@ -62,5 +63,7 @@ class Services:
     fetch_planner: FetchPlanner
     fetch_size_max: int
     """fetch.max.bytes, in bytes."""
+    remote_offsets: RemoteOffsets | None
+    """None where tiered storage is off."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata

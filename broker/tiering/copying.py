@@ -1,6 +1,7 @@
 """Copies the rolled segments of the partitions that this broker leads to remote storage.
 
     remains of unfinished copies and deletions ──▶ removed first
+    what retention of both tiers gives up       ──▶ log start offset, then removed (`expiration.py`)
     segment below the last stable offset, past what is copied:
         COPY_SEGMENT_STARTED ──▶ objects, the manifest last ──▶ still the leader? ──▶ COPY_SEGMENT_FINISHED
 
@@ -18,13 +19,14 @@ from broker.metadata.dynamic_config import DynamicConfig
 from broker.replicas.replicas import Replicas
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
+from broker.tiering.expiration import expired
 from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
 from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered
+from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from broker.tiering.segment_contents import CannotCopy, Copyable, contents_of, copyable, described
 from replication.partition import Partition
 from storage.tiered.errors import RemoteStorageError
-from storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
+from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
 from storage.tiered.metadata.segment_state import SegmentState
 from storage.tiered.segment_copy import put_segment, remove_segment
 
@@ -62,6 +64,7 @@ class SegmentCopier:
         """By partition: failed rounds in a row, and when the next may begin (monotonic clock)."""
         self.segments_copied = 0
         self.bytes_copied = 0
+        self.segments_deleted = 0
         self.failures = 0
         """Rounds that ended with an error, since the start."""
 
@@ -76,6 +79,10 @@ class SegmentCopier:
             return
         self._under_way.add(partition)
         self._spawn(self._run(partition, followed), f"copy-{partition.topic}-{partition.index}")
+
+    def is_copying(self, key: RemotePartition) -> bool:
+        """Whether a round of the partition is under way."""
+        return any(remote_partition(each) == key for each in self._under_way)
 
     def forget_gone(self) -> None:
         """Forget the failures of partitions that this broker does not serve any more."""
@@ -108,6 +115,7 @@ class SegmentCopier:
     async def _copy_all(self, partition: Partition, followed: FollowedRemoteLog) -> None:
         epoch = partition.leader_epoch
         await self._remove_remains(partition, followed, epoch)
+        await self._expire(partition, followed, epoch)
         while not partition.log.config.remote_log_copy_disable:
             self._check(partition, epoch)
             its_log = partition.log
@@ -143,6 +151,17 @@ class SegmentCopier:
         for segment in (*remote_log.unfinished(), *remote_log.in_deletion()):
             self._check(partition, epoch)
             await self.remove(followed, segment)
+
+    async def _expire(self, partition: Partition, followed: FollowedRemoteLog, epoch: int) -> None:
+        """Delete what the retention of both tiers gives up. The log start offset moves first."""
+        found = expired(partition.log, followed.remote_log, self._environment.wall_ms())
+        start_offset = min(found.log_start_offset, partition.high_watermark)
+        if start_offset > partition.log.log_start_offset:
+            partition.delete_before(start_offset)
+        for segment in found.segments:
+            self._check(partition, epoch)
+            await self.remove(followed, segment)
+            self.segments_deleted += 1
 
     async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
         """Delete a segment that may not be read any more, or never was. Raises `RemoteStorageError` and

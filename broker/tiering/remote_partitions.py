@@ -21,7 +21,7 @@ def remote_partition(partition: Partition) -> RemotePartition:
 class FollowedRemoteLog:
     """The remote log of one partition while this broker has a replica of it."""
 
-    __slots__ = ("is_complete", "key", "metadata_index", "next_offset", "remote_log")
+    __slots__ = ("is_complete", "is_led_here", "key", "metadata_index", "next_offset", "remote_log")
 
     def __init__(self, key: RemotePartition, metadata_index: int) -> None:
         self.key = key
@@ -30,6 +30,8 @@ class FollowedRemoteLog:
         self.remote_log = RemoteLog()
         self.next_offset = 0
         """The records of the metadata partition before this offset are replayed."""
+        self.is_led_here = False
+        """Whether this broker led the partition when it was last looked at: the last leader deletes what is remote."""
         self.is_complete = False
         """Whether everything that was committed when this broker began to follow is replayed: before, a lookup that
         finds nothing means nothing."""

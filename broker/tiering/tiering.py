@@ -14,8 +14,10 @@ from broker.tiering.copying import SegmentCopier
 from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
 from broker.tiering.metadata_writer import MetadataWriter
 from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_partitions import is_tiered, remote_partition
+from broker.tiering.remote_offsets import RemoteOffsets
+from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from broker.tiering.remote_source import RemoteSource
+from broker.tiering.removal import RemoteRemoval
 from storage.tiered.metadata.remote_segment import RemotePartition
 
 log = logging.getLogger("moldau.tiering")
@@ -57,7 +59,11 @@ class Tiering:
             self.opened,
             self.writer,
         )
+        self.removal = RemoteRemoval(
+            metadata.node_id, metadata.environment, metadata.spawn, self.reader, self.writer, self.copier
+        )
         self.source = RemoteSource(ports.settings, metadata.environment, metadata.spawn, self.opened, self.reader)
+        self.offsets = RemoteOffsets(self.opened, self.reader, self.source.indexes)
         self._copy_ms = config.integer("remote.log.manager.task.interval.ms")
         self._next_creation_ms = 0
         self._next_copy_ms = 0
@@ -103,9 +109,22 @@ class Tiering:
                 continue
             its_log = partition.log
             its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
+            followed.is_led_here = partition.is_leader
             if copies and partition.is_leader:
                 self.copier.begin_round(partition, followed)
         for followed in self.reader:
             if followed.key not in seen:
-                self.reader.unfollow(followed.key)
+                self._leave(followed)
         self.reader.look_for_leaders()
+
+    def _leave(self, followed: FollowedRemoteLog) -> None:
+        """The partition is not a tiered one of this broker any more. Where its topic is gone, or tiered no more, the
+        last leader deletes what is remote."""
+        topic = self._ports.metadata.cluster.image.topics.by_name(followed.key.topic)
+        is_deleted = topic is None or topic.id != followed.key.topic_id
+        partition = self._replicas.get(followed.key.topic, followed.key.partition)
+        is_disabled = partition is not None and not is_tiered(partition)
+        if followed.is_led_here and (is_deleted or is_disabled):
+            self.removal.begin(followed)
+        else:
+            self.reader.unfollow(followed.key)

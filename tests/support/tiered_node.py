@@ -27,6 +27,7 @@ PATIENCE_S: Final = 120
 TOPIC_SETTINGS: Final[dict[str, Any]] = {
     "remote_storage_enable": "true",
     "internal_segment_bytes": 300,
+    "retention_ms": -1,  # the records of stories are of 1970
     "file_delete_delay_ms": 0,
 }
 

@@ -121,6 +121,6 @@ remote.log.reader.max.pending.tasks  int  100  1..  honoured  read-only
     Remote reads that may wait.
 remote.fetch.max.wait.ms  int  500  1..  honoured  cluster-wide
     Longest wait for a remote read.
-remote.list.offsets.request.timeout.ms  long  30000  1..  accepted:tiered  cluster-wide
+remote.list.offsets.request.timeout.ms  long  30000  1..  honoured  cluster-wide
     Longest wait for an offset search in remote segments.
 """

@@ -1,15 +1,24 @@
 """ListOffsets (API key 2, versions 1-11; KIP-79, KIP-207, KIP-320, KIP-405, KIP-734, KIP-1005): finds an offset.
 
 The offset of a timestamp (KIP-79) or of a special position: earliest, latest, that of the largest timestamp (KIP-734),
-those of tiered storage (KIP-405, KIP-1005; no record is tiered here). A leader that does not know its high watermark
-yet answers no latest offset (KIP-207). Requests and responses carry leader epochs (KIP-320).
+those of tiered storage (KIP-405, KIP-1005, KIP-1023). A time is looked for in remote storage first. A leader that does
+not know its high watermark yet answers no latest offset (KIP-207). Requests and responses carry leader epochs
+(KIP-320).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Final, Protocol
+import asyncio
+import contextlib
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from broker.metadata.dynamic_config import DynamicConfig
+from broker.runtime.pending import Pending
+from broker.runtime.tasks import Spawn
+from broker.tiering.remote_offsets import RemoteOffsets
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -22,9 +31,13 @@ from protocol.primitives import MalformedMessage
 from protocol.schema import VERSION_MAX
 from replication.follower_fetch import LocalReplicas
 from replication.partition import Partition
+from storage.log.log import Log
+from storage.tiered.errors import RemoteStorageError
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
+
+log = logging.getLogger("moldau.tiering")
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -46,6 +59,7 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER_REPLICA_ID: Final = -1
 NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
 NOT_AVAILABLE_VERSION: Final = 5
 """From this version on clients know OFFSET_NOT_AVAILABLE."""
 
@@ -56,8 +70,22 @@ class ListOffsetsServices(Protocol):
     @property
     def replicas(self) -> LocalReplicas: ...
 
+    @property
+    def remote_offsets(self) -> RemoteOffsets | None:
+        """None where tiered storage is off."""
 
-def handle(services: ListOffsetsServices, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    @property
+    def settings(self) -> DynamicConfig: ...
+
+    @property
+    def spawn(self) -> Spawn: ...
+
+
+def handle(
+    services: ListOffsetsServices, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+    """The response, at once where nothing is looked for in remote storage."""
+    remote: list[RemoteSearch] = []
     asked = Counter((topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -71,10 +99,88 @@ def handle(services: ListOffsetsServices, context: RequestContext, request: List
                 answers.append(_refused(wish, ErrorCode.INVALID_REQUEST))
             elif partition is None:
                 answers.append(_refused(wish, services.replicas.why_not(topic.name, wish.partition_index)))
+            elif services.remote_offsets is not None and _is_search(partition, wish):
+                remote.append(RemoteSearch(partition, wish, answers, len(answers)))
+                answers.append(_answer(request, context.version, wish, partition))
             else:
                 answers.append(_answer(request, context.version, wish, partition))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(topics=topics)
+    return _search_remotely(services, request, response, remote) if remote else response
+
+
+class RemoteSearch(NamedTuple):
+    """A partition whose answer may be an offset in remote storage."""
+
+    partition: Partition
+    wish: ListOffsetsPartition
+    answers: list[ListOffsetsPartitionResponse]
+    slot: int
+    """Of the answer in `answers`, which holds what the local log says."""
+
+
+def _is_search(partition: Partition, wish: ListOffsetsPartition) -> bool:
+    return wish.timestamp >= 0 and partition.log.local_start_offset > partition.log.log_start_offset
+
+
+def _search_remotely(
+    services: ListOffsetsServices,
+    request: ListOffsetsRequest,
+    response: ListOffsetsResponse,
+    searches: list[RemoteSearch],
+) -> Pending[ListOffsetsResponse]:
+    """Look in remote storage for the times that no error has answered; what is found there is the earlier offset."""
+    offsets = services.remote_offsets
+    assert offsets is not None
+    reply: Pending[ListOffsetsResponse] = Pending()
+    timeout_ms = services.settings.config.integer("remote.list.offsets.request.timeout.ms")
+    if request.timeout_ms > 0:
+        timeout_ms = request.timeout_ms
+
+    async def search() -> None:
+        left = deque(searches)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                while left:
+                    await _search(offsets, left[0])
+                    left.popleft()
+        for each in left:
+            each.answers[each.slot] = _refused(each.wish, ErrorCode.REQUEST_TIMED_OUT)
+        reply.complete(response)
+
+    services.spawn(search())
+    return reply
+
+
+async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
+    answer = each.answers[each.slot]
+    if answer.error_code != ErrorCode.NONE:
+        return
+    try:
+        found = await offsets.find(each.partition, each.wish.timestamp)
+    except (RemoteStorageError, OSError) as error:
+        log.error("%s-%d: a time cannot be looked for remotely: %s", each.partition.topic, each.partition.index, error)
+        each.answers[each.slot] = _refused(each.wish, ErrorCode.KAFKA_STORAGE_ERROR)
+        return
+    if found is not None:
+        answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+
+
+def _earliest_pending_upload(log: Log) -> int:
+    """The first offset that is not in remote storage; -1 where the topic is not tiered, and while it is not known what
+    is in remote storage."""
+    if not log.config.is_tiered or (not log.tiered_end_offset and log.local_start_offset > log.log_start_offset):
+        return NO_OFFSET
+    return max(log.tiered_end_offset, log.log_start_offset)
+
+
+POSITIONS: Final[dict[int, Callable[[Log], int]]] = {
+    EARLIEST: lambda log: log.log_start_offset,
+    EARLIEST_LOCAL: lambda log: log.local_start_offset,
+    LATEST_TIERED: lambda log: log.tiered_end_offset - 1 if log.config.is_tiered else NO_OFFSET,
+    EARLIEST_PENDING_UPLOAD: _earliest_pending_upload,
+}
+"""The positions that a log knows without a search."""
 
 
 def _refused(wish: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
@@ -99,8 +205,8 @@ def _answer(
         return _refused(wish, ErrorCode.UNSUPPORTED_VERSION)
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(wish, ErrorCode.UNKNOWN_SERVER_ERROR)
-    log = partition.log
-    end_offset = log.end_offset
+    its_log = partition.log
+    end_offset = its_log.end_offset
     if request.replica_id == CONSUMER_REPLICA_ID:
         is_committed = request.isolation_level == READ_COMMITTED
         end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
@@ -113,22 +219,23 @@ def _answer(
     if wish.timestamp == LATEST:
         answer.offset = end_offset
         answer.leader_epoch = partition.leader_epoch
-    elif wish.timestamp in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset = log.log_start_offset
-        epoch = log.epochs.epoch_of(log.log_start_offset)
+    elif wish.timestamp in POSITIONS:
+        offset = POSITIONS[wish.timestamp](its_log)
+        epoch = its_log.epochs.epoch_of(offset) if offset >= 0 else None
+        answer.offset = offset
         answer.leader_epoch = NO_EPOCH if epoch is None else epoch
-    elif wish.timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    else:
         try:
             found = (
-                log.offset_of_max_timestamp()
+                its_log.offset_of_max_timestamp()
                 if wish.timestamp == MAX_TIMESTAMP
-                else log.offset_for_timestamp(wish.timestamp)
+                else its_log.offset_for_timestamp(wish.timestamp)
             )
         except OSError as error:
-            log.fail_unless_passing(error)
+            its_log.fail_unless_passing(error)
             return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
         except MalformedMessage as malformed:
-            log.damaged(str(malformed))
+            its_log.damaged(str(malformed))
             return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
         if found is not None and found.offset < end_offset:
             answer.timestamp = found.timestamp

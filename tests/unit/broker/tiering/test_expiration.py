@@ -1,0 +1,122 @@
+"""Retention of both tiers: remote segments go, and the log start offset moves; local retention never moves it."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+from protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from storage.tiered.layout import parse_key
+from tests.support.node import Node
+from tests.support.tiered_node import (
+    URL,
+    copied,
+    fill,
+    followed_of,
+    partition_of,
+    serve_tiered,
+    tiered_topic,
+    tiering_of,
+    until,
+)
+
+
+def stored(node: Node) -> set[bytes]:
+    """The ids of the segments with objects in the bucket."""
+    return {found.segment_id for key in node.world.buckets[URL].contents() if (found := parse_key(key)) is not None}
+
+
+def test_retention_by_size_counts_both_tiers() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, retention_bytes=900, local_retention_bytes=1)
+        await fill(client, count=40)
+        log = partition_of(node).log
+
+        def holds() -> bool:
+            remote = sum(each.size for each in copied(node))
+            is_settled = log.tiered_end_offset == log.active.base_offset and log.segments == [log.active]
+            return is_settled and remote > 0 and 900 <= remote + log.size < 900 + 2 * 300
+
+        await until(holds, "what is too much is deleted, and no more")
+        first = copied(node)[0].start_offset
+        assert log.log_start_offset == first > 0
+        await until(lambda: stored(node) == {each.segment_id for each in copied(node)}, "the objects are gone")
+        assert (await client.fetch("t", first - 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await client.fetch("t", first, max_wait_ms=100)).error_code == 0
+
+    serve_tiered(story)
+
+
+def test_retention_by_time_counts_the_remote_segments() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, retention_ms=1000, local_retention_ms=1000)  # the records are of 1970
+        await fill(client)
+        log = partition_of(node).log
+        await until(lambda: log.log_start_offset == log.active.base_offset > 0, "all but the active segment is gone")
+        await until(lambda: not stored(node), "the objects are gone")
+        assert len(followed_of(node).remote_log) == 0
+
+    serve_tiered(story)
+
+
+def test_delete_records_deletes_remote_segments_that_lie_wholly_before() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, local_retention_bytes=1)
+        await fill(client)
+        log = partition_of(node).log
+        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        second = copied(node)[1]
+        wish = DeleteRecordsPartition(partition_index=0, offset=second.start_offset + 1)
+        topic = DeleteRecordsTopic(name="t", partitions=[wish])
+        reply = await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+        assert reply.topics[0].partitions[0].error_code == 0
+        await until(lambda: copied(node)[0] == second, "the first segment is deleted")
+        assert log.log_start_offset == second.start_offset + 1
+        assert (await client.fetch("t", second.start_offset + 1, max_wait_ms=100)).error_code == 0
+
+    serve_tiered(story)
+
+
+def test_a_deleted_topic_takes_its_objects_along() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, local_retention_bytes=1)
+        await fill(client)
+        log = partition_of(node).log
+        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        reply = await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        assert reply.responses[0].error_code == 0
+        await until(lambda: not stored(node), "the objects are gone")
+        await until(lambda: not list(tiering_of(node).reader), "its metadata is followed no more")
+
+    serve_tiered(story)
+
+
+def test_tiering_that_is_disabled_deletes_the_remote_segments() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, local_retention_bytes=1)
+        await fill(client)
+        log = partition_of(node).log
+        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        changes = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+        configs = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in changes.items()]
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)
+        reply = await client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        assert reply.responses[0].error_code == 0, reply.responses[0].error_message
+        await until(lambda: not stored(node), "the objects are gone")
+        await until(lambda: log.log_start_offset == log.active.base_offset, "the log begins where its files do")
+        assert (await client.fetch("t", log.log_start_offset)).error_code == 0
+
+    serve_tiered(story)
