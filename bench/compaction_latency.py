@@ -45,7 +45,7 @@ IDLE_S: Final = 10.0
 IDLE_QUICK_S: Final = 2.0
 WARM_UP_DIVISOR: Final = 3
 """Of the warm-up of a closed loop: at a set rate a broker is warm sooner."""
-PIECE_S: Final = 0.5
+PIECE_S: Final = 1.0
 PIECE_QUICK_S: Final = 0.1
 KIND: Final = KINDS[1]
 QUICK_DIVISOR: Final = 10
@@ -122,6 +122,7 @@ def fetched_batch() -> bytes:
 def measure(bench: Bench, form: Form) -> list[Figure]:
     """The brokers take turns; each round cleans logs of its own."""
     compile_packages()
+    load.language()  # compiles the load generator where that is not done yet: not from two threads at a time
     kind = KIND.shortened(QUICK_DIVISOR) if form.is_quick else KIND
     log = write_log(bench.directory / "dirty", kind, time.time_ns() // 1_000_000)
     logs_a_round = QUICK_LOGS_A_ROUND if form.is_quick else LOGS_A_ROUND
