@@ -135,7 +135,7 @@ def prepare(server: Server, logs: Sequence[tuple[str, DirtyLog]]) -> None:
     fs, data = LocalFiles(), str(server.data)
     points = read_offsets(fs, data, RECOVERY_POINTS)
     for topic, log in logs:
-        _put(log, Path(server.data) / f"{topic}-0")
+        put_log(log, Path(server.data) / f"{topic}-0")
         points[topic, 0] = log.end_offset
     write_offsets(fs, data, RECOVERY_POINTS, points)
 
@@ -158,7 +158,7 @@ def create_uncleaned(client: Client, topic: str) -> None:
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
-def _put(log: DirtyLog, target: Path) -> None:
+def put_log(log: DirtyLog, target: Path) -> None:
     """Full segments are never written again, so they are linked; what a broker may write to is copied."""
     for path in target.iterdir():
         if path.name != PARTITION_METADATA:

@@ -74,7 +74,7 @@ GROUPS: Final = (
         "five million commits by 1,000 groups",
         is_in_quick=False,
         is_long=True,
-        rounds=2,
+        rounds=1,
     ),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
