@@ -67,7 +67,7 @@ class BatchCleaner:
         self._statistics = statistics
 
     def cleaned(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
-        """What stays of a batch, None where it goes whole. Raises `MalformedMessage`."""
+        """The batch to write in place of this one; None where it is removed. Raises `MalformedMessage`."""
         if header.is_control:
             return self._cleaned_control(header, batch)
         if self._transactions.take_data(header):
@@ -152,7 +152,7 @@ class BatchCleaner:
         return CleanedBatch(data, header.last_offset, max_timestamp)
 
     def _empty(self, header: BatchHeader) -> CleanedBatch | None:
-        """The batch without records where its header still matters, None where it does not."""
+        """The batch without its records; None where its header is not needed either."""
         if header.next_offset != self._request.first_uncleanable_offset and not self._is_last_of_producer(header):
             return None
         data = assemble(
