@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from protocol.primitives import MalformedMessage
 from storage.compaction.batch_cleaner import BatchCleaner
 from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
 from storage.compaction.cleaned_transactions import CleanedTransactions
