@@ -112,6 +112,10 @@ class Oracle:
         self.batches: list[Appended] = []
         self.by_offset: dict[int, Appended] = {}
         """By base offset."""
+        self.data: dict[int, bytes | bytearray] = {}
+        """The batches as they were stored, by base offset."""
+        self.committed_end = 0
+        """The largest high watermark. Another replica has what is before it: a log that loses it gets it again."""
         self.start_offset = 0
         """Where the log began, or began anew."""
         self.view = View(0)
@@ -144,7 +148,7 @@ class Oracle:
 
     def restart(self, offset: int) -> None:
         """The log was emptied."""
-        self.start_offset = self.cleanable_end = offset
+        self.start_offset = self.cleanable_end = self.committed_end = offset
         self.cleanable_since.clear()
         self._begin_anew([], offset)
 

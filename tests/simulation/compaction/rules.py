@@ -1,14 +1,14 @@
 """What must hold of a compacted log at any moment, by what was ever appended to it.
 
-    each batch     is one that was appended, with its offsets, producer, sequences and epochs; its records are of it
-    untouched      what was never cleanable, or is younger than min.compaction.lag.ms, is there whole
-    latest         the latest committed record of each key is there; a tombstone for delete.retention.ms at least
-    nothing back   where a tombstone is gone, no older record of its key is there
-    clean part     before the first dirty offset each key has one committed record
-    transactions   while records of one are there, so is its marker; a read_committed consumer gets no aborted record,
-                   from no offset; the last stable offset is not past an open transaction
-    producers      the log, and the batches that are left of it, know the epoch and last sequence of each producer
-    lookups        by offset and by timestamp agree with the batches
+each batch     is one that was appended, with its offsets, producer, sequences and epochs; its records are of it
+untouched      what was never cleanable, or is younger than min.compaction.lag.ms, is there whole
+latest         the latest committed record of each key is there; a tombstone for delete.retention.ms at least
+nothing back   where a tombstone is gone, no older record of its key is there
+clean part     before the first dirty offset each key has one committed record
+transactions   while records of one are there, so is its marker; a read_committed consumer gets no aborted record,
+               from no offset; the last stable offset is not past an open transaction
+producers      the log, and the batches that are left of it, know the epoch and last sequence of each producer
+lookups        by offset and by timestamp agree with the batches
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ class Looked:
         return {record.offset: record for each in self.held if not each.header.is_control for record in each.records}
 
 
-def check(
-    log: Log, high_watermark: int, oracle: Oracle, now_ms: int, random: Random, *, is_copy: bool = False
-) -> None:
+def check(log: Log, high_watermark: int, oracle: Oracle, now_ms: int, random: Random, *, is_copy: bool = False) -> None:
     """Raises `Violation`. A copy was fetched from a log that had been cleaned, so that it may lack more."""
     try:
         _check(log, high_watermark, oracle, now_ms, random, is_copy=is_copy)

@@ -229,6 +229,7 @@ class Swarm:
 
     def _may_be_cleaned(self, process: Process) -> None:
         now_ms = process.environment.wall_ms()
+        self.oracle.committed_end = max(self.oracle.committed_end, process.led.high_watermark)
         for each in process.partitions:
             self.oracle.may_be_cleaned(min(each.last_stable_offset, each.log.active.base_offset), now_ms)
 
@@ -243,12 +244,21 @@ class Swarm:
         led, copy = process.partitions
         if (offset := self._truncating.get(led.topic)) is not None:
             await process.truncate(led, offset, is_emptied=offset == self.oracle.start_offset)
+        else:
+            self._fetch_committed(led.log, process.environment.wall_ms())
         self.oracle.cut(led.log.end_offset)
         if self._truncating or copy.log.end_offset > led.log.end_offset:
             await process.truncate(copy, led.log.log_start_offset, is_emptied=True)
         self._truncating.clear()
         self._synced.clear()
         self._look(process)
+
+    def _fetch_committed(self, log: Log, now_ms: int) -> None:
+        """From the replica that is not simulated."""
+        for batch in self.oracle.batches:
+            if log.end_offset <= batch.base_offset < self.oracle.committed_end:
+                result = log.append_as_follower(self.oracle.data[batch.base_offset], self._epoch, now_ms)
+                assert result.error == 0, result
 
     # What is written
 
@@ -297,6 +307,7 @@ class Swarm:
 
     def _append_data(self, log: Log, data: bytearray, batch: Appended, now_ms: int) -> None:
         self.oracle.append(batch)
+        self.oracle.data[batch.base_offset] = data
         result = log.append_as_leader(data, self._epoch, now_ms, origin=AppendOrigin.COORDINATOR)
         assert result.error == 0 and result.base_offset == batch.base_offset, result
 
@@ -326,6 +337,7 @@ class Swarm:
             record = self._record(process)
             data = build_batch([record], base_offset=offset, partition_leader_epoch=self._epoch)
             self.oracle.append(Appended(offset, (record,), leader_epoch=self._epoch))
+            self.oracle.data[offset] = data
             result = log.append_as_follower(data, self._epoch, process.environment.wall_ms())
             assert result.error == 0, result
 
@@ -360,8 +372,7 @@ class Swarm:
 
     async def _truncate(self, process: Process) -> None:
         """To an offset that never was committed: nothing before it may have been cleaned away."""
-        committed_end = max(process.led.high_watermark, self.oracle.cleanable_end)
-        later = [each.base_offset for each in self.oracle.batches if each.base_offset >= committed_end]
+        later = [each.base_offset for each in self.oracle.batches if each.base_offset >= self.oracle.committed_end]
         if later:
             await self._truncate_to(process, self.random.choice(later), is_emptied=False)
 
