@@ -122,8 +122,8 @@ COMPACTION_MUTANTS: Final = (
         223,
         "the delete horizon begins anew with each pass",
         "storage/compaction/batch_cleaner.py",
-        "        needs_horizon = selection.has_tombstones and horizon_ms is None\n",
-        "        needs_horizon = selection.has_tombstones\n",
+        "needs_horizon = selection.has_tombstones and horizon_ms is None",
+        "needs_horizon = selection.has_tombstones",
         Hunt.LOG_CLEANER,
     ),
     Mutant(

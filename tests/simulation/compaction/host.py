@@ -6,7 +6,9 @@ Nothing here is a stand-in but the network: the copy takes what a fetch of the l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
 
 from broker.config.config import Config
 from broker.metadata.dynamic_config import DynamicConfig
@@ -16,17 +18,59 @@ from broker.replicas.log_cleaner import LogCleaner
 from broker.replicas.replicas import Replicas
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Tasks
+from broker.runtime.worker import RunningWork, Work
 from replication.partition import Partition
 from storage.directory.log_directory import LogDirectory
+from storage.files.log_paths import CLEANED_SUFFIX, offset_of_name
 from storage.log.log import Log
 from storage.log.reading import LogRead
+from storage.log.segment_swap import SegmentCleaned
 from storage.log_config import LogConfig
+from tests.simulation.compaction.rules import Violation
 from tests.support.node import PROPERTIES
 from tests.support.simulation.world import SimulatedEnvironment
 
 ROOT = "/data"
 LED, COPY = "led", "copy"
 LEADER_ID = 2
+
+
+class WatchedWork:
+    """A round of cleaning, of which each finished segment is looked at before the cleaner swaps it."""
+
+    def __init__(self, environment: SimulatedEnvironment, work: RunningWork[object]) -> None:
+        self._environment = environment
+        self._work = work
+
+    async def next_event(self) -> object:
+        event = await self._work.next_event()
+        if isinstance(event, SegmentCleaned):
+            names = self._environment.fs.list_directory(event.directory)
+            cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+            if stale := [name for name in cleaned if offset_of_name(name) != event.base_offset]:
+                raise Violation(f"a crash in the swap at {event.base_offset} would lose it: {stale} are there as well")
+        return event
+
+    def close(self) -> None:
+        self._work.close()
+
+
+class WatchedEnvironment:
+    """That of a broker. No round begins beside what another one has left, unless one has failed."""
+
+    def __init__(self, environment: SimulatedEnvironment) -> None:
+        self._environment = environment
+        self.has_failed: Callable[[], bool] = lambda: False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def in_process(self, work: Work[Any]) -> WatchedWork:
+        assert isinstance(work, partial)
+        names = self._environment.fs.list_directory(work.keywords["request"].directory)
+        if (stale := [name for name in names if name.endswith(CLEANED_SUFFIX)]) and not self.has_failed():
+            raise Violation(f"an earlier round has left {stale}")
+        return WatchedWork(self._environment, self._environment.in_process(work))
 
 
 class Process:
@@ -42,9 +86,11 @@ class Process:
         self.flusher = Flusher(environment, self.tasks.spawn, self.replicas.flushed)
         self.checkpoints = LogCheckpoints(environment, lambda: (self.directory,))
         self.removal = FileRemoval(environment, self.tasks.spawn)
+        watched = WatchedEnvironment(environment)
+        watched.has_failed = lambda: self.cleaner.totals.failures > 0
         self.cleaner = LogCleaner(
             DynamicConfig(Config.load(PROPERTIES | dict(properties))),
-            environment,
+            cast("Any", watched),
             self.tasks.spawn,
             self.replicas,
             self.flusher,

@@ -46,6 +46,7 @@ class ProducerView:
     epoch: int = -1
     last_sequence: int = NO_SEQUENCE
     last_offset: int = -1
+    last_data_offset: int = -1
     opened: list[Appended] = field(default_factory=list)
     """The batches of its open transaction."""
 
@@ -89,7 +90,7 @@ class View:
                 self._decide(producer.opened)
             producer.opened = []
         else:
-            producer.last_sequence = batch.last_sequence
+            producer.last_sequence, producer.last_data_offset = batch.last_sequence, batch.last_offset
             if batch.is_transactional:
                 producer.opened.append(batch)
             else:
@@ -125,7 +126,7 @@ class Oracle:
         """(offset, wall clock in ms): from then on everything before the offset could be cleaned. Rising."""
 
         self.unsure_producers: dict[int, None] = {}
-        """Their last batches were cut away. The cleaner may have removed the ones before, as in Apache Kafka."""
+        """Batches of theirs were cut away. The cleaner may have removed the ones before, as in Apache Kafka."""
 
     @property
     def end_offset(self) -> int:
@@ -133,8 +134,6 @@ class Oracle:
 
     def append(self, batch: Appended) -> None:
         assert batch.base_offset >= self.end_offset
-        if not batch.is_marker:
-            self.unsure_producers.pop(batch.producer_id, None)
         self.batches.append(batch)
         self.by_offset[batch.base_offset] = batch
         self.view.take(batch)

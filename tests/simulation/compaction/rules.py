@@ -23,7 +23,7 @@ from protocol.record_builder import Record
 from protocol.record_reader import records_of
 from storage.log.log import Log
 from storage.log.reading import LogRead
-from tests.simulation.compaction.oracle import Oracle, View
+from tests.simulation.compaction.oracle import NO_SEQUENCE, Oracle, View
 
 LOOKUPS: Final = 4
 CONSUMERS: Final = 2
@@ -230,8 +230,8 @@ def check_producers(seen: Looked, *, is_copy: bool) -> None:
     expected = {
         key: (each.epoch, each.last_sequence)
         for key, each in seen.view.producers.items()
-        if each.last_offset >= log.log_start_offset and each.last_offset == newest[key]
-        if key not in seen.oracle.unsure_producers
+        if each.last_data_offset >= log.log_start_offset and each.last_offset == newest[key]
+        if key not in seen.oracle.unsure_producers and each.last_sequence != NO_SEQUENCE
     }
     known = {key: (each.producer_epoch, each.last_sequence) for key, each in log.producers.entries.items()}
     of_batches = {key: (each.epoch, each.last_sequence) for key, each in seen.left.producers.items()}

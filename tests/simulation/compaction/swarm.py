@@ -139,7 +139,7 @@ class Swarm:
             (1, self._look),
             (0.3, Process.checkpoint),
             (0.3, lambda process: process.flush(process.led.log)),
-            (0.3, self._truncate),
+            (0.6, self._truncate),
             (0.3 * self.shape.trims, self._trim),
             (0.2 * self.shape.empties, self._empty),
             (0.3 * self.shape.leaps, self._leap),
@@ -248,6 +248,7 @@ class Swarm:
             self._fetch_committed(led.log, process.environment.wall_ms())
         self.oracle.cut(led.log.end_offset)
         if self._truncating or copy.log.end_offset > led.log.end_offset:
+            self._truncating[copy.topic] = led.log.log_start_offset
             await process.truncate(copy, led.log.log_start_offset, is_emptied=True)
         self._truncating.clear()
         self._synced.clear()
