@@ -21,7 +21,7 @@ COPY coordinator coordinator
 COPY spark_jobs spark_jobs
 COPY pyspark_moldau pyspark_moldau
 RUN PIP_CONSTRAINT=requirements.lock MOLDAU_WHEEL=compiled \
-    /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check . \
+    /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check '.[tiered]' \
  && /opt/moldau/bin/python -m pip uninstall --yes --quiet setuptools pip \
  && find /opt/moldau -name __pycache__ -prune -exec rm -r {} + \
  && /opt/moldau/bin/python -m compileall -q /opt/moldau/lib

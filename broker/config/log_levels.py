@@ -15,6 +15,7 @@ LOGGERS: Final = (
     ROOT,
     "moldau",
     "moldau.background",
+    "moldau.cleaner",
     "moldau.broker",
     "moldau.connection",
     "moldau.fetch",

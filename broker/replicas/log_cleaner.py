@@ -118,21 +118,29 @@ class LogCleaner:
         self._in_progress[partition.log] = None
         try:
             await self._clean(partition, part)
-            return True
         except LogChanged:
-            return True
+            return False
         except MalformedMessage as malformed:
             self._mark_uncleanable(partition.log, str(malformed))
+            return False
         except OSError as error:
-            self._refused(partition.log, error)
+            if self._is_served(partition):
+                self._refused(partition.log, error)
+            return False
         finally:
             del self._in_progress[partition.log]
-        return False
+        return True
+
+    def _is_served(self, partition: Partition) -> bool:
+        """Whether the partition still lives on this broker, and its log has not failed."""
+        return partition in self._replicas and partition.log.failure is None
 
     # What is cleaned next
 
     async def _next_log(self) -> tuple[Partition, CleanablePart] | None:
         parts = []
+        served = {partition.log for partition in self._replicas}
+        self.uncleanable = {each: reason for each, reason in self.uncleanable.items() if each in served}
         for number, partition in enumerate(tuple(self._replicas)):
             if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -147,10 +155,9 @@ class LogCleaner:
     def _cleanable(self, partition: Partition) -> CleanablePart | None:
         """What could be cleaned of a partition; None where its log is not compacted, or must not be touched now."""
         its_log = partition.log
-        is_sound = its_log.failure is None and its_log not in self.uncleanable
-        if not its_log.config.is_compacted or not is_sound or its_log in self._in_progress:
+        if not its_log.config.is_compacted or not self._is_served(partition):
             return None
-        if partition not in self._replicas:
+        if its_log in self._in_progress or its_log in self.uncleanable:
             return None
         try:
             now_ms = self._environment.wall_ms()
@@ -184,6 +191,8 @@ class LogCleaner:
         work = self._environment.in_process(partial(clean, request=request))
         with contextlib.closing(work):
             while (event := await work.next_event()) is not None:
+                if not self._is_served(partition):
+                    raise LogChanged
                 if isinstance(event, Moved):
                     self.totals.bytes_read += event.bytes_read
                     self.totals.bytes_written += event.bytes_written
@@ -215,8 +224,6 @@ class LogCleaner:
             raise LogChanged
 
     async def _swap(self, partition: Partition, cleaned: SegmentCleaned) -> None:
-        if partition not in self._replicas:
-            raise LogChanged
         paths = partition.log.swap_cleaned(cleaned, self._environment.wall_ms())
         if paths is None:
             await self._environment.offload(partial(discard_cleaned, self._environment.fs, cleaned))

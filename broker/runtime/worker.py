@@ -34,8 +34,8 @@ class RunningWork(Protocol[E_co]):
     """Work that waits at each event until it is asked to go on."""
 
     async def next_event(self) -> E_co | None:
-        """Let the work go on to its next event; None at its end. Raises what the work raises, and OSError where the
-        process cannot be started or ends before the work does."""
+        """Let the work go on to its next event; None at its end. Raises what the work raises, and `WorkerDied`, an
+        OSError, where the process cannot be started or ends before the work does."""
 
     def close(self) -> None:
         """End the work wherever it is."""
@@ -55,7 +55,10 @@ class Reply(NamedTuple):
 
 
 class WorkerDied(ChildProcessError):
-    """The process ended before the work did: killed, out of memory, or the interpreter failed."""
+    """The process cannot be started, or ended before the work did: killed, out of memory, or the interpreter failed.
+
+    Without an errno, because it says nothing of the disk.
+    """
 
 
 class WorkInProcess(Generic[E]):
@@ -68,7 +71,7 @@ class WorkInProcess(Generic[E]):
     async def next_event(self) -> E | None:
         """Let the work go on to its next event; None at its end.
 
-        Raises what the work raises, `WorkerDied` where the process ends first, and OSError where it cannot be started.
+        Raises what the work raises, and `WorkerDied`.
         """
         process = self._process or await self._start()
         assert process.stdin is not None
@@ -84,14 +87,17 @@ class WorkInProcess(Generic[E]):
         return None if reply.is_end else cast("E", reply.event)
 
     async def _start(self) -> asyncio.subprocess.Process:
-        process = self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            MODULE,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
-        )
+        try:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                MODULE,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+            )
+        except OSError as error:  # its errno is none of the disk that the work is about
+            raise WorkerDied(f"the process of the work cannot be started: {error}") from error
         assert process.stdin is not None
         sent = pickle.dumps(self._work)
         process.stdin.write(FRAME_LENGTH.pack(len(sent)) + sent)

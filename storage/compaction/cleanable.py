@@ -38,6 +38,8 @@ class CleanablePart(NamedTuple):
     """For how long the oldest dirty segment has been older than max.compaction.lag.ms; 0 where none is."""
     is_checkpoint_reset: bool
     """The checkpointed offset lay outside of the log. The owner checkpoints `first_dirty_offset` instead."""
+    truncation_count: int = 0
+    """That of the log: a truncation makes these offsets meaningless."""
 
     @property
     def total_bytes(self) -> int:
@@ -81,6 +83,7 @@ def cleanable_part(
         sum(segment.size for segment in cleanable),
         overdue_ms(log, dirty, now_ms),
         is_reset,
+        log.truncation_count,
     )
 
 

@@ -6,8 +6,8 @@ makes superfluous.
     clean_group      each group is copied into one new segment, without the records that are not kept
 
 A generator, so that a driver may slow it down, stop it, or run it in steps. It runs in a worker process, and reads and
-writes nothing but the files of the request's segments and those of the cleaned ones. Where it is stopped or fails, it
-removes the cleaned segment that it has not finished.
+writes nothing but the files of the request's segments and those of the cleaned ones. Where it fails, it removes the
+cleaned segment that it has not finished; what one that was stopped has left is removed when the next one begins.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
         except (OSError, MalformedMessage, LogChanged):
             cleaned.discard()
             raise
+        finally:
+            cleaned.close()
         replaced = tuple(SegmentSize(source.base_offset, source.size) for source in group)
         yield SegmentCleaned(
             request.directory, request.truncation_count, replaced, end_offset, before, cleaned.size, suffixes

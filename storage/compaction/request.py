@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from protocol.compression import Codec
 from storage.compaction.cleanable import CleanablePart
+from storage.compaction.events import LogChanged
 from storage.log.aborted_transactions import aborted_transactions
 from storage.log.log_state import LogState
 from storage.log.segment_swap import SegmentSize
@@ -69,7 +70,10 @@ class CleaningRequest:
 def cleaning_request(
     log: LogState, part: CleanablePart, limits: CleanerLimits, salt: bytes, now_ms: int
 ) -> CleaningRequest:
-    """The request to clean a part of a log. Raises OSError, `CorruptTransactionIndex` among them."""
+    """The request to clean a part of a log. Raises OSError, and `LogChanged` where the log was truncated since the part
+    was determined: it may end before the part now, or have other records there, which are not committed yet."""
+    if part.truncation_count != log.truncation_count:
+        raise LogChanged(log.directory)
     config: LogConfig = log.config
     end_offset = part.first_uncleanable_offset
     return CleaningRequest(

@@ -10,6 +10,7 @@ from tests.conformance.scenario import Scenario
 from tests.conformance.scenarios import configs, groups, offsets, produce, topics, transactions
 from tests.conformance.scenarios.applications import APPLICATION_SCENARIOS
 from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
+from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
@@ -32,6 +33,7 @@ ALL_TOOL_SCENARIOS: tuple[ToolScenario, ...] = (*TOOL_SCENARIOS, *TRANSACTION_TO
 ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *DIRECTORY_SCENARIOS,
     *TRANSACTION_DIRECTORY_SCENARIOS,
+    *COMPACTED_DIRECTORY_SCENARIOS,
     *CLUSTER_SCENARIOS,
     *VOTER_SCENARIOS,
     *MIXED_SCENARIOS,

@@ -226,6 +226,10 @@ class Producer:
             except Closed:
                 await self._bootstrap.back_off()
 
+    def slow_down(self, pause_s: float) -> None:
+        """Wait at least so long, on average, between two batches."""
+        self._pause_s = max(self._pause_s, pause_s)
+
     async def _begin(self) -> None:
         """A new incarnation: an id that nobody else has, or the next epoch of the last one's."""
         if self._former_id is not None and self._random.random() < 0.5:

@@ -56,6 +56,8 @@ RETAINED: Final = "retained"
 LIMIT_S: Final = 400.0
 LIVENESS_S: Final = 60.0
 """How long a healed cluster may take until it serves fully."""
+SMALL_FETCHES_PAUSE_S: Final = 0.3
+"""Between two batches of a producer, so that a replica that fetches 400 bytes at a time catches up."""
 DRAIN_S: Final = 60.0
 COMMIT_S: Final = 30.0
 """How long an application may take until it commits a transaction in a healed cluster: a process may have just died."""
@@ -223,6 +225,9 @@ class Swarm:
             careless.is_ending = True  # they wait for no follower, and one that fetches little might never catch up
         for mixed in self._mixed:
             mixed.is_ending = True
+        if self.plan.properties:
+            for producer in self.producers:  # they wait for those in sync, and a replica that fetches little is not
+                producer.slow_down(SMALL_FETCHES_PAUSE_S)
         for each in late:
             each.cancel()
         if late[1:]:
@@ -308,7 +313,10 @@ class Swarm:
         self.run.complaints += self._table.problems(self.run.table_history)
 
     def _careless_producers(self) -> Iterator[LeaderProducer]:
-        plan, shape = self.plan, Shape(batch_records_max=self.plan.batch_records_max, pause_s=self.plan.pause_s)
+        plan = self.plan
+        # Without acks=all nothing slows them down to what followers that fetch little can take.
+        pause_s = max(plan.pause_s, SMALL_FETCHES_PAUSE_S) if plan.properties else plan.pause_s
+        shape = Shape(batch_records_max=plan.batch_records_max, pause_s=pause_s)
         for number in range(plan.careless):
             for key in self.keys:
                 name = f"c{number}-{key[1]}"

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.simulation.cluster.eager import FAMILIES, eager_plan
-from tests.simulation.cluster.plan import Plan
+from tests.simulation.cluster.plan import Fault, Plan
 from tests.simulation.cluster.swarm import run_seed
 
 DIGEST = "from tests.simulation.cluster.swarm import run_seed; print(run_seed({seed}, plan=None).digest)"
@@ -22,6 +22,14 @@ def test_nothing_is_lost_and_the_cluster_comes_to_itself(seed: int) -> None:
     assert not run.problems()
     assert run.history.acknowledged_count > 0
     assert run.looks > 0
+
+
+@pytest.mark.parametrize("seed", [19, 39])
+def test_writers_do_not_outrun_followers_that_fetch_little(seed: int) -> None:
+    """A follower fetches 400 bytes at a time and syncs each: with more than 60 records a second it never catches up."""
+    faults = (Fault.LOSE_DIRECTORY, Fault.DISK_ERROR, Fault.KILL, Fault.STOP, Fault.KILL_LEADER)
+    plan = eager_plan(seed, faults, (("directories", 2), ("careless", 1), ("flushes", True)))
+    assert plan.properties and not run_seed(seed, plan=plan).problems()
 
 
 def test_transactions_are_all_or_nothing() -> None:

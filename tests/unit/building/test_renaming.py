@@ -103,7 +103,7 @@ import pkgutil, sys
 from importlib import import_module
 import moldau
 for module in pkgutil.walk_packages(moldau.__path__, "moldau."):
-    if not module.name.endswith("__main__") and "spark" not in module.name:
+    if not module.name.endswith(("__main__", "directory_storage", "object_storage")) and "spark" not in module.name:
         import_module(module.name)
 taken = sorted(name for name in sys.modules if name.partition(".")[0] in sys.argv[1:])
 assert not taken, taken

@@ -24,8 +24,10 @@ from tests.unit.protocol.facts.sampling import default_message
 SEEDS = range(2)
 
 NOT_IN_KIO = {
-    # kio has the messages of the clients module: nothing of the metadata log, __consumer_offsets, __transaction_state.
+    # kio has the messages of the clients module: nothing of the metadata log, __consumer_offsets, __transaction_state,
+    # __remote_log_metadata.
     *(name for name, cls in declared().items() if cls.__module__ == "protocol.records.metadata"),
+    *(name for name, cls in declared().items() if cls.__module__ == "protocol.records.remote_log"),
     *("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue"),
     *("TransactionLogKey", "TransactionLogValue"),
 }

@@ -214,9 +214,9 @@ def test_a_topics_overrides_are_taken_or_refused_as_by_apache_kafka(
 
 
 def test_an_override_without_effect_is_told() -> None:
-    warnings = topic_warnings({"delete.retention.ms": "5", "segment.bytes": "4000000"})
-    assert [*warnings] == ["delete.retention.ms"]
-    assert warnings["delete.retention.ms"].startswith("delete.retention.ms has no effect")
+    warnings = topic_warnings({"local.retention.ms": "5", "segment.bytes": "4000000"})
+    assert [*warnings] == ["local.retention.ms"]
+    assert warnings["local.retention.ms"].startswith("local.retention.ms has no effect")
 
 
 # --- what may be altered ---

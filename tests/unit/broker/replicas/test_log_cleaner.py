@@ -159,3 +159,37 @@ def test_bytes_are_spread_over_time() -> None:
     assert throttle.delay_s(250, 1000.0) == 0.25
     now_ms = 9000
     assert throttle.delay_s(1000, 1000.0) == 0
+
+
+def test_without_a_durable_checkpoint_nothing_is_swapped_and_the_cleaner_waits() -> None:
+    async def story(node: Node) -> None:
+        asked = 0
+
+        async def refused() -> bool:
+            nonlocal asked
+            asked += 1
+            return False
+
+        client = await node.connect()
+        node.broker.cleaner._checkpoint = refused
+        await client.create("t", cleanup_policy="compact", segment_bytes=SEGMENT)
+        await write_rounds(client, 12)
+        size = log_of(node).size
+        await asyncio.sleep(10)
+        assert log_of(node).size == size and node.broker.cleaner.totals.bytes_read == 0
+        assert 10 <= asked <= 25, "once for each backoff"
+
+    serve_and(story, **SOON)
+
+
+def test_a_damaged_log_is_forgotten_with_its_topic() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t", cleanup_policy="compact", segment_bytes=SEGMENT)
+        await write_rounds(client, 1)
+        node.broker.cleaner.uncleanable[log_of(node)] = "damaged"
+        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        await asyncio.sleep(5)
+        assert not node.broker.cleaner.uncleanable
+
+    serve_and(story, **SOON)

@@ -56,33 +56,22 @@ def test_a_topic_deleted_while_the_broker_is_away_is_gone_when_it_comes_back() -
     serve_and(story)
 
 
-def test_a_topic_that_wants_compaction_is_said_once_to_keep_every_record(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(node: Node) -> None:
-        client = await node.connect()
-        await client.create("kept", 3, cleanup_policy="compact")
-        await client.create("plain", 3)
-
-    serve_and(story)
-    said = [record.getMessage() for record in caplog.records if "does not compact" in record.getMessage()]
-    assert len(said) == 1 and said[0].startswith("set on topic kept: cleanup.policy does not compact")
-
-
 def test_a_setting_without_effect_is_told_once_whatever_the_number_of_topics(caplog: pytest.LogCaptureFixture) -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         for name in ("a", "b"):
-            await client.create(name, delete_retention_ms=5)
+            await client.create(name, local_retention_ms=5)
         await client.create("c", preallocate="true")
         first = [each.message for each in caplog.records if "has no effect" in each.message]
         assert [each.partition(" has no effect")[0] for each in first] == [
-            "set on topic a: delete.retention.ms",
+            "set on topic a: local.retention.ms",
             "set on topic c: preallocate",
         ]
         caplog.clear()
         node.host.kill()
         node.boot()
         await node.connect()
-        again = [each.message for each in caplog.records if "delete.retention.ms has no effect" in each.message]
+        again = [each.message for each in caplog.records if "local.retention.ms has no effect" in each.message]
         assert [each.partition(": ")[0] for each in again] == ["set on topic a and on 1 more topics"]
 
     serve_and(story)

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -117,3 +118,13 @@ def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(WorkerDied, match="status -9"):
         asyncio.run(scenario())
+
+
+def test_a_process_that_cannot_be_started_says_nothing_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        await LocalEnvironment(asyncio.get_running_loop()).in_process(end_oneself).next_event()
+
+    with pytest.raises(WorkerDied, match="cannot be started") as raised:
+        asyncio.run(scenario())
+    assert raised.value.errno is None

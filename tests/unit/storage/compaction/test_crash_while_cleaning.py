@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import islice
+
 import pytest
 
 from protocol.compression import Codec
+from storage.compaction.cleaning import clean
 from storage.compaction.request import CleanerLimits
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
+from storage.log.segment_swap import SegmentCleaned
 from storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedCrash, SimulatedDisk
 from tests.unit.storage.compaction.histories import (
@@ -17,6 +22,7 @@ from tests.unit.storage.compaction.histories import (
     clean_log,
     committed,
     end_transaction,
+    request_of,
     send,
     stored,
 )
@@ -135,6 +141,25 @@ def test_a_power_cut_while_a_start_finishes_a_swap() -> None:
             else:
                 break
         disk.crash_at_step = None
+        disk.crash()
+        owner, log = load(disk)
+        assert_is_sound(disk, log, EXPECTED)
+
+
+@pytest.mark.parametrize("events", [1, 9, 17, 25])
+def test_a_power_cut_after_a_cleaning_that_was_given_up(events: int) -> None:
+    """What the former cleaning has left lies before a later swap, and must not undo it."""
+    for step in range(FIRST_STEP + 1 + events % 4, LAST_STEP + 1, 4):
+        disk = SimulatedDisk(seed=step)
+        owner, log = write_history(disk)
+        given_up = clean(disk, request_of(log, NOW_MS, LIMITS))
+        for event in islice(given_up, events):
+            if isinstance(event, SegmentCleaned):
+                assert log.swap_cleaned(event, NOW_MS) is not None
+        del given_up
+        disk.crash_at_step = disk.steps + step - FIRST_STEP
+        with suppress(SimulatedCrash):  # some of these cleanings have fewer steps left
+            rounds(disk, owner, log)
         disk.crash()
         owner, log = load(disk)
         assert_is_sound(disk, log, EXPECTED)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from storage.compaction.cleaning import clean
-from storage.compaction.events import CleaningDone
+from storage.compaction.events import CleaningDone, LogChanged
+from storage.compaction.request import cleaning_request
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from storage.log.reading import LogRead
@@ -16,10 +17,13 @@ from storage.segment.segment_listing import list_segments
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import (
     COMPACTED,
+    LIMITS,
     NOW_MS,
+    SALT,
     checkpoint,
     clean_log,
     offsets,
+    part_of,
     request_of,
     send,
     stored,
@@ -125,6 +129,15 @@ def test_output_is_refused_after_a_truncation(disk: SimulatedDisk, offset: int) 
     log.note_cleaned(1000, count)
     assert log.first_dirty_offset is not None and log.first_dirty_offset <= offset
     assert log.swap_cleaned(events[0], NOW_MS) is None
+
+
+def test_a_part_from_before_a_truncation_is_not_cleaned(disk: SimulatedDisk) -> None:
+    """The records behind the truncation are not committed, although the offsets of the part were."""
+    _, log = filled(disk)
+    part = part_of(log)
+    log.lower_recovery_point(30)
+    with pytest.raises(LogChanged):
+        cleaning_request(log, part, LIMITS, SALT, NOW_MS)
 
 
 def test_a_failed_log_is_not_swapped(disk: SimulatedDisk) -> None:

@@ -1,0 +1,57 @@
+"""The check at the start of a broker: whether its remote storage can be used, and is that of its cluster."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage.tiered.errors import (
+    AccessRefused,
+    CorruptObject,
+    ObjectExists,
+    ObjectNotFound,
+    WrongCluster,
+)
+from storage.tiered.layout import CLUSTER_MANIFEST, PROBES
+from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest, encode_cluster_manifest
+from storage.tiered.port import RemoteStorage, get_all
+
+PROBE: Final = b"moldau writes, reads, lists and removes this object when it starts\n"
+
+
+async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str) -> None:
+    """Whether the storage is there, is of this cluster, and takes writes, reads, lists and deletions.
+
+    The first broker of a cluster that comes here makes the storage that of its cluster. `probe_name` is unique to this
+    start. Raises `RemoteStorageError`; the message says which step failed.
+    """
+    await claim_storage(storage, cluster_id)
+    key = PROBES + probe_name
+    try:
+        await storage.put(key, PROBE)
+    except AccessRefused as refused:
+        raise AccessRefused(f"remote storage can be read, but not be written: {refused}") from refused
+    try:
+        if bytes(await storage.get(key, 0, 1 << 10)) != PROBE:
+            raise CorruptObject(f"remote storage returned other bytes of {key} than were put")
+        await storage.list(PROBES, limit=1)
+    finally:
+        await storage.delete([key])
+
+
+async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
+    """Read the manifest of the cluster, and write it where there is none. Raises `WrongCluster` and others."""
+    try:
+        await check_cluster(storage, cluster_id)
+    except ObjectNotFound:
+        try:
+            await storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(cluster_id), must_create=True)
+        except ObjectExists:
+            await check_cluster(storage, cluster_id)
+
+
+async def check_cluster(storage: RemoteStorage, cluster_id: str) -> None:
+    """Raises `WrongCluster`, `ObjectNotFound` where the storage is of no cluster yet, and others."""
+    data = await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX)
+    owner = decode_cluster_manifest(CLUSTER_MANIFEST, data)
+    if owner != cluster_id:
+        raise WrongCluster(f"this remote storage belongs to the cluster {owner}, not to {cluster_id}")

@@ -1,0 +1,200 @@
+"""Remote storage in a directory: a mounted file system, or a disk of this machine for tests and small installations.
+
+    <root>/topics/...              the objects, a file each, by key
+    <root>/.uploads/<16 hex>       objects that are being written; `remove_uploads` removes what a crash left
+
+A put writes a file of its own, syncs it, renames it and syncs the directory, in this order: a reader sees a whole
+object or none, and a put that has returned survives a loss of power. Every call runs in aiofiles' threads (decision
+13).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from random import Random
+from typing import Final, TypeVar
+
+import aiofiles
+from aiofiles import os as aio_os
+
+from protocol.primitives import BytesLike
+from storage.tiered.errors import (
+    AccessRefused,
+    ObjectExists,
+    ObjectNotFound,
+    RemoteStorageError,
+    StorageFull,
+    StorageMissing,
+    StorageUnavailable,
+)
+from storage.tiered.port import Content, ObjectEntry
+
+UPLOADS: Final = ".uploads"
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+T = TypeVar("T")
+
+
+class DirectoryStorage:
+    """A `RemoteStorage` below a root directory, which must exist: a mount that is away must not be taken for an empty
+    storage. Several brokers may use one root."""
+
+    def __init__(self, root: str, random: Random) -> None:
+        self._root = root.rstrip("/") or "/"
+        self._random = random
+
+    async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
+        path = self._path(key)
+        temporary = f"{self._root}/{UPLOADS}/{self._random.getrandbits(64):016x}"
+        with self._errors(key):
+            await self._run(self._make_directories, os.path.dirname(temporary))
+            try:
+                async with aiofiles.open(temporary, "xb", buffering=0) as file:
+                    if isinstance(content, bytes):
+                        await file.write(content)
+                    else:
+                        async for chunk in content.chunks():
+                            await file.write(chunk)
+                    await self._run(os.fsync, file.fileno())
+                await self._run(self._install, temporary, path, must_create)
+            finally:
+                with suppress(FileNotFoundError):
+                    await aio_os.unlink(temporary)
+
+    async def get(self, key: str, position: int, size: int) -> BytesLike:
+        with self._errors(key):
+            return await self._run(_read, self._path(key), position, size)
+
+    async def size(self, key: str) -> int:
+        with self._errors(key):
+            return int((await aio_os.stat(self._path(key))).st_size)
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
+        with self._errors(prefix):
+            return await self._run(self._list, prefix, after, limit)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            with self._errors(key), suppress(FileNotFoundError):
+                await aio_os.unlink(self._path(key))
+
+    async def close(self) -> None:
+        """There is nothing to give back: each call opens and closes its file."""
+
+    async def remove_uploads(self, before_ms: int) -> int:
+        """Remove what crashed puts left, last changed before a time (ms since the epoch); how many. Raises
+        `RemoteStorageError`."""
+        with self._errors(UPLOADS):
+            return await self._run(self._remove_uploads, before_ms)
+
+    # In aiofiles' threads
+
+    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
+        result: T = await aio_os.wrap(function)(*arguments)
+        return result
+
+    def _path(self, key: str) -> str:
+        assert key and not any(part in ("", ".", "..", UPLOADS) for part in key.split("/")), f"{key!r} is not a key"
+        return f"{self._root}/{key}"
+
+    def _make_directories(self, path: str) -> None:
+        """Make a directory below the root, durably. Raises FileNotFoundError where the root is not there."""
+        missing = []
+        while path != self._root and not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for directory in reversed(missing):
+            with suppress(FileExistsError):
+                os.mkdir(directory)
+            _sync_directory(os.path.dirname(directory))
+
+    def _install(self, temporary: str, path: str, must_create: bool) -> None:
+        directory = os.path.dirname(path)
+        self._make_directories(directory)
+        if must_create:
+            os.link(temporary, path)
+        else:
+            os.replace(temporary, path)
+        _sync_directory(directory)
+
+    def _list(self, prefix: str, after: str, limit: int) -> Sequence[ObjectEntry]:
+        if not os.path.isdir(self._root):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", self._root)
+        found = []
+        for entry in self._walk(prefix, after):
+            found.append(entry)
+            if len(found) == limit:
+                break
+        return found
+
+    def _walk(self, prefix: str, after: str) -> Iterator[ObjectEntry]:
+        """The objects of a prefix past a key, by key."""
+        try:
+            with os.scandir(f"{self._root}/{prefix}") as entries:
+                # A directory is compared as its keys are: with the slash.
+                names = sorted(each.name + "/" * each.is_dir() for each in entries if prefix or each.name != UPLOADS)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name in names:
+            key = prefix + name
+            if name.endswith("/"):
+                if key > after or after.startswith(key):
+                    yield from self._walk(key, after)
+            elif key > after:
+                with suppress(FileNotFoundError):
+                    yield ObjectEntry(key, os.stat(f"{self._root}/{key}").st_size)
+
+    def _remove_uploads(self, before_ms: int) -> int:
+        count = 0
+        with suppress(FileNotFoundError), os.scandir(f"{self._root}/{UPLOADS}") as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    if entry.stat().st_mtime_ns < before_ms * 1_000_000:
+                        os.unlink(entry.path)
+                        count += 1
+        return count
+
+    @contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        """Turns `OSError` into the errors of the port."""
+        try:
+            yield
+        except OSError as error:
+            raise self._error(key, error) from error
+
+    def _error(self, key: str, error: OSError) -> RemoteStorageError:
+        what = f"{key}: {error.strerror}"
+        if isinstance(error, FileExistsError):
+            return ObjectExists(f"{key} exists")
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            if not os.path.isdir(self._root):
+                return StorageMissing(f"the directory {self._root} does not exist, or is not mounted")
+            return ObjectNotFound(f"{key} does not exist")
+        if error.errno in FULL:
+            return StorageFull(what)
+        if error.errno in REFUSED:
+            return AccessRefused(what)
+        return StorageUnavailable(what)
+
+
+def _read(path: str, position: int, size: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        data = os.pread(descriptor, size, position)
+        while len(data) < size and (more := os.pread(descriptor, size - len(data), position + len(data))):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,61 @@
+"""The errors of remote storage. A caller decides by class; the message says what is wrong, and where."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RemoteStorageError(Exception):
+    """Remote storage did not do what it was asked to."""
+
+    may_pass: ClassVar[bool] = False
+    """Whether the same call may succeed later, without any change here: a job waits and tries again, a fetch is
+    answered with a retriable error."""
+
+
+class StorageUnavailable(RemoteStorageError):
+    """No answer, or one that asks to come back: no connection, a time-out, a server error, throttling.
+
+    What was asked for may have happened all the same.
+    """
+
+    may_pass = True
+
+
+class AccessRefused(RemoteStorageError):
+    """The credentials are missing, wrong or expired, or do not allow this call. It may pass: credentials are looked up
+    again at each call."""
+
+    may_pass = True
+
+
+class StorageMissing(RemoteStorageError):
+    """The bucket, the container or the root directory does not exist, or is away."""
+
+    may_pass = True
+
+
+class StorageFull(RemoteStorageError):
+    """No space, or a quota is used up: reads and deletions still work."""
+
+    may_pass = True
+
+
+class ObjectNotFound(RemoteStorageError):
+    """There is no object of this key."""
+
+
+class ObjectExists(RemoteStorageError):
+    """A put that must create found an object of this key."""
+
+
+class CorruptObject(RemoteStorageError):
+    """An object is not what its manifest or its format says: nothing may be served from it."""
+
+
+class WrongCluster(RemoteStorageError):
+    """The storage, or an object in it, belongs to another cluster: nothing may be served from it or written to it."""
+
+
+class InvalidStorageUrl(RemoteStorageError):
+    """The setting does not name a storage that can be opened."""

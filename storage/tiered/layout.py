@@ -1,0 +1,86 @@
+"""Where the objects of a cluster, a partition and a segment are: their keys. docs/tiered_storage.md describes them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from storage.files.log_paths import offset_name, offset_of_name
+from storage.tiered.metadata.remote_segment import RemotePartition
+
+CLUSTER_MANIFEST: Final = "moldau-cluster.json"
+TOPICS: Final = "topics/"
+PINS: Final = "pins/"
+PROBES: Final = "probes/"
+"""Objects that a check at the start writes and removes."""
+
+
+class ObjectKind(Enum):
+    """The objects of a segment, by the suffix of their keys."""
+
+    LOG = ".log"
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
+    """Only of a segment with aborted transactions."""
+    PRODUCER_SNAPSHOT = ".snapshot"
+    """The state of the producers at the end of the segment."""
+    LEADER_EPOCHS = ".leader_epoch_checkpoint"
+    """All leader epochs from the start of the log to the end of the segment."""
+    MANIFEST = ".manifest.json"
+    """Written last: a segment without it was not copied completely."""
+
+
+DATA_KINDS: Final[tuple[ObjectKind, ...]] = tuple(kind for kind in ObjectKind if kind is not ObjectKind.MANIFEST)
+REQUIRED_KINDS: Final[tuple[ObjectKind, ...]] = tuple(
+    kind for kind in DATA_KINDS if kind is not ObjectKind.TRANSACTION_INDEX
+)
+
+
+class SegmentObject(NamedTuple):
+    """What a key says."""
+
+    partition: RemotePartition
+    start_offset: int
+    segment_id: bytes
+    kind: ObjectKind
+
+
+def topic_prefix(topic: str, topic_id: bytes) -> str:
+    """The prefix of the keys of a topic."""
+    return f"{TOPICS}{topic}.{uuid_text(topic_id)}/"
+
+
+def partition_prefix(partition: RemotePartition) -> str:
+    """The prefix of the keys of a partition. A listing of it is in the order of start offsets."""
+    return f"{topic_prefix(partition.topic, partition.topic_id)}{partition.partition}/"
+
+
+def object_key(partition: RemotePartition, start_offset: int, segment_id: bytes, kind: ObjectKind) -> str:
+    """The key of one object of a segment."""
+    name = f"{offset_name(start_offset, '')}-{uuid_text(segment_id)}{kind.value}"
+    return partition_prefix(partition) + name
+
+
+def segment_keys(partition: RemotePartition, start_offset: int, segment_id: bytes) -> list[str]:
+    """The keys of all objects that a segment may have, the manifest first: the order in which they are removed."""
+    kinds = (ObjectKind.MANIFEST, *DATA_KINDS)
+    return [object_key(partition, start_offset, segment_id, kind) for kind in kinds]
+
+
+def parse_key(key: str) -> SegmentObject | None:
+    """The object that a key stands for; None for a key of another form."""
+    if not key.startswith(TOPICS):
+        return None
+    try:
+        topic_part, partition_part, name = key[len(TOPICS) :].split("/")
+        topic, _, topic_id = topic_part.rpartition(".")
+        stem, dot, suffix = name.partition(".")
+        digits, _, segment_id = stem.partition("-")
+        partition = RemotePartition(topic, parse_uuid(topic_id), int(partition_part))
+        found = SegmentObject(partition, offset_of_name(digits), parse_uuid(segment_id), ObjectKind(dot + suffix))
+    except ValueError:
+        return None
+    # One text for one object: not another partition "+0", nor an id with stray bits.
+    return found if object_key(*found) == key else None

@@ -1,0 +1,189 @@
+"""The manifests: JSON objects that say what a storage and the segments in it are, for readers without a broker.
+
+They are checked against what the reader expects, and a manifest that does not hold is a named error: `CorruptObject`
+or `WrongCluster`. Fields that this version does not know are ignored; a larger format version is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from protocol.primitives import BytesLike
+from storage.checkpoints.leader_epochs import EpochStart
+from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from storage.tiered.errors import CorruptObject, WrongCluster
+from storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind
+from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+
+FORMAT_VERSION: Final = 1
+MANIFEST_SIZE_MAX: Final = 4 << 20
+"""Bytes; some 60,000 ancestors fit."""
+
+T = TypeVar("T")
+
+
+class ObjectSummary(NamedTuple):
+    """What a manifest says of one object."""
+
+    size: int
+    """Bytes."""
+    crc32c: int
+    """CRC-32C of all bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentManifest:
+    """A segment and its objects."""
+
+    cluster_id: str
+    partition: RemotePartition
+    segment_id: bytes
+    start_offset: int
+    last_offset: int
+    """Inclusive."""
+    epochs: tuple[EpochStart, ...]
+    """The leader epochs in the segment, each with the offset of its first batch here."""
+    max_timestamp_ms: int
+    objects: dict[ObjectKind, ObjectSummary]
+    generation: int = 0
+    """How many times what is stored here was cleaned since it was first copied."""
+    cleaned_end_offset: int = 0
+    """Exclusive; 0 where nothing was cleaned (`metadata/lineage.py`)."""
+    ancestors: tuple[bytes, ...] = ()
+    """The ids of the segments that this one replaces."""
+
+    def encode(self) -> bytes:
+        """The content of the manifest: the same fields give the same bytes."""
+        fields = {
+            "format_version": FORMAT_VERSION,
+            "cluster_id": self.cluster_id,
+            "topic": self.partition.topic,
+            "topic_id": uuid_text(self.partition.topic_id),
+            "partition": self.partition.partition,
+            "segment_id": uuid_text(self.segment_id),
+            "start_offset": self.start_offset,
+            "last_offset": self.last_offset,
+            "leader_epochs": [{"epoch": epoch, "start_offset": offset} for epoch, offset in self.epochs],
+            "max_timestamp_ms": self.max_timestamp_ms,
+            "generation": self.generation,
+            "cleaned_end_offset": self.cleaned_end_offset,
+            "ancestors": [uuid_text(each) for each in self.ancestors],
+            "objects": {
+                kind.value[1:]: {"size": self.objects[kind].size, "crc32c": f"{self.objects[kind].crc32c:08x}"}
+                for kind in DATA_KINDS
+                if kind in self.objects
+            },
+        }
+        return json.dumps(fields, indent=1).encode() + b"\n"
+
+    def check(self, cluster_id: str, partition: RemotePartition, segment: RemoteSegment, key: str) -> None:
+        """Compare with the metadata of the segment. Raises `WrongCluster`, and `CorruptObject` for what differs."""
+        if self.cluster_id != cluster_id:
+            raise WrongCluster(f"{key} belongs to the cluster {self.cluster_id}, not to {cluster_id}")
+        expected = (partition, segment.segment_id, segment.start_offset, segment.last_offset, segment.epochs)
+        if (self.partition, self.segment_id, self.start_offset, self.last_offset, self.epochs) != expected:
+            raise CorruptObject(f"{key} is the manifest of another segment than the metadata names")
+        if self.objects[ObjectKind.LOG].size != segment.size:
+            raise CorruptObject(
+                f"{key} has {self.objects[ObjectKind.LOG].size} bytes of records, the metadata {segment.size}"
+            )
+        if (ObjectKind.TRANSACTION_INDEX in self.objects) != segment.has_transaction_index:
+            raise CorruptObject(f"{key} and the metadata differ on whether there is a transaction index")
+
+
+class _Fields:
+    """Reads the fields of a JSON object; whatever is not as it must be is a `CorruptObject`."""
+
+    def __init__(self, key: str, data: BytesLike) -> None:
+        self._key = key
+        try:
+            self._fields = json.loads(bytes(data))
+        except ValueError:
+            raise CorruptObject(f"{key} is not JSON") from None
+        version = self.take("format_version", _number)
+        if version != FORMAT_VERSION:
+            raise CorruptObject(f"{key} has format version {version}; this version reads {FORMAT_VERSION}")
+
+    def take(self, name: str, convert: Callable[[object], T]) -> T:
+        if not isinstance(self._fields, dict) or name not in self._fields:
+            raise CorruptObject(f"{self._key} has no field {name}")
+        try:
+            return convert(self._fields[name])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise CorruptObject(f"{self._key}: the field {name} is {self._fields[name]!r:.80}") from None
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 63:
+        raise ValueError
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _uuid(value: object) -> bytes:
+    return parse_uuid(_text(value))
+
+
+def _epochs(value: object) -> tuple[EpochStart, ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError
+    return tuple(EpochStart(_number(each["epoch"]), _number(each["start_offset"])) for each in value)
+
+
+def _ancestors(value: object) -> tuple[bytes, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(_uuid(each) for each in value)
+
+
+def _objects(value: object) -> dict[ObjectKind, ObjectSummary]:
+    if not isinstance(value, dict):
+        raise ValueError
+    found: dict[ObjectKind, ObjectSummary] = {
+        kind: ObjectSummary(_number(value[kind.value[1:]]["size"]), int(_text(value[kind.value[1:]]["crc32c"]), 16))
+        for kind in DATA_KINDS
+        if kind.value[1:] in value
+    }
+    if any(kind not in found for kind in REQUIRED_KINDS):
+        raise ValueError
+    return found
+
+
+def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
+    """Raises `CorruptObject`."""
+    fields = _Fields(key, data)
+    partition = RemotePartition(
+        fields.take("topic", _text), fields.take("topic_id", _uuid), fields.take("partition", _number)
+    )
+    return SegmentManifest(
+        cluster_id=fields.take("cluster_id", _text),
+        partition=partition,
+        segment_id=fields.take("segment_id", _uuid),
+        start_offset=fields.take("start_offset", _number),
+        last_offset=fields.take("last_offset", _number),
+        epochs=fields.take("leader_epochs", _epochs),
+        max_timestamp_ms=fields.take("max_timestamp_ms", _number),
+        objects=fields.take("objects", _objects),
+        generation=fields.take("generation", _number),
+        cleaned_end_offset=fields.take("cleaned_end_offset", _number),
+        ancestors=fields.take("ancestors", _ancestors),
+    )
+
+
+def encode_cluster_manifest(cluster_id: str) -> bytes:
+    """The content of the object at the root of a storage."""
+    fields = {"format_version": FORMAT_VERSION, "cluster_id": cluster_id, "written_by": "moldau"}
+    return json.dumps(fields, indent=1).encode() + b"\n"
+
+
+def decode_cluster_manifest(key: str, data: BytesLike) -> str:
+    """The id of the cluster. Raises `CorruptObject`."""
+    return _Fields(key, data).take("cluster_id", _text)

@@ -1,0 +1,81 @@
+"""The remote segments of one leader epoch: which of them is read at which offset."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+NO_OFFSET = -1
+
+
+class EpochSegments:
+    """Rows of `SegmentTable`. *Referenced* rows are read; *unreferenced* ones are not: copies that are not finished,
+    copies that a later one replaced, and segments under deletion. They are kept until their deletion is finished, so
+    that no object is forgotten in the storage."""
+
+    __slots__ = ("_rows", "_starts", "highest_offset", "unreferenced")
+
+    def __init__(self) -> None:
+        self._starts = array("q")
+        """First offsets in this epoch, ascending; one for each of `_rows`."""
+        self._rows = array("i")
+        self.unreferenced: set[int] = set()
+        self.highest_offset = NO_OFFSET
+        """The last offset (inclusive) of this epoch that was ever copied; deletions do not lower it."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rows and not self.unreferenced
+
+    def note_unreferenced(self, row: int) -> None:
+        self.unreferenced.add(row)
+
+    def reference(self, start_offset: int, row: int, last_offset: int) -> list[int]:
+        """Read this row from `start_offset` on. The rows that it takes the place of are unreferenced, and returned:
+        where it reaches as far as any copy before it, all that begin in it; else one that begins with it.
+
+        DIVERGES: Apache Kafka forgets a longer row that begins at the same offset, and never deletes its objects by
+        leader epoch; here it stays among those to delete.
+        """
+        first = bisect_left(self._starts, start_offset)
+        if last_offset >= self.highest_offset:
+            end = len(self._starts)
+            self.highest_offset = last_offset
+        else:
+            end = bisect_right(self._starts, start_offset)
+        displaced = [each for each in self._rows[first:end] if each != row]
+        self._starts[first:end] = array("q", [start_offset])
+        self._rows[first:end] = array("i", [row])
+        self.unreferenced.update(displaced)
+        self.unreferenced.discard(row)
+        return displaced
+
+    def unreference(self, start_offset: int, row: int) -> None:
+        """Stop reading a row, and keep it for its deletion."""
+        slot = bisect_left(self._starts, start_offset)
+        if slot < len(self._starts) and self._starts[slot] == start_offset and self._rows[slot] == row:
+            del self._starts[slot]
+            del self._rows[slot]
+        self.unreferenced.add(row)
+
+    def forget(self, row: int) -> None:
+        """The deletion of an unreferenced row is finished."""
+        self.unreferenced.discard(row)
+
+    def at_or_before(self, offset: int) -> int | None:
+        """The row that is read from the largest offset not above `offset`."""
+        slot = bisect_right(self._starts, offset) - 1
+        return self._rows[slot] if slot >= 0 else None
+
+    def referenced(self, first_offset: int = 0) -> list[int]:
+        """The rows from which something at or past `first_offset` may be read, by offset."""
+        return list(self._rows[max(0, bisect_right(self._starts, first_offset) - 1) :])
+
+    def memory_size(self) -> int:
+        """Bytes."""
+        return (
+            self._starts.__sizeof__()
+            + self._rows.__sizeof__()
+            + self.unreferenced.__sizeof__()
+            + object.__sizeof__(self)
+        )

@@ -1,0 +1,234 @@
+"""The remote log of one partition: its segments in remote storage, by leader epoch, as the metadata records say.
+
+Everything here changes by `replay` alone, in the order of the records in the metadata topic, so that every broker that
+reads them arrives at the same. A record that may not follow has no effect (`False`). The semantics are those of Apache
+Kafka 4.3.1 (a test compares them with its cache, step by step); what is new is that a cleaned segment replaces its
+ancestors (decision 14).
+
+    record                       effect
+    segment, copy started        known, not read
+    update, copy finished        read in each of its epochs, from the first offset it has there (`EpochSegments`)
+    update, delete started       not read any more; kept for the deletion of its objects
+    update, delete finished      forgotten
+    partition delete             `delete_state`; the segments stay until their own records say otherwise
+
+Memory: 95 to 105 bytes a segment (measured), and some 300 more where it has custom metadata or several epochs
+(`tests/unit/storage/tiered/metadata/test_memory.py`). A lookup takes a few microseconds, whatever the number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from storage.tiered.metadata.epoch_segments import NO_OFFSET, EpochSegments
+from storage.tiered.metadata.lineage import Lineage, ancestor_digest, read_lineage
+from storage.tiered.metadata.records import RemoteChange
+from storage.tiered.metadata.remote_segment import PartitionDelete, RemoteSegment, SegmentUpdate
+from storage.tiered.metadata.segment_state import PARTITION_STEPS, SEGMENT_STEPS, PartitionDeleteState, SegmentState
+from storage.tiered.metadata.segment_table import SegmentTable
+
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+class RemoteLog:
+    """The remote segments of one partition."""
+
+    __slots__ = ("_epochs", "_segments", "_superseded_ms", "delete_state")
+
+    def __init__(self) -> None:
+        self._segments = SegmentTable()
+        self._epochs: dict[int, EpochSegments] = {}
+        self.delete_state: PartitionDeleteState | None = None
+        """None: the partition is not being removed."""
+        self._superseded_ms: dict[int, int] = {}
+        """By row, of finished copies that are read nowhere: when the record was written that took their last place."""
+
+    def __len__(self) -> int:
+        """The number of segments that are known, in any state."""
+        return self._segments.count
+
+    # Records
+
+    def replay(self, change: RemoteChange) -> bool:
+        """Take a record. False: it may not follow the records before it, and has no effect."""
+        match change:
+            case RemoteSegment():
+                return self._replay_segment(change)
+            case SegmentUpdate():
+                return self._replay_update(change)
+            case PartitionDelete():
+                return self._replay_delete(change)
+
+    def _replay_segment(self, segment: RemoteSegment) -> bool:
+        """A segment of any state: a copy that begins, or the present state of one in a snapshot."""
+        if self._segments.find(segment.segment_id) is not None:
+            return False
+        if segment.state is SegmentState.DELETE_SEGMENT_FINISHED:
+            return True
+        row = self._segments.add(segment)
+        for epoch, _ in segment.epochs:
+            self._epochs.setdefault(epoch, EpochSegments()).note_unreferenced(row)
+        if segment.state is SegmentState.COPY_SEGMENT_FINISHED:
+            self._make_visible(row, segment)
+        return True
+
+    def _replay_update(self, update: SegmentUpdate) -> bool:
+        row = self._segments.find(update.segment_id)
+        if row is None or update.state not in SEGMENT_STEPS[self._segments.state(row)]:
+            return False
+        if update.state is SegmentState.COPY_SEGMENT_STARTED:
+            return False  # a copy is started by a record that describes it
+        before = self._segments.get(row)
+        segment = before.updated(update)
+        self._segments.put(row, segment)
+        if segment.state is before.state:
+            return True
+        match segment.state:
+            case SegmentState.COPY_SEGMENT_FINISHED:
+                self._make_visible(row, segment)
+            case SegmentState.DELETE_SEGMENT_STARTED:
+                self._hide(row, segment)
+            case SegmentState.DELETE_SEGMENT_FINISHED:
+                self._forget(row, segment)
+        return True
+
+    def _replay_delete(self, deletion: PartitionDelete) -> bool:
+        if deletion.state not in PARTITION_STEPS[self.delete_state]:
+            return False
+        self.delete_state = deletion.state
+        return True
+
+    def _make_visible(self, row: int, segment: RemoteSegment) -> None:
+        lineage = read_lineage(segment.custom_metadata)
+        replaced: list[int] = []
+        if lineage is not None and lineage.ancestor_count:
+            ancestors = self._ancestors(segment, lineage)
+            if ancestors is None:
+                self._superseded_ms[row] = segment.event_timestamp_ms
+                return
+            replaced = self._unreference(ancestors)
+        for slot, (epoch, start_offset) in enumerate(segment.epochs):
+            replaced += self._epochs[epoch].reference(start_offset, row, segment.last_offset_in(slot))
+        for other in replaced:
+            if other != row and not self._is_read(other):
+                self._superseded_ms[other] = segment.event_timestamp_ms
+
+    def _ancestors(self, segment: RemoteSegment, lineage: Lineage) -> dict[int, RemoteSegment] | None:
+        """The ancestors of a cleaned segment, by row. None where they are not exactly what is read in its range: some
+        were replaced or deleted while it was cleaned, and it must never be read."""
+        ancestors: dict[int, RemoteSegment] = {}
+        for slot, (epoch, start_offset) in enumerate(segment.epochs):
+            last_offset = segment.last_offset_in(slot)
+            for row in self._epochs[epoch].referenced(start_offset):
+                if self._segments.offsets(row)[0] > last_offset:
+                    break
+                if self._segments.last_offset_in(row, epoch) >= start_offset:
+                    ancestors[row] = self._segments.get(row)
+        is_whole = all(
+            segment.start_offset <= ancestor.start_offset and ancestor.last_offset <= segment.last_offset
+            for ancestor in ancestors.values()
+        )
+        digest = ancestor_digest([ancestor.segment_id for ancestor in ancestors.values()])
+        named = (lineage.ancestor_count, lineage.ancestor_digest)
+        return ancestors if is_whole and named == (len(ancestors), digest) else None
+
+    def _unreference(self, ancestors: dict[int, RemoteSegment]) -> list[int]:
+        for row, ancestor in ancestors.items():
+            for epoch, start_offset in ancestor.epochs:
+                self._epochs[epoch].unreference(start_offset, row)
+        return list(ancestors)
+
+    def _is_read(self, row: int) -> bool:
+        segment = self._segments.get(row)
+        return any(self._epochs[epoch].at_or_before(offset) == row for epoch, offset in segment.epochs)
+
+    def _hide(self, row: int, segment: RemoteSegment) -> None:
+        self._superseded_ms.pop(row, None)
+        for epoch, start_offset in segment.epochs:
+            self._epochs[epoch].unreference(start_offset, row)
+
+    def _forget(self, row: int, segment: RemoteSegment) -> None:
+        for epoch, _ in segment.epochs:
+            segments = self._epochs[epoch]
+            segments.forget(row)
+        self._segments.remove(row)
+
+    # Lookups
+
+    def find(self, epoch: int, offset: int) -> RemoteSegment | None:
+        """The segment to read an offset of a leader epoch from; None where none has it."""
+        row = self._row_at(epoch, offset)
+        return None if row is None else self._segments.get(row)
+
+    def _row_at(self, epoch: int, offset: int) -> int | None:
+        segments = self._epochs.get(epoch)
+        row = segments.at_or_before(offset) if segments is not None else None
+        return None if row is None or offset > self._segments.last_offset_in(row, epoch) else row
+
+    def highest_offset(self, epoch: int) -> int | None:
+        """The last offset (inclusive) of a leader epoch that was ever copied; None where none was."""
+        segments = self._epochs.get(epoch)
+        return None if segments is None or segments.highest_offset == NO_OFFSET else segments.highest_offset
+
+    def next_with_transaction_index(self, epoch: int, offset: int) -> RemoteSegment | None:
+        """The first segment with a transaction index, from the one that has an offset of a leader epoch on, within that
+        epoch; None where there is none, or no segment has the offset."""
+        row = self._row_at(epoch, offset)
+        while row is not None:
+            if self._segments.has_transaction_index(row):
+                return self._segments.get(row)
+            row = self._row_at(epoch, self._segments.offsets(row)[1] + 1)
+        return None
+
+    def segments(self) -> Iterator[RemoteSegment]:
+        """All segments that are known, in any state, in no particular order. Do not replay meanwhile."""
+        return map(self._segments.get, self._segments.rows())
+
+    def segments_of(self, epoch: int) -> list[RemoteSegment]:
+        """The segments of a leader epoch in any state, by start offset."""
+        segments = self._epochs.get(epoch)
+        if segments is None:
+            return []
+        rows = {*segments.referenced(), *segments.unreferenced}
+        return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
+
+    def read_segments(self) -> list[RemoteSegment]:
+        """The segments from which something is read in some leader epoch, each once, by start offset."""
+        rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
+        return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
+
+    def superseded(self) -> list[tuple[RemoteSegment, int]]:
+        """The finished copies that are read nowhere any more, each with the time (ms) of the record that took its last
+        place: after a grace time for readers, they are to be deleted."""
+        return [(self._segments.get(row), since_ms) for row, since_ms in self._superseded_ms.items()]
+
+    def unfinished(self) -> list[RemoteSegment]:
+        """The copies that were started and not finished, by the time of their record. Those of a former leader, or
+        of this one before its last start, are remains to delete."""
+        rows = {row for epoch in self._epochs.values() for row in epoch.unreferenced}
+        started = [row for row in rows if self._segments.state(row) is SegmentState.COPY_SEGMENT_STARTED]
+        return sorted(map(self._segments.get, started), key=lambda each: (each.event_timestamp_ms, each.segment_id))
+
+    def in_deletion(self) -> list[RemoteSegment]:
+        """The segments of which a deletion was begun and not finished, by start offset."""
+        rows = {row for epoch in self._epochs.values() for row in epoch.unreferenced}
+        begun = [row for row in rows if self._segments.state(row) is SegmentState.DELETE_SEGMENT_STARTED]
+        return sorted(map(self._segments.get, begun), key=lambda each: (each.start_offset, each.segment_id))
+
+    def size(self) -> int:
+        """Bytes of the .log objects of what is read, each segment counted once however many epochs it spans."""
+        rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
+        return sum(map(self._segments.size, rows))
+
+    def cleaned_end_offset(self) -> int:
+        """The offset (exclusive) below which every remote segment is cleaned: no tombstone at or past it may get its
+        delete horizon. Only of a compacted topic; 0 where some segment was never cleaned, none where nothing is
+        remote (`OFFSET_MAX`)."""
+        ends = [read_lineage(segment.custom_metadata) for segment in self.read_segments()]
+        return min((each.cleaned_end_offset if each else 0 for each in ends), default=OFFSET_MAX)
+
+    def memory_size(self) -> int:
+        """Bytes that this takes, without the values of the dictionaries in it."""
+        epochs = sum(epoch.memory_size() for epoch in self._epochs.values())
+        return self._segments.memory_size() + epochs + self._epochs.__sizeof__() + self._superseded_ms.__sizeof__()

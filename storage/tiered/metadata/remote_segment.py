@@ -1,0 +1,77 @@
+"""A remote segment as the metadata describes it: what was copied, when, and in which state the copy is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from storage.checkpoints.leader_epochs import EpochStart
+from storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
+
+
+class RemotePartition(NamedTuple):
+    """A partition of one life of a topic: another topic of the same name has another id."""
+
+    topic: str
+    topic_id: bytes
+    """16 bytes."""
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegment:
+    """One copy of a segment. Each attempt to copy has a random id of its own."""
+
+    segment_id: bytes
+    """16 bytes."""
+    start_offset: int
+    last_offset: int
+    """Inclusive; the "end offset" of Kafka's record."""
+    broker_id: int
+    """The broker that wrote the latest record of this segment."""
+    max_timestamp_ms: int
+    event_timestamp_ms: int
+    """When that record was written."""
+    epochs: tuple[EpochStart, ...]
+    """The leader epochs in the segment, each with the offset of its first batch here; never empty, ascending."""
+    size: int
+    """Bytes of the .log object."""
+    state: SegmentState = SegmentState.COPY_SEGMENT_STARTED
+    custom_metadata: bytes | None = None
+    """At most `remote.log.metadata.custom.metadata.max.bytes`; what it holds here: `lineage.py`."""
+    has_transaction_index: bool = True
+
+    def last_offset_in(self, epoch_slot: int) -> int:
+        """The last offset (inclusive) of the epoch at a slot of `epochs`, in this segment."""
+        later = epoch_slot + 1
+        return self.epochs[later].start_offset - 1 if later < len(self.epochs) else self.last_offset
+
+    def updated(self, update: SegmentUpdate) -> RemoteSegment:
+        """The segment after an update. One without custom metadata leaves that of the segment as it is."""
+        return replace(
+            self,
+            broker_id=update.broker_id,
+            event_timestamp_ms=update.event_timestamp_ms,
+            state=update.state,
+            custom_metadata=self.custom_metadata if update.custom_metadata is None else update.custom_metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentUpdate:
+    """A later record of a segment: the state that it enters."""
+
+    segment_id: bytes
+    broker_id: int
+    event_timestamp_ms: int
+    state: SegmentState
+    custom_metadata: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDelete:
+    """A record on the removal of all remote segments of a partition."""
+
+    broker_id: int
+    event_timestamp_ms: int
+    state: PartitionDeleteState

@@ -1,0 +1,57 @@
+"""The states of a remote segment, and of the removal of a partition's remote segments.
+
+    copy started ──► copy finished ──► delete started ──► delete finished
+          └───────────────────────────────►┘
+
+A segment can be read from `COPY_SEGMENT_FINISHED` until `DELETE_SEGMENT_STARTED`. A record that repeats the present
+state changes nothing but the time of the event; every other step is refused, and the record has no effect.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class SegmentState(IntEnum):
+    """The state of one copy of a segment, by its number in records."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+class PartitionDeleteState(IntEnum):
+    """How far the removal of all remote segments of a partition has come, by its number in records."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+SEGMENT_STEPS: Final[dict[SegmentState, tuple[SegmentState, ...]]] = {
+    SegmentState.COPY_SEGMENT_STARTED: (
+        SegmentState.COPY_SEGMENT_STARTED,
+        SegmentState.COPY_SEGMENT_FINISHED,
+        SegmentState.DELETE_SEGMENT_STARTED,
+    ),
+    SegmentState.COPY_SEGMENT_FINISHED: (SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED),
+    SegmentState.DELETE_SEGMENT_STARTED: (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED),
+    SegmentState.DELETE_SEGMENT_FINISHED: (SegmentState.DELETE_SEGMENT_FINISHED,),
+}
+"""The states that may follow each state."""
+
+PARTITION_STEPS: Final[dict[PartitionDeleteState | None, tuple[PartitionDeleteState, ...]]] = {
+    None: (PartitionDeleteState.DELETE_PARTITION_MARKED,),
+    PartitionDeleteState.DELETE_PARTITION_MARKED: (
+        PartitionDeleteState.DELETE_PARTITION_MARKED,
+        PartitionDeleteState.DELETE_PARTITION_STARTED,
+    ),
+    PartitionDeleteState.DELETE_PARTITION_STARTED: (
+        PartitionDeleteState.DELETE_PARTITION_STARTED,
+        PartitionDeleteState.DELETE_PARTITION_FINISHED,
+    ),
+    PartitionDeleteState.DELETE_PARTITION_FINISHED: (PartitionDeleteState.DELETE_PARTITION_FINISHED,),
+}
+"""The states that may follow each state; None: the partition is not being removed."""

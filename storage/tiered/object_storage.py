@@ -1,0 +1,229 @@
+"""Remote storage in an object store, through obstore: S3 and what is compatible with it, Google's GCS, Azure's Blob.
+
+`moldau.tiered.storage` names it: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`. What the
+URL does not say (region, endpoint, credentials) obstore finds where it usually is: the variables of the environment
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, ...), a web identity,
+the metadata service of a container or an instance; it asks again before credentials end.
+
+A large object goes up in parts, several at a time, and appears when the last of them is there. Parts of an upload that
+was cut stay in the bucket, where no listing shows them: give the bucket a lifecycle rule that removes incomplete
+uploads after a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import obstore
+from obstore import exceptions, store
+
+from protocol.primitives import BytesLike
+from storage.tiered.errors import (
+    AccessRefused,
+    InvalidStorageUrl,
+    ObjectExists,
+    ObjectNotFound,
+    RemoteStorageError,
+    StorageFull,
+    StorageMissing,
+    StorageUnavailable,
+)
+from storage.tiered.port import ChunkedContent, Content, ObjectEntry
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure", "adl")
+S3_SCHEMES: Final = ("s3", "s3a")
+
+MISSING: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist", "ContainerBeingDeleted")
+REFUSED: Final = (
+    *("ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"),
+    *("AuthenticationFailed", "RequestExpired", "AccessDenied", "403 Forbidden", "401 Unauthorized", "redentials"),
+)
+FULL: Final = ("507 Insufficient Storage", "QuotaExceeded", "StorageFull", "InsufficientStorage")
+PAST_THE_END: Final = ("416 ", "InvalidRange", "Wanted range starting at")
+UNREACHABLE: Final = ("kind: Connect", "error sending request")
+REASON_LENGTH_MAX: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStoreOptions:
+    """What the companions of `moldau.tiered.storage` say."""
+
+    endpoint: str | None = None
+    """The URL of a server that is compatible with S3; an address of http:// is used without encryption."""
+    region: str | None = None
+    timeout_s: float = 30.0
+    """The longest time for a call, of which an upload in parts has one for each."""
+    retry_count: int = 2
+    """How often obstore repeats a request within one call; `RetryingStorage` repeats whole calls."""
+    part_size: int = 8 << 20
+    """Bytes of a part of an upload; at least 5 MiB."""
+    parts_at_once: int = 4
+    has_checksums: bool = True
+    """Whether uploads to S3 carry a SHA-256 of each request, which the server compares."""
+    other: Mapping[str, str] = field(default_factory=dict)
+    """Options of obstore by its own names."""
+
+
+class ObjectStorage:
+    """A `RemoteStorage` in a bucket or container."""
+
+    def __init__(self, url: str, options: ObjectStoreOptions | None = None) -> None:
+        """Raises `InvalidStorageUrl`. No call is made yet: `check_storage` tries what works."""
+        self._url = url
+        self._options = options or ObjectStoreOptions()
+        self._store = open_store(url, self._options)
+
+    async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
+        options = self._options
+        with self._errors(key):
+            if must_create:
+                assert isinstance(content, bytes)
+                await obstore.put_async(self._store, key, content, mode="create")
+            elif isinstance(content, bytes) and len(content) <= options.part_size:
+                await obstore.put_async(self._store, key, content, use_multipart=False)
+            else:
+                await obstore.put_async(
+                    self._store,
+                    key,
+                    content if isinstance(content, bytes) else _checked(content),
+                    chunk_size=options.part_size,
+                    max_concurrency=options.parts_at_once,
+                )
+
+    async def get(self, key: str, position: int, size: int) -> BytesLike:
+        if size <= 0:
+            await self.size(key)
+            return b""
+        with self._errors(key):
+            try:
+                data = await obstore.get_range_async(self._store, key, start=position, length=size)
+            except exceptions.GenericError as error:
+                if any(each in str(error) for each in PAST_THE_END):
+                    return b""
+                raise
+            return memoryview(data)
+
+    async def size(self, key: str) -> int:
+        with self._errors(key):
+            try:
+                return int((await obstore.head_async(self._store, key))["size"])
+            except FileNotFoundError:
+                # The answer to a HEAD has no body that would tell a missing object from a missing bucket.
+                await self.list("", limit=1)
+                raise
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
+        found: list[ObjectEntry] = []
+        with self._errors(prefix):
+            pages = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(limit, 1000))
+            async for page in pages:
+                # obstore takes a prefix as whole parts of a path; other stores than S3 need not sort.
+                found += [ObjectEntry(each["path"], each["size"]) for each in page]
+                if len(found) >= limit:
+                    break
+        return sorted(each for each in found if each.key.startswith(prefix) and each.key > after)[:limit]
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        with self._errors(", ".join(keys)):
+            try:
+                await obstore.delete_async(self._store, list(keys))
+            except FileNotFoundError as error:
+                if any(each in str(error) for each in MISSING):
+                    raise
+                # This store tells of an object that is not there, and may have stopped at it.
+                for key in keys:
+                    await self._delete_one(key)
+
+    async def close(self) -> None:
+        """obstore gives its connections back when the store is dropped."""
+
+    async def _delete_one(self, key: str) -> None:
+        try:
+            await obstore.delete_async(self._store, key)
+        except FileNotFoundError as error:
+            if any(each in str(error) for each in MISSING):
+                raise
+
+    @contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        """Turns the errors of obstore into those of the port."""
+        try:
+            yield
+        except (exceptions.BaseError, FileNotFoundError, PermissionError, TimeoutError) as error:
+            raise storage_error(self._url, key, error) from error
+
+
+def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
+    """Raises `InvalidStorageUrl`."""
+    scheme = url.partition("://")[0]
+    if scheme not in SCHEMES:
+        raise InvalidStorageUrl(f"{url!r} is none of {', '.join(f'{each}://' for each in SCHEMES)}")
+    config = dict(options.other)
+    if scheme in S3_SCHEMES and options.has_checksums:
+        config.setdefault("checksum_algorithm", "SHA256")
+    if options.endpoint is not None:
+        config["endpoint"] = options.endpoint
+    if options.region is not None:
+        config["region"] = options.region
+    is_http = options.endpoint is not None and options.endpoint.startswith("http://")
+    try:
+        # obstore declares the options of each kind of store, and which kind it is the URL says.
+        opened = cast("Any", store.from_url)(
+            url,
+            config=config,
+            client_options={"allow_http": is_http, "timeout": timedelta(seconds=options.timeout_s)},
+            retry_config={
+                "max_retries": options.retry_count,
+                "retry_timeout": timedelta(seconds=options.timeout_s),
+                "backoff": {
+                    "init_backoff": timedelta(milliseconds=100),
+                    "max_backoff": timedelta(seconds=2),
+                    "base": 2,
+                },
+            },
+        )
+    except (exceptions.BaseError, ValueError) as error:
+        raise InvalidStorageUrl(f"{url!r}: {reason_of(error)}") from error
+    return cast("ObjectStore", opened)
+
+
+def storage_error(url: str, key: str, error: Exception) -> RemoteStorageError:
+    """The error of the port for one of obstore's, whose classes tell less than the server's answer in its text."""
+    text = str(error)
+    reason = reason_of(error)
+    if any(each in text for each in MISSING):
+        return StorageMissing(f"the bucket of {url} does not exist: {reason}")
+    if isinstance(error, exceptions.AlreadyExistsError | exceptions.PreconditionError):
+        return ObjectExists(f"{key} exists")
+    if isinstance(error, FileNotFoundError):
+        return ObjectNotFound(f"{key} does not exist in {url}")
+    if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError) or any(
+        each in text for each in REFUSED
+    ):
+        return AccessRefused(f"{url} refused the credentials, or they do not allow this: {reason}")
+    if any(each in text for each in FULL):
+        return StorageFull(f"{url} is full: {reason}")
+    if any(each in text for each in UNREACHABLE):
+        return StorageUnavailable(f"the endpoint of {url} cannot be reached: {reason}")
+    return StorageUnavailable(f"{url}: {reason}")
+
+
+def reason_of(error: Exception) -> str:
+    """What an error of obstore says, without its dump of the request."""
+    return " ".join(str(error).partition("\nDebug source:")[0].split())[:REASON_LENGTH_MAX]
+
+
+async def _checked(content: ChunkedContent) -> AsyncIterator[BytesLike]:
+    """The chunks; a content of another size than it says must not become an object."""
+    size = 0
+    async for chunk in content.chunks():
+        size += len(chunk)
+        yield chunk
+    assert size == content.size, f"the content has {size} bytes, not {content.size}"

@@ -1,0 +1,87 @@
+"""The storage port: all operations on remote storage.
+
+Three implementations: a directory (`directory_storage.py`), object stores (`object_storage.py`), and the simulated
+store of the tests, which fails, delays and cuts calls. `retrying.py` wraps any of them. Nothing here knows asyncio: an
+implementation gets its sleep and its randomness from its owner.
+
+Keys are relative, of the letters A-Z a-z 0-9 . _ - in parts separated by `/`; no part is empty or begins with a dot.
+Every method raises `RemoteStorageError` and nothing else. A call that is cancelled may have had its effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from protocol.primitives import BytesLike
+
+
+class ObjectEntry(NamedTuple):
+    """An object in a listing."""
+
+    key: str
+    size: int
+    """Bytes."""
+
+
+class ChunkedContent(Protocol):
+    """What is put, in pieces: a segment is too large to hold in memory."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pieces together."""
+
+    def chunks(self) -> AsyncIterator[BytesLike]:
+        """The pieces, none empty. A put that is tried again asks again, from the first piece."""
+
+
+Content: TypeAlias = bytes | ChunkedContent
+
+
+class RemoteStorage(Protocol):
+    """A flat space of objects that are written once and never changed."""
+
+    async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
+        """Write a whole object, or nothing: no reader ever sees a part of it. Once this has returned, the object is
+        durable, and `get` and `size` find it.
+
+        An object of the same key is replaced; with `must_create` it stays, and this raises `ObjectExists`. The content
+        of such a put is small and of type bytes. After `StorageUnavailable` the object may be there.
+        """
+
+    async def get(self, key: str, position: int, size: int) -> BytesLike:
+        """Up to `size` bytes from a position; fewer only at the end of the object. Raises `ObjectNotFound`."""
+
+    async def size(self, key: str) -> int:
+        """Bytes of an object. Raises `ObjectNotFound`."""
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
+        """Up to `limit` objects whose key begins with a prefix and is greater than `after`, by key; an empty list: no
+        more. The prefix ends with `/` or is empty. The list may be behind puts and deletions."""
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects. One that does not exist is not an error. After an error some of them may be gone."""
+
+    async def close(self) -> None:
+        """Give connections and files back. Closing twice is allowed."""
+
+
+async def list_all(storage: RemoteStorage, prefix: str, *, page_size: int = 1000) -> AsyncIterator[ObjectEntry]:
+    """All objects of a prefix, by key, page by page. Raises `RemoteStorageError`."""
+    after = ""
+    while page := await storage.list(prefix, after=after, limit=page_size):
+        for entry in page:
+            yield entry
+        after = page[-1].key
+
+
+async def get_all(storage: RemoteStorage, key: str, size_max: int) -> bytes:
+    """A whole small object, at most `size_max` bytes of it. Raises `RemoteStorageError`."""
+    return bytes(await storage.get(key, 0, size_max))
+
+
+async def content_bytes(content: Content) -> bytes:
+    """All bytes of some content, for an implementation that needs them at once."""
+    if isinstance(content, bytes):
+        return content
+    return b"".join([bytes(chunk) async for chunk in content.chunks()])

@@ -1,0 +1,216 @@
+"""Lookups in remote segments: by offset, by timestamp, of aborted transactions.
+
+Each narrows with the indexes of a segment first (`index_cache.py`) and then reads a piece of its .log object. What
+comes from the storage is checked as what comes from a disk is: a batch that cannot be is a `CorruptObject`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, NamedTuple
+
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
+from protocol.record_reader import records_of
+from storage.log.timestamp_lookup import TimestampedOffset
+from storage.segment.transaction_index import AbortedTransaction
+from storage.tiered.errors import CorruptObject
+from storage.tiered.index_cache import RemoteIndexes
+from storage.tiered.layout import ObjectKind, object_key
+from storage.tiered.metadata.remote_log import RemoteLog
+from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from storage.tiered.port import RemoteStorage
+
+CHUNK_SIZE: Final = 1 << 20
+"""Bytes of one request, where a single batch needs no more."""
+
+
+class RemoteBatch(NamedTuple):
+    """A whole batch of a remote segment."""
+
+    position: int
+    """In the .log object."""
+    header: BatchHeader
+    data: memoryview
+
+
+class RemoteRead(NamedTuple):
+    """Whole batches, one after the other."""
+
+    data: memoryview
+    position: int
+    """Of the first byte in the .log object."""
+    next_offset: int
+    """The offset after the last batch."""
+
+    @property
+    def end_position(self) -> int:
+        """Where a sequential reader goes on; the size of the object at its end."""
+        return self.position + len(self.data)
+
+
+def log_key(partition: RemotePartition, segment: RemoteSegment) -> str:
+    return object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
+
+
+class _Chunk(NamedTuple):
+    """Whole batches, as one request brought them."""
+
+    position: int
+    """In the .log object."""
+    data: memoryview
+    headers: list[tuple[int, BatchHeader]]
+    """Each with where its batch begins in `data`; never empty."""
+
+
+async def _chunks_from(
+    storage: RemoteStorage, partition: RemotePartition, segment: RemoteSegment, position: int, chunk_size: int
+) -> AsyncIterator[_Chunk]:
+    """The batches from the position of a batch on, with right checksums, in pieces of about `chunk_size` bytes."""
+    key = log_key(partition, segment)
+    rest = memoryview(b"")
+    while position < segment.size:
+        wanted = max(chunk_size, _size_at(rest, key, position, segment) if len(rest) >= HEADER_SIZE else 0)
+        read = await storage.get(key, position + len(rest), min(wanted, segment.size - position) - len(rest))
+        if not len(read):
+            raise CorruptObject(f"{key} ends at {position + len(rest)}, the metadata says {segment.size}")
+        data = memoryview(bytes(rest) + bytes(read)) if len(rest) else memoryview(read)
+        headers = []
+        inside = 0
+        while inside + HEADER_SIZE <= len(data):
+            header = _header(data, inside, key, position + inside, segment)
+            if inside + header.size > len(data):
+                break
+            if not crc_is_valid(data, inside, header):
+                raise CorruptObject(f"{key}: the checksum of the batch at offset {header.base_offset} is wrong")
+            headers.append((inside, header))
+            inside += header.size
+        if headers:
+            yield _Chunk(position, data, headers)
+        rest = data[inside:]
+        position += inside
+        if position + len(rest) == segment.size and len(rest):
+            raise CorruptObject(f"{key}: no whole batch at position {position} of {segment.size}")
+
+
+async def batches_from(
+    storage: RemoteStorage,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    position: int,
+    *,
+    chunk_size: int = CHUNK_SIZE,
+) -> AsyncIterator[RemoteBatch]:
+    """The batches from the position of a batch on, to the end of the segment. Their checksums are compared.
+
+    Raises `CorruptObject`, also for an object that ends early, and other `RemoteStorageError`s.
+    """
+    async for chunk in _chunks_from(storage, partition, segment, position, chunk_size):
+        for inside, header in chunk.headers:
+            yield RemoteBatch(chunk.position + inside, header, chunk.data[inside : inside + header.size])
+
+
+def _size_at(data: memoryview, key: str, position: int, segment: RemoteSegment) -> int:
+    return _header(data, 0, key, position, segment).size
+
+
+def _header(data: memoryview, inside: int, key: str, position: int, segment: RemoteSegment) -> BatchHeader:
+    try:
+        header = parse_header(data, inside)
+    except MalformedMessage as malformed:
+        raise CorruptObject(f"{key}: no batch at position {position}: {malformed}") from None
+    if position + header.size > segment.size:
+        raise CorruptObject(f"{key}: the batch at position {position} ends past the object")
+    if not segment.start_offset <= header.base_offset <= header.last_offset <= segment.last_offset:
+        raise CorruptObject(f"{key}: the batch at position {position} has offsets of another segment")
+    return header
+
+
+async def read_from(
+    storage: RemoteStorage,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    position: int,
+    offset: int,
+    size_max: int,
+) -> RemoteRead | None:
+    """Whole batches from the one that holds an offset, or the first after it: as many as `size_max` bytes and one
+    request bring, at least one.
+
+    `position` is that of a batch at or before it (`RemoteIndexes.offset_index`), or where the last read ended. None
+    where the segment has no batch so late: a cleaned segment may end before its last offset. Raises
+    `RemoteStorageError`.
+    """
+    async for chunk in _chunks_from(storage, partition, segment, position, max(size_max, HEADER_SIZE)):
+        found = [(inside, header) for inside, header in chunk.headers if header.last_offset >= offset]
+        if not found:
+            continue
+        start, last = found[0]
+        end = start + last.size
+        for inside, header in found[1:]:
+            if inside + header.size - start > size_max:
+                break
+            end, last = inside + header.size, header
+        return RemoteRead(chunk.data[start:end], chunk.position + start, last.last_offset + 1)
+    return None
+
+
+async def find_timestamp(
+    storage: RemoteStorage,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    indexes: RemoteIndexes,
+    timestamp: int,
+    start_offset: int,
+) -> TimestampedOffset | None:
+    """The first record of a segment at or after a timestamp (ms) and an offset, None where there is none.
+
+    Raises `RemoteStorageError` and OSError.
+    """
+    if segment.max_timestamp_ms < timestamp:
+        return None
+    indexed_offset = indexes.time_index.at_or_before(timestamp)[1]
+    position = indexes.offset_index.position_at_or_before(max(indexed_offset, start_offset))
+    async for _, header, data in batches_from(storage, partition, segment, position):
+        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+            for record in _records(partition, segment, data):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampedOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
+class _Stamped(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+def _records(partition: RemotePartition, segment: RemoteSegment, data: BytesLike) -> list[_Stamped]:
+    try:
+        return [_Stamped(record.timestamp, record.offset) for record in records_of(bytes(data))]
+    except MalformedMessage as malformed:
+        raise CorruptObject(f"{log_key(partition, segment)}: {malformed}") from None
+
+
+async def aborted_transactions(
+    log: RemoteLog,
+    epoch: int,
+    first_offset: int,
+    end_offset: int,
+    collect: Callable[[RemoteSegment], Awaitable[tuple[list[AbortedTransaction], bool]]],
+) -> tuple[list[AbortedTransaction], bool]:
+    """The aborted transactions of a leader epoch that overlap [first, end), in the order of their markers, and whether
+    no later segment, remote or local, can hold another one.
+
+    `collect` looks into the transaction index of one segment (`TransactionIndex.collect`). A marker may be in a later
+    segment than the records: the search goes on from segment to segment, and past those without an index. Where it
+    ends with False, the caller goes on in the next epoch, or in the local log.
+    """
+    found: list[AbortedTransaction] = []
+    segment = log.next_with_transaction_index(epoch, first_offset)
+    while segment is not None:
+        more, is_complete = await collect(segment)
+        found += more
+        if is_complete:
+            return found, True
+        segment = log.next_with_transaction_index(epoch, segment.last_offset + 1)
+    return found, False

@@ -1,0 +1,140 @@
+"""The objects of a segment as one: written with the manifest last, removed with the manifest first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final
+
+from protocol.checksum import crc32c
+from protocol.primitives import BytesLike
+from storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, SegmentObject, object_key, parse_key
+from storage.tiered.manifest import MANIFEST_SIZE_MAX, ObjectSummary, SegmentManifest, decode_manifest
+from storage.tiered.metadata.lineage import Lineage
+from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from storage.tiered.port import Content, ObjectEntry, RemoteStorage, get_all, list_all
+
+CHUNK_SIZE: Final = 1 << 20
+NO_LINEAGE: Final = Lineage(0, 0)
+
+ReadRange = Callable[[int, int], Awaitable[BytesLike]]
+"""(size, position) of a file -> bytes, without holding up the event loop."""
+
+
+class FileContent:
+    """The first `size` bytes of a file as content, read in pieces."""
+
+    def __init__(self, read: ReadRange, size: int, chunk_size: int = CHUNK_SIZE) -> None:
+        self._read = read
+        self._chunk_size = chunk_size
+        self.size = size
+
+    async def chunks(self) -> AsyncIterator[BytesLike]:
+        position = 0
+        while position < self.size:
+            chunk = await self._read(min(self._chunk_size, self.size - position), position)
+            assert len(chunk), f"the file ends at {position}, before {self.size}"
+            position += len(chunk)
+            yield chunk
+
+
+class _Checksummed:
+    """A content whose CRC-32C is known once it was read to the end."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self.crc = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._content) if isinstance(self._content, bytes) else self._content.size
+
+    async def chunks(self) -> AsyncIterator[BytesLike]:
+        assert not isinstance(self._content, bytes)
+        self.crc = 0
+        async for chunk in self._content.chunks():
+            self.crc = crc32c(chunk, self.crc)
+            yield chunk
+
+    async def put(self, storage: RemoteStorage, key: str) -> ObjectSummary:
+        if isinstance(self._content, bytes):
+            self.crc = crc32c(self._content, 0)
+            await storage.put(key, self._content)
+        else:
+            await storage.put(key, self)
+        return ObjectSummary(self.size, self.crc)
+
+
+async def put_segment(
+    storage: RemoteStorage,
+    cluster_id: str,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    contents: Mapping[ObjectKind, Content],
+    *,
+    lineage: Lineage = NO_LINEAGE,
+    ancestors: tuple[bytes, ...] = (),
+) -> SegmentManifest:
+    """Write all objects of a segment, the manifest last. `contents` has each of `REQUIRED_KINDS`, and the transaction
+    index where the segment has one. Raises `RemoteStorageError`; then some objects may be there, and `remove_segment`
+    removes them."""
+    assert all(kind in contents for kind in REQUIRED_KINDS)
+    assert segment.has_transaction_index == (ObjectKind.TRANSACTION_INDEX in contents)
+    objects: dict[ObjectKind, ObjectSummary] = {
+        kind: await _Checksummed(contents[kind]).put(
+            storage, object_key(partition, segment.start_offset, segment.segment_id, kind)
+        )
+        for kind in DATA_KINDS
+        if kind in contents
+    }
+    assert objects[ObjectKind.LOG].size == segment.size, "the metadata and the file differ in size"
+    manifest = SegmentManifest(
+        cluster_id=cluster_id,
+        partition=partition,
+        segment_id=segment.segment_id,
+        start_offset=segment.start_offset,
+        last_offset=segment.last_offset,
+        epochs=segment.epochs,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        objects=objects,
+        generation=lineage.generation,
+        cleaned_end_offset=lineage.cleaned_end_offset,
+        ancestors=ancestors,
+    )
+    await storage.put(manifest_key(partition, segment), manifest.encode())
+    return manifest
+
+
+async def get_manifest(
+    storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
+) -> SegmentManifest:
+    """The manifest of a segment, compared with the metadata. Raises `RemoteStorageError`: `ObjectNotFound`,
+    `CorruptObject`, `WrongCluster` and others."""
+    key = manifest_key(partition, segment)
+    manifest = decode_manifest(key, await get_all(storage, key, MANIFEST_SIZE_MAX))
+    manifest.check(cluster_id, partition, segment, key)
+    return manifest
+
+
+def manifest_key(partition: RemotePartition, segment: RemoteSegment) -> str:
+    return object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.MANIFEST)
+
+
+async def remove_segment(
+    storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes
+) -> None:
+    """Remove all objects of a segment, the manifest first: what is half removed never looks whole. A removal
+    may be repeated: what does not exist is not an error. Raises `RemoteStorageError`."""
+    await storage.delete([object_key(partition, start_offset, segment_id, ObjectKind.MANIFEST)])
+    await storage.delete([object_key(partition, start_offset, segment_id, kind) for kind in DATA_KINDS])
+
+
+async def stored_objects(
+    storage: RemoteStorage, prefix: str
+) -> AsyncIterator[tuple[ObjectEntry, SegmentObject | None]]:
+    """All objects of a prefix, each with what its key stands for (None: of no segment).
+
+    A sweep looks each of them up in metadata that it read *after* the listing: a copy writes its record before its
+    first object, so an object without a record then is an orphan. Raises `RemoteStorageError`.
+    """
+    async for entry in list_all(storage, prefix):
+        yield entry, parse_key(entry.key)

@@ -1,0 +1,180 @@
+"""Simulated remote storage: a bucket that outlives brokers, and each broker's failing, slow, lagging access to it.
+
+Everything is drawn from the given random generator and waits by the given sleep, so that in a simulated world one seed
+gives one run. A `SimulatedBucket` is shared by the brokers of a test; a `SimulatedStorage` is one broker's client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from storage.tiered.errors import (
+    AccessRefused,
+    ObjectExists,
+    ObjectNotFound,
+    StorageFull,
+    StorageMissing,
+    StorageUnavailable,
+)
+from storage.tiered.port import Content, ObjectEntry, content_bytes
+
+
+@dataclass(slots=True)
+class StorageFaults:
+    """What may go wrong. Chances are for each call; times in seconds."""
+
+    refuses: float = 0.0
+    """A 503 before the call had any effect."""
+    loses_answer: float = 0.0
+    """A time-out after the call had its effect."""
+    loses_request: float = 0.0
+    """A time-out, and the call had no effect."""
+    timeout_s: float = 10.0
+    delay_s: float = 0.0
+    """The longest delay of a call, drawn from 0."""
+    slow: float = 0.0
+    """A call that takes `slow_s` more."""
+    slow_s: float = 5.0
+    bytes_per_s: float = float("inf")
+    cut_upload: float = 0.0
+    """A put that fails in the middle: parts that no reader sees remain, and are counted."""
+    list_lag_s: float = 0.0
+    """How long after its change, at most, a listing shows an object or leaves it out."""
+    is_away: bool = False
+    """The bucket does not answer for the name."""
+    is_unreachable: bool = False
+    credentials_end_s: float = float("inf")
+    """The time from which credentials are expired."""
+    may_write: bool = True
+    capacity_bytes: float = float("inf")
+
+
+@dataclass(slots=True)
+class _Stored:
+    data: bytes
+    listed_at_s: float
+
+
+@dataclass(slots=True)
+class SimulatedBucket:
+    """The objects, as they are whatever a client is told."""
+
+    objects: dict[str, _Stored] = field(default_factory=dict)
+    removed_until_s: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Objects that a listing may still show: until when, their size."""
+    partial_upload_count: int = 0
+
+    def contents(self) -> dict[str, bytes]:
+        return {key: self.objects[key].data for key in sorted(self.objects)}
+
+    def damage(self, key: str, position: int) -> None:
+        """Change one byte of an object."""
+        data = bytearray(self.objects[key].data)
+        data[position] ^= 0x55
+        self.objects[key].data = bytes(data)
+
+
+class SimulatedStorage:
+    """A `RemoteStorage` over a bucket."""
+
+    def __init__(
+        self,
+        bucket: SimulatedBucket,
+        random: Random,
+        sleep: Callable[[float], Awaitable[None]],
+        now_s: Callable[[], float],
+        faults: StorageFaults | None = None,
+    ) -> None:
+        self.bucket = bucket
+        self.faults = faults or StorageFaults()
+        self.call_count = 0
+        self._random = random
+        self._sleep = sleep
+        self._now_s = now_s
+
+    async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
+        data = await content_bytes(content)
+        if not isinstance(content, bytes):
+            assert len(data) == content.size, "the content is not as long as it says"
+            assert not must_create, "only small content is created conditionally"
+        is_answered = await self._begin(len(data))
+        faults, objects = self.faults, self.bucket.objects
+        if not faults.may_write:
+            raise AccessRefused(f"{key}: writing is not allowed")
+        if self._random.random() < faults.cut_upload:
+            self.bucket.partial_upload_count += 1
+            raise StorageUnavailable(f"{key}: the connection was reset")
+        if must_create and key in objects:
+            raise ObjectExists(f"{key} exists")
+        before = len(objects[key].data) if key in objects else 0
+        if sum(len(each.data) for each in objects.values()) - before + len(data) > faults.capacity_bytes:
+            raise StorageFull(f"{key}: the bucket is full")
+        objects[key] = _Stored(data, self._now_s() + self._random.uniform(0, faults.list_lag_s))
+        self._end(is_answered, key)
+
+    async def get(self, key: str, position: int, size: int) -> bytes:
+        self._end(await self._begin(size), key)
+        return self._stored(key).data[position : position + size]
+
+    async def size(self, key: str) -> int:
+        self._end(await self._begin(0), key)
+        return len(self._stored(key).data)
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
+        assert not prefix or prefix.endswith("/")
+        self._end(await self._begin(0), prefix)
+        now_s = self._now_s()
+        shown = {key: len(each.data) for key, each in self.bucket.objects.items() if each.listed_at_s <= now_s}
+        for key, (until_s, size) in self.bucket.removed_until_s.items():
+            if now_s < until_s:
+                shown.setdefault(key, size)
+        keys = sorted(key for key in shown if key.startswith(prefix) and key > after)
+        return [ObjectEntry(key, shown[key]) for key in keys[:limit]]
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        is_answered = await self._begin(0)
+        if not self.faults.may_write:
+            raise AccessRefused("deleting is not allowed")
+        for key in keys:
+            stored = self.bucket.objects.pop(key, None)
+            if stored is not None:
+                until_s = self._now_s() + self._random.uniform(0, self.faults.list_lag_s)
+                self.bucket.removed_until_s[key] = (until_s, len(stored.data))
+        self._end(is_answered, ", ".join(keys))
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def _begin(self, size: int) -> bool:
+        """What may happen before a call has its effect; whether its answer will arrive."""
+        self.call_count += 1
+        faults, random = self.faults, self._random
+        await self._sleep(
+            random.uniform(0, faults.delay_s)
+            + size / faults.bytes_per_s
+            + faults.slow_s * (random.random() < faults.slow)
+        )
+        if faults.is_unreachable:
+            raise StorageUnavailable("the endpoint cannot be reached")
+        if faults.is_away:
+            raise StorageMissing("the bucket does not exist")
+        if self._now_s() >= faults.credentials_end_s:
+            raise AccessRefused("the credentials are expired")
+        if random.random() < faults.refuses:
+            raise StorageUnavailable("503 slow down")
+        if random.random() < faults.loses_request:
+            await self._sleep(faults.timeout_s)
+            raise StorageUnavailable(f"no answer within {faults.timeout_s} s")
+        return random.random() >= faults.loses_answer
+
+    def _end(self, is_answered: bool, key: str) -> None:
+        if not is_answered:
+            raise StorageUnavailable(f"{key}: no answer within {self.faults.timeout_s} s")
+
+    def _stored(self, key: str) -> _Stored:
+        stored = self.bucket.objects.get(key)
+        if stored is None:
+            raise ObjectNotFound(f"{key} does not exist")
+        return stored

@@ -1,0 +1,23 @@
+"""Every pair of states: which may follow which."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.tiered.metadata.segment_state import PARTITION_STEPS, SEGMENT_STEPS, PartitionDeleteState, SegmentState
+
+ALLOWED = {(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (2, 3), (3, 3)}
+
+
+@pytest.mark.parametrize("before", SegmentState)
+@pytest.mark.parametrize("after", SegmentState)
+def test_segment_steps(before: SegmentState, after: SegmentState) -> None:
+    assert (after in SEGMENT_STEPS[before]) == ((before, after) in ALLOWED)
+
+
+@pytest.mark.parametrize("before", [None, *PartitionDeleteState])
+@pytest.mark.parametrize("after", PartitionDeleteState)
+def test_partition_steps(before: PartitionDeleteState | None, after: PartitionDeleteState) -> None:
+    number = -1 if before is None else before
+    is_allowed = after == number + 1 or after == number
+    assert (after in PARTITION_STEPS[before]) == is_allowed

@@ -1,0 +1,119 @@
+"""The cache of remote indexes: bounded by bytes, checked against manifests, empty at each start."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from storage.files.local_files import LocalFiles
+from storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
+from storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
+from storage.tiered.layout import ObjectKind, object_key
+from storage.tiered.metadata.remote_segment import RemoteSegment
+from tests.support.simulated_storage import SimulatedBucket
+from tests.unit.storage.tiered.remote_partition import (
+    CLUSTER,
+    PARTITION,
+    copied,
+    index_cache,
+    offload,
+    written_log,
+)
+from tests.unit.storage.tiered.storages import run, simulated
+
+
+def key_of(segment: RemoteSegment, kind: ObjectKind) -> str:
+    return object_key(PARTITION, segment.start_offset, segment.segment_id, kind)
+
+
+def files(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / CACHE_DIRECTORY).iterdir())
+
+
+def test_lookups_are_those_of_the_local_segment_and_loads_happen_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        storage, _ = simulated()
+        log = written_log(tmp_path)
+        _, segments = await copied(log, storage)
+        cache = index_cache(tmp_path)
+        for segment, local in zip(segments, log.segments, strict=False):
+            indexes = await cache.open(storage, CLUSTER, PARTITION, segment)
+            for offset in range(segment.start_offset, segment.last_offset + 1):
+                expected = local.offset_index.position_at_or_before(offset)
+                assert indexes.offset_index.position_at_or_before(offset) == expected
+            assert indexes.time_index.last() == local.time_index.last()
+            await cache.give_back(indexes)
+        calls = storage.call_count
+        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[0]))
+        assert storage.call_count == calls
+        assert (cache.hit_count, cache.miss_count) == (1, len(segments))
+        assert files(tmp_path)[0] == "0_AAAAAAAAAAAAAAAAAAAAAQ.index"
+        cache.close()
+
+    run(story())
+
+
+def test_what_was_not_used_for_longest_goes_first_and_nothing_in_use(tmp_path: Path) -> None:
+    async def story() -> None:
+        storage, _ = simulated()
+        _, segments = await copied(written_log(tmp_path), storage)
+        cache = index_cache(tmp_path, size_max=0)
+        held = await cache.open(storage, CLUSTER, PARTITION, segments[0])
+        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[1]))
+        assert len(files(tmp_path)) == 2 and cache.size == held.size
+        assert held.offset_index.position_at_or_before(segments[0].last_offset) > 0
+        await cache.give_back(held)
+        assert files(tmp_path) == [] and cache.size == 0
+        cache.resize(1 << 20)
+        for segment in segments:
+            await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segment))
+        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[0]))
+        gone = cache.resize(cache.size - 1)
+        assert gone and all(f"/{segments[1].start_offset}_" in path for path in gone)
+        await cache.forget(segments[0].segment_id)
+        assert not any(name.startswith("0_") for name in files(tmp_path))
+
+    run(story())
+
+
+def test_two_readers_load_an_entry_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        storage, _ = simulated()
+        storage._sleep = asyncio.sleep
+        storage.faults.delay_s = 0.001
+        _, segments = await copied(written_log(tmp_path), storage)
+        cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock)
+        cache.clear()
+        opened = await asyncio.gather(*(cache.open(storage, CLUSTER, PARTITION, segments[0]) for _ in range(5)))
+        assert cache.miss_count == 1 and opened[0].use_count == 5 and not cache._locks
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", [ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.MANIFEST])
+def test_damage_is_named_and_nothing_is_kept(tmp_path: Path, kind: ObjectKind) -> None:
+    async def story() -> None:
+        bucket = SimulatedBucket()
+        storage, _ = simulated(bucket=bucket)
+        _, segments = await copied(written_log(tmp_path), storage)
+        cache = index_cache(tmp_path)
+        bucket.damage(key_of(segments[0], kind), 5)
+        with pytest.raises(CorruptObject, match=key_of(segments[0], kind)):
+            await cache.open(storage, CLUSTER, PARTITION, segments[0])
+        await storage.delete([key_of(segments[1], kind)])
+        with pytest.raises(ObjectNotFound, match=key_of(segments[1], kind)):
+            await cache.open(storage, CLUSTER, PARTITION, segments[1])
+        with pytest.raises(WrongCluster):
+            await cache.open(storage, "another", PARTITION, segments[2])
+        assert files(tmp_path) == [] and cache.size == 0 and not cache._locks
+
+    run(story())
+
+
+def test_files_of_the_previous_start_are_removed(tmp_path: Path) -> None:
+    (tmp_path / CACHE_DIRECTORY).mkdir()
+    (tmp_path / CACHE_DIRECTORY / "0_x.index").write_bytes(b"torn")
+    index_cache(tmp_path)
+    assert files(tmp_path) == []
