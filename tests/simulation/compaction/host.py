@@ -114,9 +114,9 @@ class Process:
     # What a broker does with its logs
 
     async def flush(self, log: Log) -> None:
-        done = asyncio.get_running_loop().create_future()
-        self.flusher.when_durable([log], lambda: done.done() or done.set_result(None))
-        await done
+        durable = asyncio.Event()
+        self.flusher.when_durable([log], durable.set)
+        await durable.wait()
 
     async def checkpoint(self) -> None:
         await self.checkpoints.write({(each.topic, 0): each.high_watermark for each in self.partitions})
