@@ -9,6 +9,8 @@ import pytest
 
 from protocol.control_records import end_transaction_marker
 from protocol.record_builder import Record, build_batch
+from replication.in_sync_set import InSyncSet
+from replication.leadership import Leadership
 from replication.partition import Partition
 from storage.log.log import Log
 from storage.log_config import LogConfig
@@ -59,7 +61,7 @@ def replica(node_id: int, *batches: bytes) -> Replica:
         assert log.append_as_follower(batch, 0, 0).error == 0
     partition = Partition("t", KEY[0], 0, log, log.end_offset)
     if node_id == LEADER:
-        partition.leadership = cast("Any", object())
+        partition.leadership = Leadership(LEADER, (LEADER,), InSyncSet((LEADER,), 0), 0, now_ms=0)
     content = LogContent()
     content.read(disk, log)
     return Replica(node_id, 1, cast("Any", None), partition, disk, content, True)
