@@ -64,6 +64,18 @@ GROUPS: Final = (
     Group("transaction_loading", "bench.transaction_loading", "100,000 transactional ids", is_in_quick=False, rounds=2),
     Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False, rounds=2),
     Group("transactions", "bench.transactions", "transactions of protocol 2, and read_committed", is_in_quick=False),
+    Group("compaction", "bench.compaction", "one log cleaned by both brokers: speed and memory", is_in_quick=False),
+    Group(
+        "compaction_latency", "bench.compaction_latency", "produce and fetch while logs are cleaned", is_in_quick=False
+    ),
+    Group(
+        "compacted_offsets",
+        "bench.compacted_offsets",
+        "five million commits by 1,000 groups",
+        is_in_quick=False,
+        is_long=True,
+        rounds=1,
+    ),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),

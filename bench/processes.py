@@ -36,6 +36,23 @@ def cpu_time(pid: int) -> CpuTime:
     return CpuTime(int(fields[11]) / _TICKS_PER_S, int(fields[12]) / _TICKS_PER_S)
 
 
+def cpu_time_with_children(pid: int) -> float:
+    """Seconds of CPU of a process, user and system, and of the children that it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / _TICKS_PER_S
+
+
+def children(pid: int) -> list[int]:
+    """The processes that any thread of a process has started. Empty where it has ended."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, path.read_text().split())
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has ended
+    return found
+
+
 def memory(pid: int) -> Memory:
     """Raises `ProcessLookupError` of one that has ended."""
     try:

@@ -94,16 +94,16 @@ class Bench:
         """A port that is free together with the next one."""
         return self._ports.pair()
 
-    def new(self, name: str, transaction_version: int = TRANSACTION_VERSION) -> Server:
-        """A broker that has never run, neither formatted nor started."""
+    def new(self, name: str, transaction_version: int = TRANSACTION_VERSION, extra: Sequence[str] = ()) -> Server:
+        """A broker that has never run, neither formatted nor started. `extra` are lines of its properties."""
         self._count += 1
         home = self.directory / f"{name}-{self._count}"
         server: Ours | Apache
         if name == "moldau":
-            server = Ours(home, self._ports.pair(), SETTINGS)
+            server = Ours(home, self._ports.pair(), (*SETTINGS, *extra))
         else:
             assert self.toolchain is not None
-            server = Apache(home, self._ports.pair(), self.toolchain, SETTINGS)
+            server = Apache(home, self._ports.pair(), self.toolchain, (*SETTINGS, *extra))
         server.transaction_version = transaction_version
         return server
 

@@ -18,10 +18,12 @@ RECORD_SIZE_MAX = 16 << 20
 
 
 def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -> Iterator[tuple[bytes, int]]:
-    """Runs of whole records, each with their count, `count` in all.
+    """Split the decompressed records of a batch into runs of whole records. Yields each run with its number of records.
 
-    Bytes that are not whole records come as the last run, with the count of records that is missing: the reader of the
-    run refuses it. Raises `DecompressedSizeExceeded` for a record of more than `record_size_max` bytes.
+    `count` is the number of records that the header of the batch states. Where the bytes do not hold exactly `count`
+    whole records, the last run has the bytes that are left over and the number of records that are missing (0 where
+    there are too many bytes); the reader of the run must refuse it. Raises `DecompressedSizeExceeded` for a record of
+    more than `record_size_max` bytes.
     """
     held = bytearray()
     wanted = 0

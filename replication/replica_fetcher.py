@@ -266,6 +266,8 @@ class ReplicaFetcher:
             self._enter(followed, FetchState.LOOKING_UP)
             effects.append(LookUp(partition, partition.leader_epoch))
         elif error != ErrorCode.NONE:
+            if error == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and not followed.failure_count:
+                effects.append(Complain(moved_away(partition)))
             self._delay(followed, now_ms)
         elif data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED:
             self._enter(followed, FetchState.TRUNCATING)
@@ -355,6 +357,14 @@ class ReplicaFetcher:
         if followed is None or followed.partition is not partition or partition.leader_epoch != leader_epoch:
             return None
         return followed if followed.state is state else None
+
+
+def moved_away(partition: Partition) -> str:
+    """What is told of a follower that the leader's local log cannot serve any more."""
+    return (
+        f"{partition.topic}-{partition.index}: the leader has offset {partition.log.end_offset} only in remote storage;"
+        " this version cannot build a follower from there, and the replica stays out of sync"
+    )
 
 
 def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:

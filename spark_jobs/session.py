@@ -50,7 +50,10 @@ def local_session(
 
 @contextmanager
 def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
-    """Variables of this process while it starts Spark, whose launcher reads them there and nowhere else."""
+    """Set environment variables of this process inside the `with`, and restore them after it.
+
+    The launcher of Spark reads them there and nowhere else.
+    """
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

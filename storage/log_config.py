@@ -55,8 +55,10 @@ class LogConfig:
 
     @property
     def promises_disk(self) -> bool:
-        """Whether acknowledged batches are expected on the disk after a crash, so that recovery reads past the page
-        cache."""
+        """Whether appended batches are flushed: at each acknowledgement, or as flush.messages says.
+
+        Recovery then reads them from the disk: the page cache may show what a failed sync did not write.
+        """
         return self.is_always_flushed or self.flush_messages != INT64_MAX
 
     @property

@@ -71,7 +71,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
     # Requests
 
     def partition_of(self, key: str) -> int:
-        """The partition that keeps a key; of a topic that does not exist yet, the one that will."""
+        """The partition that keeps a key; while the topic does not exist, by the number of partitions it will have."""
         count = self._partitions_count(self.topic.name)
         return partition_of(key, self.topic.partitions if count is None else count)
 

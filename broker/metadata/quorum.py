@@ -136,7 +136,7 @@ class Quorum:
 
     @property
     def snapshot_ms(self) -> int:
-        """When the newest snapshot was begun, on the loop's clock; when this node started, before the first."""
+        """When the newest snapshot was begun (monotonic clock). Before the first snapshot: when this node started."""
         return self._around.policy.last_ms
 
     @property

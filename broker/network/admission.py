@@ -1,4 +1,4 @@
-"""Admission: the listeners that share one set of connection limits, and what a change means for each of them."""
+"""Admission: the connection limits that listeners share, and which connections are closed or accepted under them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Admission:
         self.listeners: list[LimitedListener] = []
 
     def set_limits(self, limits: ConnectionLimits) -> None:
-        """The settings changed."""
+        """Take changed limits: close the connections in excess, accept those that waited."""
         self.quotas.set_limits(limits)
         self.room_made()
 

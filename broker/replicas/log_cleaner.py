@@ -45,7 +45,7 @@ class CleanerTotals:
     """What the cleaner has done since the start of the process, and what its last look at the logs showed."""
 
     last_run_ms: int = 0
-    """When a log was last looked for (monotonic clock)."""
+    """When the cleaner last looked for a log to clean (monotonic clock)."""
     dirty_share_max: float = 0.0
     """The largest share of dirty bytes of a log, 0 to 1."""
     compaction_delay_ms_max: int = 0
@@ -58,7 +58,7 @@ class CleanerTotals:
     """How full the offset map was at the most, 0 to 1."""
     logs_cleaned: int = 0
     failures: int = 0
-    """Cleanings that ended with an error: the process died, or the disk refused."""
+    """Cleanings that ended with an OSError: of the disk, or because the worker process ended early."""
 
 
 class LogCleaner:
@@ -77,7 +77,7 @@ class LogCleaner:
         removal: FileRemoval,
         checkpoint: Callable[[], Awaitable[bool]],
     ) -> None:
-        """`checkpoint` writes the checkpoints of all directories; whether all are durable now."""
+        """`checkpoint` writes the checkpoints of all directories, and returns whether all of them are durable."""
         self._settings = settings
         self._environment = environment
         self._spawn = spawn
@@ -110,7 +110,7 @@ class LogCleaner:
         self._running -= 1
 
     async def _clean_next(self) -> bool:
-        """Clean the log that needs it most; whether there was one, and its cleaning ended without an error."""
+        """Clean the log with the largest share of dirty bytes. Returns whether a log was cleaned without an error."""
         found = await self._next_log()
         if found is None:
             return False
@@ -132,7 +132,7 @@ class LogCleaner:
         return True
 
     def _is_served(self, partition: Partition) -> bool:
-        """Whether the partition still lives on this broker, and its log has not failed."""
+        """Whether this broker still has a replica of the partition, and its log has not failed."""
         return partition in self._replicas and partition.log.failure is None
 
     # What is cleaned next
@@ -153,7 +153,7 @@ class LogCleaner:
         return dirtiest(parts)
 
     def _cleanable(self, partition: Partition) -> CleanablePart | None:
-        """What could be cleaned of a partition; None where its log is not compacted, or must not be touched now."""
+        """The cleanable part of a partition's log; None where it is not compacted, or must not be cleaned now."""
         its_log = partition.log
         if not its_log.config.is_compacted or not self._is_served(partition):
             return None
@@ -175,10 +175,18 @@ class LogCleaner:
     # Cleaning one log
 
     async def _clean(self, partition: Partition, part: CleanablePart) -> None:
-        """One round. Raises `LogChanged`, `MalformedMessage` and OSError; then the log is as it was, or further."""
+        """Run one round. Raises `LogChanged`, `MalformedMessage` and OSError. After an error the log is whole: each
+        segment is the old one, or the cleaned one that was swapped in."""
         began_ms, its_log = self._environment.monotonic_ms(), partition.log
         await self._make_durable(its_log, part.first_uncleanable_offset)
         now_ms, salt = self._environment.wall_ms(), self._environment.entropy(SALT_SIZE)
+        # Meanwhile a truncation or retention may have taken what was to be cleaned.
+        present = cleanable_part(its_log, its_log.first_dirty_offset, partition.last_stable_offset, now_ms)
+        if present.first_dirty_offset != part.first_dirty_offset or not present.cleanable_bytes:
+            raise LogChanged
+        part = present._replace(
+            first_uncleanable_offset=min(present.first_uncleanable_offset, part.first_uncleanable_offset)
+        )
         request = cleaning_request(its_log, part, self._limits(), salt, now_ms)
         throttle = Throttle(self._environment.monotonic_ms)
         work = self._environment.in_process(partial(clean, request=request))
@@ -207,12 +215,13 @@ class LogCleaner:
         )
 
     async def _make_durable(self, its_log: Log, end_offset: int) -> None:
-        """A recovery point at or past an offset, durably. Raises OSError, and `LogChanged` where the log has failed."""
+        """Flush the log to an offset at least, and checkpoint that recovery point. Raises OSError, and `LogChanged`
+        where the log has failed."""
         if its_log.recovery_point < end_offset:
             durable = asyncio.get_running_loop().create_future()
             self._flusher.when_durable([its_log], partial(_settle, durable))
             await durable
-        # The checkpoint is written where it changed; another write may be under way with an older recovery point.
+        # In any case: another write of the checkpoint may be under way with an older recovery point.
         if not await self._checkpoint() or its_log.recovery_point < end_offset:
             raise LogChanged
 
@@ -259,7 +268,8 @@ class LogCleaner:
         )
 
     def _refused(self, its_log: Log, error: OSError) -> None:
-        """The disk refused, or the process of the work ended. A file that is gone is one that retention deleted."""
+        """The cleaning ended with an OSError. One without an errno comes from the worker process, and ENOENT from a
+        file that retention deleted: neither fails the log."""
         self.totals.failures += 1
         log.error("%s was not cleaned, and is tried again: %s", its_log.directory, error)
         if error.errno is not None and error.errno != errno.ENOENT:
@@ -275,7 +285,7 @@ class Throttle:
         self._moved = 0
 
     def delay_s(self, size: int, rate: float) -> float:
-        """How long to wait after moving `size` bytes more, so that not more than `rate` bytes a second are moved."""
+        """The seconds to wait after `size` more bytes were moved, so that at most `rate` bytes a second are."""
         self._moved += size
         due_ms = self._began_ms + self._moved * 1000 / rate
         return max(0.0, due_ms - self._monotonic_ms()) / 1000

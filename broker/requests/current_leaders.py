@@ -34,7 +34,10 @@ class CurrentLeader(NamedTuple):
 
 
 def add_to_produce(services: LeaderServices, listener_name: str, response: produce.ProduceResponse) -> None:
-    """Name the current leaders of what was refused with NOT_LEADER_OR_FOLLOWER. For versions from 10 on."""
+    """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER, and its endpoint.
+
+    The response must be of version 10 or later.
+    """
     leaders = []
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -49,7 +52,11 @@ def add_to_produce(services: LeaderServices, listener_name: str, response: produ
 
 
 def add_to_fetch(services: LeaderServices, listener_name: str, response: fetch.FetchResponse) -> None:
-    """Name the current leaders of what was refused for another leader or leader epoch. For versions from 16 on."""
+    """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH,
+    and its endpoint.
+
+    The response must be of version 16 or later.
+    """
     leaders = []
     for topic in response.responses:
         for data in topic.partitions:

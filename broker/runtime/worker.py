@@ -47,7 +47,7 @@ MODULE: Final = f"{__name__.rpartition('.')[0]}.worker_process"
 
 
 class Reply(NamedTuple):
-    """What the process tells of one step: an event, an error that the work raised, or with neither its end."""
+    """The result of one step of the work: an event, the error that the work raised, or its end."""
 
     event: object = None
     error: Exception | None = None
@@ -57,7 +57,7 @@ class Reply(NamedTuple):
 class WorkerDied(ChildProcessError):
     """The process cannot be started, or ended before the work did: killed, out of memory, or the interpreter failed.
 
-    Without an errno, because it says nothing of the disk.
+    It has no errno, because it is not an error of the disk.
     """
 
 
@@ -96,7 +96,7 @@ class WorkInProcess(Generic[E]):
                 stdout=asyncio.subprocess.PIPE,
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
             )
-        except OSError as error:  # its errno is none of the disk that the work is about
+        except OSError as error:  # its errno does not come from a file of the work
             raise WorkerDied(f"the process of the work cannot be started: {error}") from error
         assert process.stdin is not None
         sent = pickle.dumps(self._work)

@@ -1,6 +1,7 @@
 """The process of `broker.runtime.worker`: runs one piece of work, one event for each byte that the broker sends.
 
-It runs at a lower priority than the broker: clients come first. An error that cannot be pickled is told by its text.
+It runs at a lower priority than the broker: clients come first. An error that cannot be pickled is replaced
+by a RuntimeError with its text.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
 
 
 def serve(commands: BinaryIO, replies: BinaryIO) -> None:
-    """Answer each command. Raises EOFError where the broker has ended."""
+    """Answer each command. Raises EOFError or BrokenPipeError where the broker has ended."""
     (length,) = FRAME_LENGTH.unpack(read_exactly(commands, FRAME_LENGTH.size))
     work = pickle.loads(read_exactly(commands, length))
     steps: Iterator[object] = iter(())
@@ -54,7 +55,7 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
 
 
 def encode(reply: Reply) -> bytes:
-    """The reply, pickled; with the text of its error where the error is not what comes back from the pickle."""
+    """The reply, pickled. A RuntimeError with the text takes the place of an error that the pickle cannot restore."""
     try:
         encoded = pickle.dumps(reply)
         pickle.loads(encoded)

@@ -249,7 +249,7 @@ class ClassicGroup:
     # States
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
-        """Take a transition of `FORMER_STATES`."""
+        """Enter a state that may follow the present one (`FORMER_STATES`; asserted), at a time of the wall clock."""
         assert self.state in FORMER_STATES[state], f"{self.group_id}: {self.state} → {state} is not a transition"
         self.former_state = self.state
         self.state = state

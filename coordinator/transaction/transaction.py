@@ -1,4 +1,4 @@
-"""A transactional id at one moment, and the moments that may follow it."""
+"""The state of a transactional id as a value, with a function for each transition to the next value."""
 
 from __future__ import annotations
 

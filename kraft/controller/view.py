@@ -55,7 +55,8 @@ class View(NamedTuple):
         return self.settings.unclean_leader_election_enable if text is None else text == "true"
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Where a broker's new replica goes: to its one directory, or to that of its choice."""
+        """The id of the log directory that a new replica on a broker is assigned to: that of its only directory, else
+        `UNASSIGNED_DIRECTORY`, and the broker chooses."""
         broker = self.image.cluster.brokers.get(broker_id)
         directories = () if broker is None else broker.directories
         return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY

@@ -13,7 +13,8 @@ from protocol.primitives import BytesLike
 
 
 class SnapshotFetch:
-    """One snapshot; it begins anew where the leader names another snapshot or another position."""
+    """The fetch of one snapshot. The follower begins another one where the leader answers with another snapshot id or
+    position."""
 
     def __init__(self, member: QuorumMember, snapshot_id: SnapshotId) -> None:
         self._member = member
@@ -26,7 +27,8 @@ class SnapshotFetch:
         return fetch_snapshot_request(self._member, self._snapshot_id, self._position)
 
     def take(self, partition: ResponsePartitionSnapshot) -> bool:
-        """Take the next part. False where the response is about another snapshot or position: then begin anew."""
+        """Take the next part. False where the response is not the next part of this snapshot: the caller begins another
+        fetch."""
         data = cast("BytesLike", partition.unaligned_records) or b""  # of an answer that was decoded
         said = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         size = len(data)

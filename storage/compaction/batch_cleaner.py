@@ -1,28 +1,29 @@
-"""What stays of one batch.
+"""Cleaning one batch: which of its records are kept, and whether an empty batch is kept.
 
-| batch                                            | its records              | with no record left                   |
+| batch                                            | records that are kept    | where no record is kept, the batch is |
 |--------------------------------------------------|--------------------------|---------------------------------------|
-| data                                             | those past the map, and  | removed                               |
-|                                                  | the latest of each key   |                                       |
+| data                                             | the latest of each key,  | removed                               |
+|                                                  | and all past the map     |                                       |
 | data of an aborted transaction                   | none                     | removed                               |
 | control, its transaction still has batches       | all                      |                                       |
-| control, its transaction has none any more       | all up to the delete     | removed                               |
+| control, its transaction has no batches any more | all until the delete     | removed                               |
 |                                                  | horizon, then none       |                                       |
-| any: the last of an active producer              |                          | kept empty for its sequence and epoch |
-| any: it ends where the cleaning round may end    |                          | kept empty for the end of the log     |
+| any: the last batch of an active producer        |                          | kept empty for its sequence and epoch |
+| any: it ends at the first uncleanable offset     |                          | kept empty, so that no offset is lost |
 
-A tombstone goes once the delete horizon of its batch has passed. The horizon is set, to now plus delete.retention.ms,
-when the cleaner first keeps a tombstone, or a marker without a transaction, in a batch without one. It takes the place
-of the base timestamp, so that the timestamp delta of each record changes.
+A tombstone is removed once the delete horizon of its batch has passed. A batch gets its horizon, now plus
+delete.retention.ms, when the cleaner first keeps a tombstone in it, or a marker whose transaction has no batches any
+more. The horizon takes the place of the base timestamp, so the cleaner changes the timestamp delta of each record.
 
-A batch of which everything stays is copied as it is. Of another one the records that stay keep their bytes, with base
-offset, base timestamp, last offset, sequences, epochs and codec of the batch.
+A batch of which every record is kept is copied as it is, unless it gets a horizon. Any other batch is written anew with
+the kept records. Except for a new horizon their bytes stay, and so do the base offset, base timestamp, last offset,
+sequences, epochs and codec of the batch.
 
-DIVERGES: Apache Kafka sets the horizon also of a batch that the map does not reach, because it was full before. An
-older value of the key then stays in this round. A later round may drop both at once, although a consumer has just read
-the value.
+DIVERGES: Apache Kafka sets the horizon also of a batch that the offset map does not cover, because the map was full. An
+older value of the key then stays in this round. A later round may remove the value and the tombstone at once, although
+a consumer has just read the value.
 
-DIVERGES: Apache Kafka makes the timestamp of the first record that stays the new base timestamp. The timestamps of the
+DIVERGES: Apache Kafka makes the timestamp of the first kept record the new base timestamp. The timestamps of the
 records are the same.
 """
 
@@ -66,7 +67,7 @@ class BatchCleaner:
         self._statistics = statistics
 
     def cleaned(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
-        """What stays of a batch, None where it goes whole. Raises `MalformedMessage`."""
+        """The batch to write in place of this one; None where it is removed. Raises `MalformedMessage`."""
         if header.is_control:
             return self._cleaned_control(header, batch)
         if self._transactions.take_data(header):
@@ -151,7 +152,7 @@ class BatchCleaner:
         return CleanedBatch(data, header.last_offset, max_timestamp)
 
     def _empty(self, header: BatchHeader) -> CleanedBatch | None:
-        """The batch without records where its header still matters, None where it does not."""
+        """The batch without its records; None where its header is not needed either."""
         if header.next_offset != self._request.first_uncleanable_offset and not self._is_last_of_producer(header):
             return None
         data = assemble(

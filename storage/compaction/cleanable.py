@@ -24,7 +24,7 @@ Name = TypeVar("Name")
 
 
 class CleanablePart(NamedTuple):
-    """What the cleaner could do in one log at the moment."""
+    """The clean part and the cleanable part of one log at one time."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -37,9 +37,9 @@ class CleanablePart(NamedTuple):
     overdue_ms: int
     """For how long the oldest dirty segment has been older than max.compaction.lag.ms; 0 where none is."""
     is_checkpoint_reset: bool
-    """The checkpointed offset lay outside of the log. The owner checkpoints `first_dirty_offset` instead."""
+    """The checkpointed offset was outside of the log. The owner checkpoints `first_dirty_offset` instead."""
     truncation_count: int = 0
-    """That of the log: a truncation makes these offsets meaningless."""
+    """The truncation count of the log at that time: after a truncation these offsets are meaningless."""
 
     @property
     def total_bytes(self) -> int:
@@ -47,18 +47,18 @@ class CleanablePart(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of the dirty bytes, 0 in a log without bytes that count."""
+        """The cleanable bytes divided by the clean and the cleanable bytes; 0 where there are neither."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_wanted(self, min_dirty_ratio: float) -> bool:
-        """Whether the log is dirty enough to be cleaned, or has waited for too long."""
+        """Whether the log is dirty enough to be cleaned, or has passed its max.compaction.lag.ms."""
         return (self.overdue_ms > 0 and self.cleanable_bytes > 0) or self.dirty_ratio > min_dirty_ratio
 
 
 def cleanable_part(
     log: LogState, checkpointed_offset: int | None, last_stable_offset: int, now_ms: int
 ) -> CleanablePart:
-    """What can be cleaned of a log, of which everything before `checkpointed_offset` (None: nothing) was cleaned.
+    """The cleanable part of a log that was cleaned up to `checkpointed_offset` (exclusive; None: it never was).
 
     Reads the timestamps of dirty segments where a limit of the log's configuration asks for them. Raises OSError and
     `MalformedMessage`.
@@ -101,7 +101,8 @@ def dirty_segments(log: LogState, first_dirty_offset: int) -> list[Segment]:
 
 
 def young_offset(log: LogState, dirty: list[Segment], now_ms: int) -> int:
-    """Where the first dirty segment begins that has a record younger than min.compaction.lag.ms."""
+    """The base offset of the first dirty segment with a record younger than min.compaction.lag.ms; `INT64_MAX` where
+    there is none."""
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in dirty:
@@ -120,9 +121,9 @@ def overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
 
 
 def dirtiest(parts: Iterable[tuple[Name, CleanablePart, float]]) -> Name | None:
-    """The log to be cleaned next: of (name, part, min.cleanable.dirty.ratio) the wanted one with the largest ratio.
+    """The name of the log to clean next: of the logs that are wanted, the one with the largest dirty ratio.
 
-    None where no log is dirty enough. Of equal ratios the first counts.
+    `parts` are (name, part, min.cleanable.dirty.ratio). None where no log is wanted; of equal ratios the first counts.
     """
     wanted = [(name, part) for name, part, min_ratio in parts if part.total_bytes and part.is_wanted(min_ratio)]
     return max(wanted, key=lambda each: each[1].dirty_ratio)[0] if wanted else None

@@ -22,7 +22,7 @@ from storage.segment.transaction_index import AbortedTransaction, TransactionInd
 
 
 class CleanedBatch(NamedTuple):
-    """A batch to be written, and what the indexes note of it."""
+    """A batch to be written, with the offset and the timestamp for the indexes."""
 
     data: BytesLike
     last_offset: int
@@ -30,7 +30,8 @@ class CleanedBatch(NamedTuple):
 
 
 class CleanedSegment:
-    """The files of one cleaned segment. What an earlier attempt left under these names is removed first."""
+    """The files of one cleaned segment. The constructor first removes what an earlier attempt left under these names,
+    and raises OSError."""
 
     __slots__ = (
         "_bytes_since_index_entry",
@@ -74,11 +75,11 @@ class CleanedSegment:
             self._note(len(each.data), each.last_offset, each.max_timestamp)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """An aborted transaction that still has batches has its marker in this segment. Raises OSError."""
+        """Enter an aborted transaction in the transaction index: its marker is kept in this segment. Raises OSError."""
         self._transaction_index.append(aborted)
 
     def _note(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """As a segment does that is appended to (`Segment.note_appended`)."""
+        """Enter a batch in the indexes, by the rule of a segment that is appended to (`Segment.note_appended`)."""
         if max_timestamp > self._max_timestamp:
             self._max_timestamp, self._offset_of_max_timestamp = max_timestamp, last_offset
         if self._bytes_since_index_entry > self._index_interval_bytes:
@@ -89,7 +90,7 @@ class CleanedSegment:
         self.size += size
 
     def finish(self) -> tuple[str, ...]:
-        """Write the rest of the indexes, sync all files and close them; the suffixes of the files. Raises OSError."""
+        """Write the rest of the indexes, sync all files and close them. Returns their suffixes. Raises OSError."""
         if self._max_timestamp >= 0:
             self._time_index.append_if_later(self._max_timestamp, self._offset_of_max_timestamp)
         self._file.sync()

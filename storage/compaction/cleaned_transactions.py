@@ -1,8 +1,8 @@
-"""Which transactions the cleaner has passed: the data of aborted ones goes, a marker stays as long as data does.
+"""The transactions that are open where the cleaner is: which data is aborted, and which markers may be discarded.
 
-The batches of the log are told in their order. A marker may be discarded (once its delete horizon has passed) where no
-batch of its transaction was met before it: an earlier round has removed them all. As long as one batch is there, the
-marker stays, or a reader would take an aborted record for a committed one, or wait for the end of the transaction.
+The caller reports every batch in the order of the log. A marker may be discarded (once its delete horizon has passed)
+where the log has no batch of its transaction before it: an earlier round has removed them all. Until then the marker
+stays. Without it a reader would take an aborted record for a committed one, or wait for the end of the transaction.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class CleanedTransactions:
     __slots__ = ("_aborted", "_coming", "_committed", "_met", "on_kept")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """`aborted`: those that reach into what will be told."""
+        """`aborted`: the aborted transactions with a batch or the marker among the batches that will be reported."""
         self._coming = sorted(set(aborted), key=lambda each: each.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         """The aborted transactions that have begun, by producer id."""
         self._met: set[int] = set()
-        """The producers of them with a batch that was told."""
+        """The producers of these transactions of which a data batch was reported."""
         self._committed: set[int] = set()
-        """The producers with a batch of a transaction that is not aborted."""
+        """The producers of which a data batch was reported, in a transaction that is not aborted."""
         self.on_kept: Callable[[AbortedTransaction], None] | None = None
-        """Called at the marker of each aborted transaction that still has batches: the cleaned segment's transaction
-        index has to know it."""
+        """Called at the marker of each aborted transaction that still has batches, for the transaction index of the
+        cleaned segment."""
 
     def take_data(self, header: BatchHeader) -> bool:
-        """A data batch comes next; whether its records belong to an aborted transaction."""
+        """Report the next batch, which has data. Returns whether its transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -46,7 +46,7 @@ class CleanedTransactions:
         return False
 
     def take_control(self, header: BatchHeader, batch: BytesLike) -> bool:
-        """A control batch comes next; whether it may be discarded. Raises `MalformedMessage`."""
+        """Report the next batch, a control batch. Returns whether it may be discarded. Raises `MalformedMessage`."""
         self._begin_up_to(header.last_offset)
         record = next(iter(records_of(batch, 0, header)), None)
         if record is None:

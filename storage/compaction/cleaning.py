@@ -1,13 +1,13 @@
-"""One round of cleaning: the dirty part of a log into a map of keys, then every segment again without what the map
-makes superfluous.
+"""One round of cleaning a log: put the keys of its dirty part into the offset map, then copy its segments without the
+records that the map supersedes.
 
-    build_map        the dirty part, from its first offset on, until the map is full or the cleanable part ends
-    group_segments   the segments from the start of the log to where the map ends, small ones put together
-    clean_group      each group is copied into one new segment, without the records that are not kept
+    build_map        reads the dirty part from its first offset on, until the map is full or the cleanable part ends
+    group_segments   puts small neighbours together, from the start of the log to where the map ends
+    clean_group      copies each group into one new segment, without the records that are not kept
 
-A generator, so that a driver may slow it down, stop it, or run it in steps. It runs in a worker process, and reads and
-writes nothing but the files of the request's segments and those of the cleaned ones. Where it fails, it removes the
-cleaned segment that it has not finished; what one that was stopped has left is removed when the next one begins.
+`clean` is a generator, so that its driver may slow it down, stop it, or run it in steps. It runs in a worker process,
+and reads and writes only the files of the request's segments and those of the cleaned segments. A round that fails
+removes the cleaned segment that it has not finished. What a stopped round has left, the next round removes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
 
     The driver swaps each cleaned segment in the order of the events, and checkpoints the next dirty offset when all of
     them are durable. Raises OSError; `MalformedMessage` where a batch is damaged, so that the log cannot be cleaned;
-    `LogChanged` where the log is not what was asked for any more.
+    `LogChanged` where the segments are no longer as the request describes them.
     """
     remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
@@ -76,7 +76,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
 
 
 def end_of(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
-    """Where the segment behind the cleaned ones begins."""
+    """The base offset of the segment after the cleaned ones."""
     count = len(cleaned_sources)
     return request.segments[count].base_offset if count < len(request.segments) else request.first_uncleanable_offset
 
@@ -88,7 +88,7 @@ def build_map(
     offsets: OffsetMap,
     statistics: CleaningStatistics,
 ) -> Iterator[Moved]:
-    """Note the latest record of each key of the dirty part, up to where the map is full."""
+    """Put the latest offset of each key of the dirty part into the map, until the map is full."""
     start_offset = request.first_dirty_offset
     transactions = CleanedTransactions(each for each in aborted if each.last_offset >= start_offset)
     ends = [*(source.base_offset for source in sources[1:]), request.first_uncleanable_offset]
@@ -101,7 +101,7 @@ def build_map(
             yield Moved(len(piece), 0)
             if is_full:
                 return
-        offsets.reach(end_offset - 1)  # where compaction has left a gap at the end of the segment
+        offsets.reach(end_offset - 1)  # an earlier round may have left a gap at the end of the segment
 
 
 def index_piece(
@@ -111,7 +111,7 @@ def index_piece(
     offsets: OffsetMap,
     statistics: CleaningStatistics,
 ) -> bool:
-    """Note the records of a piece; False where the map is full."""
+    """Put the keys of a piece into the map; False where the map is full before the end of the piece."""
     start_offset = request.first_dirty_offset
     for header, batch in checked_batches(piece):
         if header.is_control:
@@ -134,7 +134,7 @@ def clean_group(
     cleaner: BatchCleaner,
     statistics: CleaningStatistics,
 ) -> Iterator[Moved]:
-    """Copy what stays of a group of segments into the cleaned one."""
+    """Write the batches of a group that are kept into the cleaned segment."""
     for source in group:
         for piece in source.pieces(0, request.limits.io_buffer_size):
             kept: list[CleanedBatch] = []

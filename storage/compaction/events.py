@@ -1,4 +1,4 @@
-"""What a cleaning tells its driver while it runs."""
+"""The events of a cleaning for its driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Moved(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningStatistics:
-    """What one round did; the names are those of Kafka's cleaner."""
+    """The counts of one round; the names are those of Kafka's cleaner."""
 
     map_bytes_read: int = 0
     map_messages_read: int = 0
@@ -26,9 +26,9 @@ class CleaningStatistics:
     bytes_written: int = 0
     messages_written: int = 0
     invalid_messages_read: int = 0
-    """Records without a key: they are dropped."""
+    """Records without a key, which compaction removes."""
     buffer_utilization: float = 0.0
-    """The share of the offset map in use."""
+    """The share of the offset map in use, 0 to 1."""
 
 
 class CleaningDone(NamedTuple):
@@ -42,7 +42,7 @@ CleaningEvent: TypeAlias = Moved | SegmentCleaned | CleaningDone
 
 
 class LogChanged(Exception):
-    """A segment is not any more what the request says: the log was truncated, deleted, or moved on by retention.
+    """A segment is no longer as the request describes it: the log was truncated or deleted, or retention removed it.
 
-    Not an error of the log: the driver throws the output away.
+    The log is not damaged. The driver discards the cleaned segment.
     """

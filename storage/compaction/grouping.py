@@ -10,8 +10,8 @@ from storage.segment.segment import RELATIVE_OFFSET_MAX
 def group_segments(
     segments: list[SourceSegment], segment_bytes: int, segment_index_bytes: int, first_uncleanable_offset: int
 ) -> list[list[SourceSegment]]:
-    """Neighbours in one group fit into one segment: by the size of the .log files and of each index, and by the span of
-    their offsets, of which index entries have 31 bits. Raises OSError."""
+    """Put neighbours into groups that each fit into one segment: by the size of the .log files and of each index, and
+    by the span of their offsets, which an index entry holds in 31 bits. Raises OSError."""
     groups: list[list[SourceSegment]] = []
     sizes = [0, 0, 0]
     limits = [segment_bytes, segment_index_bytes, segment_index_bytes]
@@ -22,7 +22,8 @@ def group_segments(
         if (
             groups
             and all(size <= limit for size, limit in zip(grown, limits, strict=True))
-            # An empty segment has no index entries, whatever its offset; otherwise one would stay for every 2^31.
+            # The span does not limit an empty segment, which has no index entries: otherwise one would stay for every
+            # 2^31 offsets.
             and (not segment.size or behind - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
         ):
             groups[-1].append(segment)

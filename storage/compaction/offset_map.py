@@ -52,7 +52,7 @@ class OffsetMap:
         """The map is full with this many keys: probing gets slow beyond it."""
         self.count: int = 0
         self.latest_offset: int = -1
-        """Every record up to this offset is in the map, as far as it counts."""
+        """Up to this offset (inclusive) the map has every record with a key that is not of an aborted transaction."""
         self._table = zeroed_table(self.slots)
         self._first_salt: bytes = salt[:16]
         self._second_salt: bytes = salt[16:]
@@ -67,7 +67,7 @@ class OffsetMap:
         return self.count / self.slots
 
     def put(self, key: bytes, offset: i64) -> None:
-        """Note the record of a key at an offset, which is past those noted before. The map must not be full."""
+        """Store the offset of the latest record of a key. Offsets must ascend, and the map must not be full."""
         first: i64 = hash(self._first_salt + key)
         second: i64 = hash(self._second_salt + key)
         place: i64 = self._place(first, second)
@@ -87,7 +87,7 @@ class OffsetMap:
         return found - 1
 
     def reach(self, offset: i64) -> None:
-        """All records up to an offset were looked at."""
+        """Raise `latest_offset` over records that do not enter the map: all up to this offset (inclusive) were read."""
         if offset > self.latest_offset:
             self.latest_offset = offset
 

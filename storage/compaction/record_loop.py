@@ -28,15 +28,17 @@ class Selection:
         self.max_timestamp_delta: int = INT64_MIN
         """The largest timestamp delta of the records that are kept."""
         self.has_tombstones: bool = False
-        """A record that is kept has no value."""
+        """Whether a record that is kept has no value."""
         self.without_key_count: int = 0
         self.spans: list[tuple[int, int]] = []
         """Where the records that are kept lie in the last run: (start, end), neighbours put together."""
 
 
 def index_run(run: bytes, count: int, base_offset: int, start_offset: int, offsets: OffsetMap) -> int:
-    """Note the keys of `count` records that fill a run, from `start_offset` on. Returns how many records were read:
-    less than `count` where the map is full. Raises `MalformedMessage`."""
+    """Put the keys of the records at or past `start_offset` into the map; the run must hold exactly `count` records.
+
+    Returns how many records were read: less than `count` where the map is full. Raises `MalformedMessage`.
+    """
     try:
         return index(run, count, base_offset, start_offset, offsets)
     except IndexError:
@@ -87,9 +89,9 @@ def index(run: bytes, count: i64, base_offset: i64, start_offset: i64, offsets: 
 def select_run(
     run: bytes, count: int, base_offset: int, keeps_tombstones: bool, offsets: OffsetMap, selection: Selection
 ) -> None:
-    """Select the records of a run that are kept: those past the map, and the latest of each key in it.
+    """Select the records of a run that are kept: all past the end of the map, and before it the latest of each key.
 
-    Of the latest ones tombstones only go with `keeps_tombstones`. Raises `MalformedMessage`.
+    Before the end of the map, a tombstone is kept only with `keeps_tombstones`. Raises `MalformedMessage`.
     """
     try:
         select(run, count, base_offset, keeps_tombstones, offsets, selection)

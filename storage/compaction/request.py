@@ -1,4 +1,4 @@
-"""A cleaning as a worker process is asked for it: values alone, which the standard pickle takes."""
+"""The request for one round of cleaning, as values that the broker pickles for the worker process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CleaningRequest:
 
     directory: str
     truncation_count: int
-    """That of the log; a swap compares it."""
+    """The truncation count of the log at the time of the request; a swap compares it."""
     segments: tuple[SegmentSize, ...]
     """From the first of the log to the last that may be cleaned."""
     first_dirty_offset: int
@@ -57,7 +57,7 @@ class CleaningRequest:
     index_interval_bytes: int
     delete_retention_ms: int
     expanded_bytes_max: int
-    """Limit on what the records of a batch may expand to."""
+    """Limit in bytes on the decompressed records of a batch."""
     compression_type: Codec | None
     compression_level: int | None
     """The level at which batches of `compression_type` are compressed again; others get the codec's default."""

@@ -20,10 +20,11 @@ from storage.segment.transaction_index import AbortedTransaction, CorruptTransac
 LENGTH = Struct(">8xi")
 """The length of a batch in its header."""
 RUN_SIZE_MAX = 4 << 20
+"""A batch whose records expand to more bytes is read in several runs."""
 
 
 class SourceSegment:
-    """A segment as the request describes it. Raises `LogChanged` where it is not so any more."""
+    """A segment as the request describes it. `pieces` raises `LogChanged` where its .log file has changed since."""
 
     __slots__ = ("_directory", "_fs", "base_offset", "size")
 
@@ -41,7 +42,7 @@ class SourceSegment:
         return self._fs.file_size(path) if self._fs.exists(path) else 0
 
     def position_of(self, offset: int) -> int:
-        """A position at or before the batch with an offset. Raises OSError."""
+        """The position (bytes) of a batch at or before the one with an offset. Raises OSError."""
         path = self.path(OFFSET_INDEX_SUFFIX)
         if offset <= self.base_offset or not self._fs.exists(path):
             return 0
@@ -59,9 +60,9 @@ class SourceSegment:
             raise MalformedMessage(str(damage)) from damage
 
     def pieces(self, position: int, piece_size: int) -> Iterator[memoryview]:
-        """The batches from a position on, in pieces of whole ones: about `piece_size` bytes, or one larger batch.
+        """The batches from a position on, in pieces of whole batches: about `piece_size` bytes, or one larger batch.
 
-        Raises OSError, and `MalformedMessage` where the file does not consist of whole batches.
+        Raises OSError, `LogChanged`, and `MalformedMessage` where the file does not consist of whole batches.
         """
         try:
             file = self._fs.open(self.path(LOG_SUFFIX), read_only=True)
@@ -125,7 +126,7 @@ def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview
 def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iterable[tuple[bytes, int]]:
     """The records of a batch as they are encoded, in runs of whole records with their count. Raises `MalformedMessage`.
 
-    Nearly every batch is one run. Only one that expands beyond `RUN_SIZE_MAX` comes in several, so that it never is in
+    Nearly every batch is one run. A batch that expands beyond `RUN_SIZE_MAX` comes in several, so that it is never in
     memory whole.
     """
     stored = batch[HEADER_SIZE:]

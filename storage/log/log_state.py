@@ -17,8 +17,11 @@ A log whose oldest segments are only in remote storage has two starts: `log_star
 from __future__ import annotations
 
 import errno
+from bisect import bisect_right
 from collections.abc import Callable
+from operator import attrgetter
 
+from protocol.primitives import MalformedMessage
 from storage.files.disk_errors import PASSING
 from storage.files.log_paths import PARTITION_METADATA, parse_partition_directory
 from storage.files.port import FileSystem
@@ -159,11 +162,27 @@ class LogState:
         return segment
 
     def lower_recovery_point(self, offset: int) -> None:
-        """The step before a truncation; the owner then makes the lowered offsets durable and truncates."""
+        """The step before a truncation; the owner then makes the lowered offsets durable and truncates.
+
+        A batch that spans the offset goes whole, so the lowered offsets are those of its beginning: with a recovery
+        point past the new end, a start would take a torn append for damage of what was flushed.
+        """
+        offset = self._end_after_truncation(offset)
         self.recovery_point = min(self.recovery_point, offset)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.truncation_count += 1
+
+    def _end_after_truncation(self, offset: int) -> int:
+        """Where a truncation to an offset leaves the end of the log, or before that where the batch cannot be read."""
+        if not self.segments[0].base_offset < offset < self.end_offset:
+            return offset
+        segment = self.segments[bisect_right(self.segments, offset, key=attrgetter("base_offset")) - 1]
+        try:
+            place = segment.find(offset)
+        except (OSError, MalformedMessage):
+            return segment.base_offset  # the truncation itself meets the error
+        return min(offset, place.base_offset) if place else offset
 
     def forget_after_end(self) -> None:
         """After a truncation: whatever was noted of the bytes past the new end is not true any more.

@@ -15,9 +15,9 @@ from storage.segment.segment import Segment
 def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     """Make an offset the end of the log; False where the log ends there or before already.
 
-    A batch that spans the offset goes whole, so the log may end before the offset. The owner must have made a recovery
-    point at or below the offset durable *before* this: after a crash, recovery would take new batches below the old
-    recovery point for damage of flushed ones.
+    A batch that spans the offset is removed whole, so the log may end before the offset. The owner must have made a
+    recovery point at or below the offset durable *before* this. Otherwise, after a crash, recovery would find new
+    batches below the old recovery point that are not whole, and would report damage of flushed data.
 
     Raises OSError: the log has failed. `MalformedMessage`: the log is damaged.
     """

@@ -1,4 +1,4 @@
-"""The check at the start of a broker: whether its remote storage can be used, and is that of its cluster."""
+"""The check at the start of a broker: its remote storage works, and belongs to its cluster."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PROBE: Final = b"moldau writes, reads, lists and removes this object when it sta
 
 
 async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str) -> None:
-    """Whether the storage is there, is of this cluster, and takes writes, reads, lists and deletions.
+    """Check that the storage exists, belongs to this cluster, and takes writes, reads, lists and deletions.
 
-    The first broker of a cluster that comes here makes the storage that of its cluster. `probe_name` is unique to this
-    start. Raises `RemoteStorageError`; the message says which step failed.
+    A storage that belongs to no cluster yet is claimed for this one. `probe_name` is unique to this start of the
+    broker. Raises `RemoteStorageError`; the message says which step failed.
     """
     await claim_storage(storage, cluster_id)
     key = PROBES + probe_name
@@ -39,7 +39,8 @@ async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str
 
 
 async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
-    """Read the manifest of the cluster, and write it where there is none. Raises `WrongCluster` and others."""
+    """Check the manifest of the cluster, and write it where there is none. Raises `RemoteStorageError`: `WrongCluster`
+    where the storage belongs to another cluster, and others."""
     try:
         await check_cluster(storage, cluster_id)
     except ObjectNotFound:
@@ -50,7 +51,8 @@ async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
 
 
 async def check_cluster(storage: RemoteStorage, cluster_id: str) -> None:
-    """Raises `WrongCluster`, `ObjectNotFound` where the storage is of no cluster yet, and others."""
+    """Compare the manifest of the cluster with a cluster id. Raises `RemoteStorageError`: `WrongCluster`,
+    `ObjectNotFound` where the storage belongs to no cluster yet, and others."""
     data = await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX)
     owner = decode_cluster_manifest(CLUSTER_MANIFEST, data)
     if owner != cluster_id:

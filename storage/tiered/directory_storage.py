@@ -86,8 +86,8 @@ class DirectoryStorage:
         """There is nothing to give back: each call opens and closes its file."""
 
     async def remove_uploads(self, before_ms: int) -> int:
-        """Remove what crashed puts left, last changed before a time (ms since the epoch); how many. Raises
-        `RemoteStorageError`."""
+        """Remove the files of crashed puts that were last changed before a time (ms since the epoch). Returns how many
+        were removed. Raises `RemoteStorageError`."""
         with self._errors(UPLOADS):
             return await self._run(self._remove_uploads, before_ms)
 

@@ -14,17 +14,17 @@ class RemoteStorageError(Exception):
 
 
 class StorageUnavailable(RemoteStorageError):
-    """No answer, or one that asks to come back: no connection, a time-out, a server error, throttling.
+    """No answer, or one that asks for a retry: no connection, a time-out, a server error, throttling.
 
-    What was asked for may have happened all the same.
+    The call may have had its effect all the same.
     """
 
     may_pass = True
 
 
 class AccessRefused(RemoteStorageError):
-    """The credentials are missing, wrong or expired, or do not allow this call. It may pass: credentials are looked up
-    again at each call."""
+    """The credentials are missing, wrong or expired, or do not allow this call. The error may pass: each call looks the
+    credentials up again."""
 
     may_pass = True
 
@@ -46,7 +46,7 @@ class ObjectNotFound(RemoteStorageError):
 
 
 class ObjectExists(RemoteStorageError):
-    """A put that must create found an object of this key."""
+    """A put with `must_create` found an object of this key."""
 
 
 class CorruptObject(RemoteStorageError):

@@ -3,7 +3,7 @@
     <log directory>/remote-log-index-cache/<start offset>_<segment id>.index, .timeindex, .txnindex
 
 The names are Apache Kafka's. An entry is loaded as a whole, compared with the manifest of its segment, and kept until
-others push it out. The cache starts empty: files of the previous start are removed, because a crash may have torn
+it is evicted. The cache starts empty: files of the previous start are removed, because a crash may have torn
 them.
 """
 
@@ -61,7 +61,10 @@ class RemoteIndexes:
 
 
 class RemoteIndexCache:
-    """At most `size_max` bytes of indexes that are not in use, and those in use."""
+    """A cache of at most `size_max` bytes, with the least recently used entry evicted first.
+
+    An entry in use is not evicted, so the cache is larger than the limit while entries of more bytes are in use.
+    """
 
     def __init__(
         self, fs: FileSystem, log_directory: str, size_max: int, offload: Offload, make_lock: MakeLock
@@ -74,7 +77,7 @@ class RemoteIndexCache:
         self._entries: OrderedDict[bytes, tuple[str, RemoteIndexes]] = OrderedDict()
         """By segment id, the latest used last; each with the stem of its files."""
         self._locks: dict[bytes, tuple[AbstractAsyncContextManager[object], int]] = {}
-        """While entries are loaded: the lock and how many wait for it."""
+        """By segment id, while an entry is loaded: the lock, and how many callers hold it or wait for it."""
         self.size = 0
         """Bytes of all entries."""
         self.hit_count = 0
@@ -87,14 +90,14 @@ class RemoteIndexCache:
         self._fs.make_directories(self._directory)
 
     def resize(self, size_max: int) -> list[str]:
-        """Change the bound. The paths of the files that this pushed out: the caller has them removed."""
+        """Change the limit (bytes). Returns the paths of the files of evicted entries; the caller removes them."""
         self._size_max = size_max
         return self._push_out()
 
     async def open(
         self, storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
     ) -> RemoteIndexes:
-        """The indexes of a segment, loaded where they are not there. The caller gives them back with `give_back`.
+        """The indexes of a segment, loaded where the cache lacks them. The caller gives them back with `give_back`.
 
         Raises `RemoteStorageError`, `CorruptObject` among them, and OSError.
         """
@@ -122,7 +125,7 @@ class RemoteIndexCache:
         await self._remove(self._push_out())
 
     async def forget(self, segment_id: bytes) -> None:
-        """The segment is deleted, or its indexes turned out to be damaged. Raises OSError."""
+        """Drop the indexes of a segment that was deleted, or whose indexes are damaged. Raises OSError."""
         entry = self._entries.pop(segment_id, None)
         if entry is not None:
             await self._remove(self._drop(*entry))
@@ -152,7 +155,7 @@ class RemoteIndexCache:
             key = object_key(partition, segment.start_offset, segment.segment_id, kind)
             data = await get_all(storage, key, min(summary.size + 1, INDEX_SIZE_MAX))
             if (len(data), crc32c(data, 0)) != summary:
-                raise CorruptObject(f"{key} has not the size and checksum of its manifest")
+                raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
             loaded[kind] = data
         stem = f"{self._directory}/{segment.start_offset}_{uuid_text(segment.segment_id)}"
         indexes = await self._offload(lambda: self._write(stem, segment, loaded))
@@ -178,7 +181,7 @@ class RemoteIndexCache:
         return indexes
 
     def _push_out(self) -> list[str]:
-        """Drop the entries that were not used for longest, until the rest fits; the paths of their files."""
+        """Evict the least recently used entries until the rest fits. Returns the paths of their files."""
         paths: list[str] = []
         for segment_id, (stem, indexes) in list(self._entries.items()):
             if self.size <= self._size_max:

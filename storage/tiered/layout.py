@@ -39,7 +39,7 @@ REQUIRED_KINDS: Final[tuple[ObjectKind, ...]] = tuple(
 
 
 class SegmentObject(NamedTuple):
-    """What a key says."""
+    """An object of a segment, as its key names it."""
 
     partition: RemotePartition
     start_offset: int
@@ -82,5 +82,5 @@ def parse_key(key: str) -> SegmentObject | None:
         found = SegmentObject(partition, offset_of_name(digits), parse_uuid(segment_id), ObjectKind(dot + suffix))
     except ValueError:
         return None
-    # One text for one object: not another partition "+0", nor an id with stray bits.
+    # Each object has exactly one key: a partition "+0" and an id with stray bits are not taken for one.
     return found if object_key(*found) == key else None

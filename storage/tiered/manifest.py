@@ -1,7 +1,7 @@
 """The manifests: JSON objects that say what a storage and the segments in it are, for readers without a broker.
 
-They are checked against what the reader expects, and a manifest that does not hold is a named error: `CorruptObject`
-or `WrongCluster`. Fields that this version does not know are ignored; a larger format version is refused.
+A reader compares each manifest with what it expects; a difference raises `CorruptObject` or `WrongCluster`. Fields
+that this version does not know are ignored; another format version is refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SegmentManifest:
     max_timestamp_ms: int
     objects: dict[ObjectKind, ObjectSummary]
     generation: int = 0
-    """How many times what is stored here was cleaned since it was first copied."""
+    """How many times the records here were cleaned since they were first copied."""
     cleaned_end_offset: int = 0
     """Exclusive; 0 where nothing was cleaned (`metadata/lineage.py`)."""
     ancestors: tuple[bytes, ...] = ()
@@ -80,7 +80,7 @@ class SegmentManifest:
         return json.dumps(fields, indent=1).encode() + b"\n"
 
     def check(self, cluster_id: str, partition: RemotePartition, segment: RemoteSegment, key: str) -> None:
-        """Compare with the metadata of the segment. Raises `WrongCluster`, and `CorruptObject` for what differs."""
+        """Compare with the metadata of the segment. Raises `WrongCluster`; `CorruptObject` for other differences."""
         if self.cluster_id != cluster_id:
             raise WrongCluster(f"{key} belongs to the cluster {self.cluster_id}, not to {cluster_id}")
         expected = (partition, segment.segment_id, segment.start_offset, segment.last_offset, segment.epochs)
@@ -158,7 +158,7 @@ def _objects(value: object) -> dict[ObjectKind, ObjectSummary]:
 
 
 def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
-    """Raises `CorruptObject`."""
+    """The manifest in an object; `key` is for the messages. Raises `CorruptObject`."""
     fields = _Fields(key, data)
     partition = RemotePartition(
         fields.take("topic", _text), fields.take("topic_id", _uuid), fields.take("partition", _number)

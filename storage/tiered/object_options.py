@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ObjectStoreOptions:
-    """What the companions of `moldau.tiered.storage` say."""
+    """The settings of an object store beside its URL (`moldau.tiered.storage`)."""
 
     endpoint: str | None = None
     """The URL of a server that is compatible with S3; an address of http:// is used without encryption."""
     region: str | None = None
     timeout_s: float = 30.0
-    """The longest time for a call, of which an upload in parts has one for each."""
+    """The longest time for one request with its repeats; each part of an upload is a request of its own."""
     retry_count: int = 2
     """How often obstore repeats a request within one call; `RetryingStorage` repeats whole calls."""
     part_size: int = 8 << 20

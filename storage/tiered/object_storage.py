@@ -3,7 +3,7 @@
 `moldau.tiered.storage` names it: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`. What the
 URL does not say (region, endpoint, credentials) obstore finds where it usually is: the variables of the environment
 (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, ...), a web identity,
-the metadata service of a container or an instance; it asks again before credentials end.
+the metadata service of a container or an instance; it renews credentials before they expire.
 
 A large object goes up in parts, several at a time, and appears when the last of them is there. Parts of an upload that
 was cut stay in the bucket, where no listing shows them: give the bucket a lifecycle rule that removes incomplete
@@ -55,7 +55,7 @@ class ObjectStorage:
     """A `RemoteStorage` in a bucket or container."""
 
     def __init__(self, url: str, options: ObjectStoreOptions | None = None) -> None:
-        """Raises `InvalidStorageUrl`. No call is made yet: `check_storage` tries what works."""
+        """Raises `InvalidStorageUrl`. No call is made yet: `check_storage` tests what works."""
         self._url = url
         self._options = options or ObjectStoreOptions()
         self._store = open_store(url, self._options)
@@ -104,7 +104,7 @@ class ObjectStorage:
         with self._errors(prefix):
             pages = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(limit, 1000))
             async for page in pages:
-                # obstore takes a prefix as whole parts of a path; other stores than S3 need not sort.
+                # obstore takes a prefix as whole parts of a path; stores other than S3 may list in another order.
                 found += [ObjectEntry(each["path"], each["size"]) for each in page]
                 if len(found) >= limit:
                     break
@@ -117,7 +117,7 @@ class ObjectStorage:
             except FileNotFoundError as error:
                 if any(each in str(error) for each in MISSING):
                     raise
-                # This store tells of an object that is not there, and may have stopped at it.
+                # This store reports a missing object as an error, and may have left the keys after it.
                 for key in keys:
                     await self._delete_one(key)
 
@@ -141,7 +141,7 @@ class ObjectStorage:
 
 
 def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
-    """Raises `InvalidStorageUrl`."""
+    """obstore's client for a URL. Raises `InvalidStorageUrl`."""
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES:
         raise InvalidStorageUrl(f"{url!r} is none of {', '.join(f'{each}://' for each in SCHEMES)}")
@@ -154,7 +154,7 @@ def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
         config["region"] = options.region
     is_http = options.endpoint is not None and options.endpoint.startswith("http://")
     try:
-        # obstore declares the options of each kind of store, and which kind it is the URL says.
+        # obstore types the options by kind of store, and here only the URL says which kind it is.
         opened = cast("Any", store.from_url)(
             url,
             config=config,
@@ -175,7 +175,7 @@ def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
 
 
 def storage_error(url: str, key: str, error: Exception) -> RemoteStorageError:
-    """The error of the port for one of obstore's, whose classes tell less than the server's answer in its text."""
+    """The error of the port for an error of obstore, by its text: it has the server's answer, which the class lacks."""
     text = str(error)
     reason = reason_of(error)
     if any(each in text for each in MISSING):
@@ -201,7 +201,7 @@ def reason_of(error: Exception) -> str:
 
 
 async def _checked(content: ChunkedContent) -> AsyncIterator[BytesLike]:
-    """The chunks; a content of another size than it says must not become an object."""
+    """The chunks. Asserts at the end that they have the size that the content states, or else no object may appear."""
     size = 0
     async for chunk in content.chunks():
         size += len(chunk)

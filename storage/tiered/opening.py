@@ -22,7 +22,7 @@ def open_storage(
     options: ObjectStoreOptions | None = None,
     policy: RetryPolicy | None = None,
 ) -> RetryingStorage:
-    """The storage of a URL, with retries; `check_storage` tries whether it works.
+    """The storage of a URL, with retries; `check_storage` tests whether it works.
 
     An absolute path, or `file://` and one, is a directory; anything else is the URL of an object store. Raises
     `InvalidStorageUrl`, also where the package for it is not installed: it is an extra, imported here.

@@ -1,8 +1,8 @@
 """The storage port: all operations on remote storage.
 
 Three implementations: a directory (`directory_storage.py`), object stores (`object_storage.py`), and the simulated
-store of the tests, which fails, delays and cuts calls. `retrying.py` wraps any of them. Nothing here knows asyncio: an
-implementation gets its sleep and its randomness from its owner.
+store of the tests, which fails, delays and interrupts calls. `retrying.py` wraps any of them. Nothing here knows
+asyncio: an implementation gets its sleep and its randomness from its owner.
 
 Keys are relative, of the letters A-Z a-z 0-9 . _ - in parts separated by `/`; no part is empty or begins with a dot.
 Every method raises `RemoteStorageError` and nothing else. A call that is cancelled may have had its effect.

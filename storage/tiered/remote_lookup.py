@@ -1,7 +1,8 @@
 """Lookups in remote segments: by offset, by timestamp, of aborted transactions.
 
-Each narrows with the indexes of a segment first (`index_cache.py`) and then reads a piece of its .log object. What
-comes from the storage is checked as what comes from a disk is: a batch that cannot be is a `CorruptObject`.
+Each narrows with the indexes of a segment first (`index_cache.py`) and then reads a piece of its .log object. Bytes
+from the storage are checked as bytes from a disk are: a malformed batch, or one outside of its segment, raises
+`CorruptObject`.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ async def read_from(
     request bring, at least one.
 
     `position` is that of a batch at or before it (`RemoteIndexes.offset_index`), or where the last read ended. None
-    where the segment has no batch so late: a cleaned segment may end before its last offset. Raises
+    where all batches of the segment end before the offset: cleaning may have removed its last ones. Raises
     `RemoteStorageError`.
     """
     async for chunk in _chunks_from(storage, partition, segment, position, max(size_max, HEADER_SIZE)):

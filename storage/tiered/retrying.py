@@ -18,7 +18,8 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long. The pause before attempt n + 1 is drawn between 0 and `first_pause_s` · 2ⁿ."""
+    """How many attempts, and how long the pauses. The pause before attempt n + 1 is drawn between 0 and
+    `first_pause_s` · 2ⁿ⁻¹ seconds, or `pause_s_max` where that is less."""
 
     attempt_count_max: int = 4
     first_pause_s: float = 0.1
@@ -26,8 +27,8 @@ class RetryPolicy:
 
 
 class RetryingStorage:
-    """A `RemoteStorage` that repeats calls after `StorageUnavailable`. Other errors are told at once: credentials that
-    were refused, or a bucket that is away, do not come back within seconds, and the caller has a longer backoff."""
+    """A `RemoteStorage` that repeats calls after `StorageUnavailable`. Other errors are raised at once: refused
+    credentials or a missing bucket are not repaired within seconds, and the caller has a longer backoff."""
 
     def __init__(self, storage: RemoteStorage, sleep: Sleep, random: Random, policy: RetryPolicy | None = None) -> None:
         self._storage = storage
@@ -46,7 +47,7 @@ class RetryingStorage:
             try:
                 await self._storage.put(key, content, must_create=must_create)
             except ObjectExists:
-                # An attempt that was told to be unavailable may have created it.
+                # An earlier attempt may have created the object, although it ended with `StorageUnavailable`.
                 if attempts == 1 or not isinstance(content, bytes):
                     raise
                 if bytes(await self._storage.get(key, 0, len(content) + 1)) != content:

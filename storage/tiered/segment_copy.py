@@ -38,7 +38,7 @@ class FileContent:
 
 
 class _Checksummed:
-    """A content whose CRC-32C is known once it was read to the end."""
+    """A content that computes its CRC-32C while it is read; `crc` is complete at the end."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -122,7 +122,7 @@ def manifest_key(partition: RemotePartition, segment: RemoteSegment) -> str:
 async def remove_segment(
     storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes
 ) -> None:
-    """Remove all objects of a segment, the manifest first: what is half removed never looks whole. A removal
+    """Remove all objects of a segment, the manifest first, so that a half removed segment never looks whole. A removal
     may be repeated: what does not exist is not an error. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, ObjectKind.MANIFEST)])
     await storage.delete([object_key(partition, start_offset, segment_id, kind) for kind in DATA_KINDS])
@@ -131,7 +131,7 @@ async def remove_segment(
 async def stored_objects(
     storage: RemoteStorage, prefix: str
 ) -> AsyncIterator[tuple[ObjectEntry, SegmentObject | None]]:
-    """All objects of a prefix, each with what its key stands for (None: of no segment).
+    """All objects of a prefix, each with the object of a segment that its key names (None: another key).
 
     A sweep looks each of them up in metadata that it read *after* the listing: a copy writes its record before its
     first object, so an object without a record then is an orphan. Raises `RemoteStorageError`.

@@ -35,8 +35,8 @@ class SegmentReport:
 async def verify_segment(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
 ) -> SegmentReport:
-    """Read every byte of a finished segment. Raises `RemoteStorageError` where the storage does not answer; what it
-    answers wrongly is in the report."""
+    """Read every byte of a finished segment. Raises `RemoteStorageError` where the storage does not answer. Missing or
+    wrong objects are in the report."""
     report = SegmentReport()
     try:
         manifest = await get_manifest(storage, cluster_id, partition, segment)

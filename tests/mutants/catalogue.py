@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.compaction import COMPACTION_MUTANTS
 from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
 from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
 from tests.mutants.metadata import METADATA_MUTANTS
@@ -683,4 +684,5 @@ MUTANTS: Final = (
     *TRANSACTION_MUTANTS,
     *TRANSACTION_COORDINATOR_MUTANTS,
     *LOG_TRANSACTION_MUTANTS,
+    *COMPACTION_MUTANTS,
 )

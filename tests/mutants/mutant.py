@@ -21,6 +21,8 @@ class Hunt(Enum):
     """Seeds of a coordinator of groups alone."""
     TRANSACTIONS = "transactions"
     """Seeds of a coordinator of transactions alone."""
+    LOG_CLEANER = "log-cleaner"
+    """Seeds of the log cleaner without a cluster."""
     REPLICAS = "replicas"
     """Seeds of the replicas of one partition alone."""
     SCENARIOS = "scenarios"

@@ -70,7 +70,8 @@ class RaftDriver:
         self._arm()
 
     async def stop(self, patience_ms: int) -> None:
-        """Hand leadership over, for at most `patience_ms`; then take no event any more."""
+        """Stop: a leader hands leadership over first, and this waits at most `patience_ms` for it. Later events are
+        ignored."""
         self.feed(events.Stop(patience_ms))
         await asyncio.wait([self._stopped], timeout=patience_ms / 1000)
         self._is_over = True

@@ -31,8 +31,10 @@ class EpochSegments:
         self.unreferenced.add(row)
 
     def reference(self, start_offset: int, row: int, last_offset: int) -> list[int]:
-        """Read this row from `start_offset` on. The rows that it takes the place of are unreferenced, and returned:
-        where it reaches as far as any copy before it, all that begin in it; else one that begins with it.
+        """Read this row from `start_offset` on. Returns the rows that it replaces, which are unreferenced then.
+
+        A row that ends at or past `highest_offset` replaces all rows that begin at or past `start_offset`. Another row
+        replaces only a row that begins exactly there.
 
         DIVERGES: Apache Kafka forgets a longer row that begins at the same offset, and never deletes its objects by
         leader epoch; here it stays among those to delete.
@@ -59,11 +61,11 @@ class EpochSegments:
         self.unreferenced.add(row)
 
     def forget(self, row: int) -> None:
-        """The deletion of an unreferenced row is finished."""
+        """Drop an unreferenced row, whose deletion is finished."""
         self.unreferenced.discard(row)
 
     def at_or_before(self, offset: int) -> int | None:
-        """The row that is read from the largest offset not above `offset`."""
+        """The row with the largest start offset that is not above `offset`; None where there is none."""
         slot = bisect_right(self._starts, offset) - 1
         return self._rows[slot] if slot >= 0 else None
 

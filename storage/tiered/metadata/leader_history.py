@@ -1,8 +1,8 @@
 """Whether a remote segment belongs to the history of the present leader: what retention may count and delete.
 
-After an unclean election, remote storage may hold segments of a history that the log does not have any more. They are
-not counted against `retention.bytes`, or data of the present history would be deleted in their place; they are deleted
-by themselves.
+After an unclean election, remote storage may hold segments of a history that the log does not have any more. Retention
+does not count them against `retention.bytes`: otherwise it would delete data of the present history for them. It
+deletes them separately.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The remote log of one partition: its segments in remote storage, by leader epoch, as the metadata records say.
 
-Everything here changes by `replay` alone, in the order of the records in the metadata topic, so that every broker that
-reads them arrives at the same. A record that may not follow has no effect (`False`). The semantics are those of Apache
-Kafka 4.3.1 (a test compares them with its cache, step by step); what is new is that a cleaned segment replaces its
-ancestors (decision 14).
+Only `replay` changes the state, in the order of the records in the metadata topic, so that every broker that reads
+them has the same state. A record that may not follow the records before it has no effect. The semantics are those of
+Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with one addition: a cleaned segment replaces
+its ancestors (decision 14).
 
     record                       effect
     segment, copy started        known, not read
@@ -42,7 +42,7 @@ class RemoteLog:
         self.delete_state: PartitionDeleteState | None = None
         """None: the partition is not being removed."""
         self._superseded_ms: dict[int, int] = {}
-        """By row, of finished copies that are read nowhere: when the record was written that took their last place."""
+        """The finished copies that are not read in any epoch, by row: the time (ms) of the record that made them so."""
 
     def __len__(self) -> int:
         """The number of segments that are known, in any state."""
@@ -199,8 +199,8 @@ class RemoteLog:
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
 
     def superseded(self) -> list[tuple[RemoteSegment, int]]:
-        """The finished copies that are read nowhere any more, each with the time (ms) of the record that took its last
-        place: after a grace time for readers, they are to be deleted."""
+        """The finished copies that are not read in any epoch, each with the time (ms) of the record that made them
+        so. The owner deletes them after a grace time for readers."""
         return [(self._segments.get(row), since_ms) for row, since_ms in self._superseded_ms.items()]
 
     def unfinished(self) -> list[RemoteSegment]:
@@ -217,18 +217,18 @@ class RemoteLog:
         return sorted(map(self._segments.get, begun), key=lambda each: (each.start_offset, each.segment_id))
 
     def size(self) -> int:
-        """Bytes of the .log objects of what is read, each segment counted once however many epochs it spans."""
+        """Bytes of the .log objects of the segments that are read; a segment of several epochs counts once."""
         rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
         return sum(map(self._segments.size, rows))
 
     def cleaned_end_offset(self) -> int:
-        """The offset (exclusive) below which every remote segment is cleaned: no tombstone at or past it may get its
-        delete horizon. Only of a compacted topic; 0 where some segment was never cleaned, none where nothing is
-        remote (`OFFSET_MAX`)."""
+        """The offset (exclusive) below which every remote segment of a compacted topic is cleaned: no tombstone at or
+        past it may get its delete horizon. 0 where a segment was never cleaned, `OFFSET_MAX` without remote segments.
+        """
         ends = [read_lineage(segment.custom_metadata) for segment in self.read_segments()]
         return min((each.cleaned_end_offset if each else 0 for each in ends), default=OFFSET_MAX)
 
     def memory_size(self) -> int:
-        """Bytes that this takes, without the values of the dictionaries in it."""
+        """Bytes in memory, without the values of the dictionaries."""
         epochs = sum(epoch.memory_size() for epoch in self._epochs.values())
         return self._segments.memory_size() + epochs + self._epochs.__sizeof__() + self._superseded_ms.__sizeof__()

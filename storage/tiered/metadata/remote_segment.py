@@ -10,7 +10,7 @@ from storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentS
 
 
 class RemotePartition(NamedTuple):
-    """A partition of one life of a topic: another topic of the same name has another id."""
+    """A partition of a topic with its id: a topic that is created again under the same name has another id."""
 
     topic: str
     topic_id: bytes
@@ -38,7 +38,7 @@ class RemoteSegment:
     """Bytes of the .log object."""
     state: SegmentState = SegmentState.COPY_SEGMENT_STARTED
     custom_metadata: bytes | None = None
-    """At most `remote.log.metadata.custom.metadata.max.bytes`; what it holds here: `lineage.py`."""
+    """At most `remote.log.metadata.custom.metadata.max.bytes`. Of a compacted topic: the lineage (`lineage.py`)."""
     has_transaction_index: bool = True
 
     def last_offset_in(self, epoch_slot: int) -> int:

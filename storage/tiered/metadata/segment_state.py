@@ -4,7 +4,8 @@
           └───────────────────────────────►┘
 
 A segment can be read from `COPY_SEGMENT_FINISHED` until `DELETE_SEGMENT_STARTED`. A record that repeats the present
-state changes nothing but the time of the event; every other step is refused, and the record has no effect.
+state only updates the broker, the time of the event and the custom metadata. Every other step is refused: the record
+has no effect.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Remote segments in memory, about a hundred bytes each: packed rows, found by number or by segment id.
 
 A broker may know a million remote segments. An object for each would take some 600 bytes; here a segment is a row of
-`ROW` in one bytearray. The few that say more than fits (several leader epochs, custom metadata) have an entry in a
-dictionary beside it. Ids are found by open addressing in an array of row numbers: segment ids are random, so that four
+`ROW` in one bytearray. What does not fit into a row (further leader epochs, custom metadata) is in a dictionary by
+row number. Ids are found by open addressing in an array of row numbers: segment ids are random, so that four
 of their bytes are the hash.
 """
 
@@ -102,7 +102,8 @@ class SegmentTable:
         hole = self._place(self._id(row))
         mask = len(self._ids) - 1
         self._ids[hole] = FREE
-        # What lies behind the hole up to the next free place may be there only because the hole was taken.
+        # The rows after the hole, up to the next free place, may be there only because the hole was taken: they are
+        # placed again.
         place = (hole + 1) & mask
         while (behind := self._ids[place]) != FREE:
             self._ids[place] = FREE

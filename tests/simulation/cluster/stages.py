@@ -19,6 +19,7 @@ from tests.simulation.cluster import names, regressions, scenarios
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
+from tests.simulation.compaction.swarm import Swarm as LogCleanerAlone
 from tests.simulation.controller.swarm import Swarm as ControllerAlone
 from tests.simulation.groups.swarm import Swarm as Groups
 from tests.simulation.metadata.swarm import Swarm as Metadata
@@ -138,6 +139,13 @@ def of_transactions(seed: int, lines: Lines) -> Report:
     return Report(told=f"{transactions.rules.endings} transactions, coordinator {transactions.shell.coordinator_epoch}")
 
 
+def of_log_cleaner(seed: int, lines: Lines) -> Report:
+    """The log cleaner without a cluster, and the logs that it cleans."""
+    alone = LogCleanerAlone(seed)
+    alone.run()
+    return Report(looks=alone.looks, told=f"{alone.shape}\n{alone.cleaned} rounds of cleaning")
+
+
 def of_one_node(seed: int, lines: Lines) -> Report:
     """A broker on its own whose power goes again and again."""
     done = power_loss.run_seed(seed)
@@ -178,6 +186,7 @@ METADATA: Final = "metadata"
 CONTROLLER: Final = "controller"
 GROUPS: Final = "groups"
 TRANSACTIONS: Final = "transaction-coordinator"
+LOG_CLEANER: Final = "log-cleaner"
 ONE_NODE: Final = "one-node"
 SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL)
 FIRST_STORIES: Final = tuple(
@@ -212,6 +221,7 @@ KINDS: Final[dict[str, Runner]] = {
     CONTROLLER: of_controller,
     GROUPS: of_groups,
     TRANSACTIONS: of_transactions,
+    LOG_CLEANER: of_log_cleaner,
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
@@ -225,12 +235,14 @@ OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage(FIRST_STORIES),
     Stage((METADATA,), 4, at_once=4),
+    Stage((LOG_CLEANER,), 40, at_once=20),
     Stage((QUORUM,), 16, at_once=8),
     Stage((CONTROLLER,), 16, at_once=8),
     Stage((GROUPS,), 24, at_once=24),
     Stage((TRANSACTIONS,), 100, at_once=50),
     Stage((REPLICAS,), 40, at_once=20),
     Stage((ONE_NODE,), 16, at_once=8),
+    Stage((LOG_CLEANER,), 80, at_once=20),
     Stage((METADATA,), 6, at_once=3),
     Stage(EAGER[:EAGEREST]),
     Stage((QUORUM,), 44, at_once=22),
@@ -265,7 +277,19 @@ def opening(first: int, stages: Sequence[Stage] = OPENING) -> Iterator[list[Run]
 
 def is_drawn(kind: str) -> bool:
     """Whether another number makes another run."""
-    return kind in (SWARM, HARSH, QUORUM, CONTROLLER, GROUPS, TRANSACTIONS, REPLICAS, METADATA, ONE_NODE, *EAGER)
+    return kind in (
+        SWARM,
+        HARSH,
+        QUORUM,
+        CONTROLLER,
+        GROUPS,
+        TRANSACTIONS,
+        REPLICAS,
+        METADATA,
+        LOG_CLEANER,
+        ONE_NODE,
+        *EAGER,
+    )
 
 
 def swarm(first: int, harsh_every: int = 0) -> Iterator[list[Run]]:

@@ -41,12 +41,15 @@ class Table:
     """By producer id: the offsets of its open transaction."""
     aborted: dict[int, int] = field(default_factory=dict)
     """The marker of each aborted record, by offset."""
+    is_stale: bool = False
+    """A leader is, or was, not learned from: what has superseded the known records is not known."""
     has_gaps: bool = False
     """A leader with a rotten disk had committed, and cleaned, what it did not show."""
 
     def learn(self, leader: Replica) -> None:
         """Take what lies between what is known and the leader's high watermark."""
         high_watermark = leader.partition.high_watermark
+        self.is_stale = False
         new: list[StoredBatch] = []
         for batch in reversed(leader.content.batches):
             if batch.last_offset < self.end_offset:
@@ -98,8 +101,12 @@ class CompactedTables:
             table, log = self._tables.get(key), replica.partition.log
             shape = tuple((each.base_offset, each.size) for each in log.segments[:-1])
             place = (replica.node_id, replica.life, key)
-            if table is None or is_rotten_anywhere(seen, replica):
-                continue  # the oracle does not know what supersedes its records
+            if table is None:
+                continue
+            table.is_stale = table.is_stale or is_rotten_anywhere(seen, replica)
+            known_committed = max(replica.partition.high_watermark, log.first_dirty_offset or 0)
+            if table.is_stale or known_committed > table.end_offset:
+                continue  # the replica may have heard more of a leader that died before it was looked at
             if self._compared.get(place) != shape:
                 self._compared[place] = shape
                 self._compare(key, table, replica)

@@ -1,4 +1,4 @@
-"""`docs/architecture.md` tells six requests from socket to reply, each in few files, and the files still lead on.
+"""`docs/architecture.md` tells six requests from socket to reply, and a cleaning, each in few files that lead on.
 
 A file is reached when it and one above it in the table import one another in either direction (for a type and inside a
 function too), or when the row names what is handed over: a function, class, method or attribute that one of the two
@@ -25,6 +25,7 @@ FILES_MAX: Final = {
     "An election": 9,
     "A replicated record": 8,
     "A transaction's end": 9,
+    "A cleaning of a compacted log": 6,
 }
 ROW: Final = re.compile(r"\| `([\w/]+\.py)` \| (?:`(\w+)`)? ?\|")
 

@@ -53,6 +53,16 @@ def test_a_batch_that_spans_the_offset_goes_whole(tmp_path: Path) -> None:
     assert log.end_offset == 1 and read_all(log) == {0: "a"}
 
 
+def test_the_recovery_point_before_a_truncation_is_no_later_than_the_end_after_it(tmp_path: Path) -> None:
+    log = open_log(LocalFiles(), str(tmp_path / "t-0"))
+    append(log, "a")
+    append(log, "b", "c", "d")
+    log.flush(NOW_MS)
+    log.lower_recovery_point(2)
+    assert log.recovery_point == 1
+    assert log.truncate_to(2, NOW_MS) and log.end_offset == 1
+
+
 def test_producers_are_as_they_were_at_the_truncation(tmp_path: Path) -> None:
     log = open_log(LocalFiles(), str(tmp_path / "t-0"))
     for sequence in range(40):

@@ -1,0 +1,200 @@
+"""Logs for a cleaner: written once, put into stopped brokers as several topics, made compacted one at a time.
+
+The topics keep everything until a measurement sets `cleanup.policy=compact` on one of them. So the broker that cleans
+is warm, and the time from the answer to that request until the cleaner's checkpoint is the time of the cleaning.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.client import Client
+from bench.subjects import Running, Server
+from protocol.checksum import crc32c
+from protocol.compression import Codec, compress
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.primitives import varint
+from protocol.record_builder import assemble
+from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, RECOVERY_POINTS, read_offsets, write_offsets
+from storage.files.local_files import LocalFiles
+from storage.log.log import Log
+from storage.log_config import LogConfig
+
+CLEANER: Final = ("log.cleaner.backoff.ms=50", "log.cleaner.threads=1", "log.retention.ms=-1")
+"""Settings of the brokers: the cleaner looks for work every 50 ms."""
+OTHER_TOPIC: Final = "other"
+PARTITION_METADATA: Final = "partition.metadata"
+SEGMENT_SIZE: Final = 256 << 20
+BATCH_RECORDS: Final = 100
+STRIDE: Final = 7_368_787
+"""A prime: its multiples visit every key once before they visit one again."""
+VALUES_COUNT: Final = 997
+WORDS_COUNT: Final = 4_000
+TOPIC_RESOURCE: Final = 2
+SET: Final = 0
+POLL_S: Final = 0.005
+CLEANED_S_MAX: Final = 900.0
+
+
+class Kind(NamedTuple):
+    """What a log is full of: `records` of `keys` keys, each key as often as the others."""
+
+    name: str
+    records: int
+    keys: int
+    value_size: int
+    codec: Codec
+
+    def shortened(self, divisor: int) -> Kind:
+        return self._replace(records=self.records // divisor, keys=self.keys // divisor)
+
+
+class DirtyLog(NamedTuple):
+    """The files of a closed log. A broker's cleaner comes to `end_offset`; the segment behind it is empty."""
+
+    directory: Path
+    end_offset: int
+
+
+def write_log(directory: Path, kind: Kind, now_ms: int) -> DirtyLog:
+    """In segments of 256 MiB, by this checkout's storage."""
+    fs = LocalFiles()
+    directory.mkdir(parents=True)
+    log = Log.open(fs, str(directory), LogConfig(segment_bytes=SEGMENT_SIZE), now_ms=now_ms, clean_shutdown=True)
+    for batch in batches(kind, now_ms):
+        result = log.append_as_follower(batch, 0, now_ms)
+        assert not result.error, result
+    log.roll(now_ms)
+    end_offset = log.end_offset
+    log.close(now_ms, clean=True)
+    return DirtyLog(directory, end_offset)
+
+
+def batches(kind: Kind, now_ms: int) -> Iterator[bytes]:
+    """A hundred records each."""
+    values = [varint(kind.value_size) + value + b"\x00" for value in _values(kind.value_size)]
+    key_size = len(_key(0))
+    heads = [b"\x00\x00" + varint(delta) + varint(key_size) for delta in range(BATCH_RECORDS)]
+    # A record's length depends on its place in the batch only by the size of the offset delta.
+    heads = [varint(len(head) + key_size + len(values[0])) + head for head in heads]
+    for first in range(0, kind.records, BATCH_RECORDS):
+        count = min(BATCH_RECORDS, kind.records - first)
+        body = bytearray().join(
+            part
+            for delta in range(count)
+            for part in (
+                heads[delta],
+                _key((first + delta) * STRIDE % kind.keys),
+                values[(first + delta) % len(values)],
+            )
+        )
+        records = compress(kind.codec, body)
+        yield assemble(records, first, 0, int(kind.codec), count - 1, now_ms, now_ms, -1, -1, -1, count)
+
+
+def _key(number: int) -> bytes:
+    return b"key-%012d" % number
+
+
+def _values(size: int) -> list[bytes]:
+    """Text of words: a codec makes it smaller, but not to nothing."""
+    words = [b"%x " % (crc32c(b"%d" % (number % (WORDS_COUNT // 4)), 0) & 0xFFFFF) for number in range(WORDS_COUNT)]
+    made = []
+    for number in range(VALUES_COUNT):
+        begin = number * 31 % WORDS_COUNT
+        text = b"".join(words[(begin + each * (1 + number % 7)) % WORDS_COUNT] for each in range(size // 2 + 1))
+        made.append(text[:size])
+    return made
+
+
+def prepare(server: Server, logs: Sequence[tuple[str, DirtyLog]]) -> None:
+    """A broker that was stopped, with a copy of a log as each of these topics; the segments are hard links."""
+    server.format()
+    with Running(server) as running:
+        client = running.connect()
+        client.create_topic(OTHER_TOPIC)
+        for topic, _ in logs:
+            create_uncleaned(client, topic)
+    fs, data = LocalFiles(), str(server.data)
+    points = read_offsets(fs, data, RECOVERY_POINTS)
+    for topic, log in logs:
+        put_log(log, Path(server.data) / f"{topic}-0")
+        points[topic, 0] = log.end_offset
+    write_offsets(fs, data, RECOVERY_POINTS, points)
+
+
+def create_uncleaned(client: Client, topic: str) -> None:
+    """A topic from which nothing is removed until its policy changes."""
+    configs = {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.bytes": str(SEGMENT_SIZE),
+    }
+    wanted = CreatableTopic(
+        name=topic,
+        num_partitions=1,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+    )
+    answer = client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5).topics[0]
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+
+def put_log(log: DirtyLog, target: Path) -> None:
+    """Full segments are never written again, so they are linked; what a broker may write to is copied."""
+    for path in target.iterdir():
+        if path.name != PARTITION_METADATA:
+            path.unlink()
+    for path in log.directory.iterdir():
+        if path.name.startswith("."):
+            continue
+        if path.suffix == ".log" and path.stat().st_size:
+            os.link(path, target / path.name)
+        else:
+            shutil.copyfile(path, target / path.name)
+
+
+def make_compacted(client: Client, topics: Sequence[str]) -> None:
+    """From the answer on, the cleaner finds these topics."""
+    change = AlterableConfig(name="cleanup.policy", config_operation=SET, value="compact")
+    resources = [
+        AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=each, configs=[change]) for each in topics
+    ]
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    for answer in client.ask(request, IncrementalAlterConfigsResponse, 1).responses:
+        assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+
+def cleaned_offset(server: Server, topic: str) -> int:
+    """Up to which offset the log of a topic was cleaned, as the checkpoint says."""
+    return read_offsets(LocalFiles(), str(server.data), CLEANER_POINTS).get((topic, 0), 0)
+
+
+def wait_until_cleaned(server: Server, topic: str, end_offset: int) -> None:
+    deadline = time.monotonic() + CLEANED_S_MAX
+    while (found := cleaned_offset(server, topic)) < end_offset:
+        assert time.monotonic() < deadline, f"{server.name} has cleaned {topic} up to {found} of {end_offset}"
+        time.sleep(POLL_S)
+
+
+def size_of(server: Server, topic: str) -> int:
+    """Bytes of the segments that belong to the log: those that wait for their deletion do not count."""
+    return sum(path.stat().st_size for path in (Path(server.data) / f"{topic}-0").glob("*.log"))

@@ -1,0 +1,161 @@
+"""A process with the log cleaner of a broker, and two compacted logs: one that is led, and a copy that follows it.
+
+Nothing here is a stand-in but the network: the copy takes what a fetch of the led log finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from broker.config.config import Config
+from broker.metadata.dynamic_config import DynamicConfig
+from broker.replicas.file_removal import FileRemoval
+from broker.replicas.log_checkpoints import LogCheckpoints
+from broker.replicas.log_cleaner import LogCleaner
+from broker.replicas.replicas import Replicas
+from broker.runtime.flusher import Flusher
+from broker.runtime.tasks import Tasks
+from broker.runtime.worker import RunningWork, Work
+from replication.partition import Partition
+from storage.directory.log_directory import LogDirectory
+from storage.files.log_paths import CLEANED_SUFFIX, offset_of_name
+from storage.log.log import Log
+from storage.log.reading import LogRead
+from storage.log.segment_swap import SegmentCleaned
+from storage.log_config import LogConfig
+from tests.simulation.compaction.rules import Violation
+from tests.support.node import PROPERTIES
+from tests.support.simulation.world import SimulatedEnvironment
+
+ROOT = "/data"
+LED, COPY = "led", "copy"
+LEADER_ID = 2
+
+
+class WatchedWork:
+    """A round of cleaning, of which each finished segment is looked at before the cleaner swaps it."""
+
+    def __init__(self, environment: SimulatedEnvironment, work: RunningWork[object]) -> None:
+        self._environment = environment
+        self._work = work
+
+    async def next_event(self) -> object:
+        event = await self._work.next_event()
+        if isinstance(event, SegmentCleaned):
+            names = self._environment.fs.list_directory(event.directory)
+            cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+            if stale := [name for name in cleaned if offset_of_name(name) != event.base_offset]:
+                raise Violation(f"a crash in the swap at {event.base_offset} would lose it: {stale} are there as well")
+        return event
+
+    def close(self) -> None:
+        self._work.close()
+
+
+class WatchedEnvironment:
+    """That of a broker. No round begins beside what another one has left, unless one has failed."""
+
+    def __init__(self, environment: SimulatedEnvironment) -> None:
+        self._environment = environment
+        self.has_failed: Callable[[], bool] = lambda: False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def in_process(self, work: Work[Any]) -> WatchedWork:
+        assert isinstance(work, partial)
+        names = self._environment.fs.list_directory(work.keywords["request"].directory)
+        if (stale := [name for name in names if name.endswith(CLEANED_SUFFIX)]) and not self.has_failed():
+            raise Violation(f"an earlier round has left {stale}")
+        return WatchedWork(self._environment, self._environment.in_process(work))
+
+
+class Process:
+    """One life of the broker."""
+
+    def __init__(self, environment: SimulatedEnvironment, config: LogConfig, properties: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.directory = LogDirectory.open(environment.fs, ROOT, lambda _: None, environment.boot_id())
+        self.replicas = Replicas()
+        self.led = self._load(LED, config)
+        self.copy = self._load(COPY, config)
+        self.tasks = Tasks(environment.halt)
+        self.flusher = Flusher(environment, self.tasks.spawn, self.replicas.flushed)
+        self.checkpoints = LogCheckpoints(environment, lambda: (self.directory,))
+        self.removal = FileRemoval(environment, self.tasks.spawn)
+        watched = WatchedEnvironment(environment)
+        watched.has_failed = lambda: self.cleaner.totals.failures > 0
+        self.cleaner = LogCleaner(
+            DynamicConfig(Config.load(PROPERTIES | dict(properties))),
+            cast("Any", watched),
+            self.tasks.spawn,
+            self.replicas,
+            self.flusher,
+            self.removal,
+            self.checkpoints.write,
+        )
+
+    def _load(self, topic: str, config: LogConfig) -> Partition:
+        log = self.directory.load(topic, 0, config, self.environment.wall_ms(), lambda _: None)
+        known = self.directory.high_watermarks.get((topic, 0), 0)
+        high_watermark = min(max(known, log.log_start_offset), log.end_offset)
+        partition = Partition(topic, topic.encode().ljust(16), 0, log, high_watermark)
+        partition.become_follower(LEADER_ID, 0)  # as such its high watermark is that which it is told
+        self.replicas.add(partition)
+        return partition
+
+    @property
+    def partitions(self) -> tuple[Partition, Partition]:
+        return self.led, self.copy
+
+    # What a broker does with its logs
+
+    async def flush(self, log: Log) -> None:
+        durable = asyncio.Event()
+        self.flusher.when_durable([log], durable.set)
+        await durable.wait()
+
+    async def checkpoint(self) -> None:
+        await self.checkpoints.write({(each.topic, 0): each.high_watermark for each in self.partitions})
+
+    async def truncate(self, partition: Partition, offset: int, *, is_emptied: bool = False) -> None:
+        """Make an offset the end of a log, durably; where it is emptied, its start as well."""
+        log, now_ms = partition.log, self.environment.wall_ms()
+        log.lower_recovery_point(offset)
+        await self.checkpoints.write()
+        if is_emptied:
+            log.truncate_fully_and_start_at(offset, now_ms)
+            partition.high_watermark = offset
+        else:
+            log.truncate_to(offset, now_ms)
+            partition.high_watermark = min(partition.high_watermark, log.end_offset)
+        partition.truncated()
+        await self.flush(log)
+
+    def retain(self, partition: Partition) -> None:
+        paths = partition.log.delete_old_segments(self.environment.wall_ms(), partition.high_watermark)
+        self.removal.remove_later(paths, partition.log.config.file_delete_delay_ms)
+
+    async def fetch(self, size: int) -> None:
+        """The copy takes what comes next in the led log; behind its beginning it begins anew there."""
+        led, copy = self.led.log, self.copy.log
+        if copy.end_offset < led.log_start_offset:
+            await self.truncate(self.copy, led.log_start_offset, is_emptied=True)
+        read = led.read(copy.end_offset, size, end_offset=led.end_offset, at_least_one=True)
+        if isinstance(read, LogRead) and read.slice is not None:
+            result = copy.append_as_follower(read.slice.read(), led.epochs.latest_epoch, self.environment.wall_ms())
+            assert result.error == 0, result
+        if led.log_start_offset > copy.log_start_offset:
+            copy.advance_log_start(min(led.log_start_offset, copy.end_offset), copy.end_offset)
+        self.copy.follow_high_watermark(min(self.led.high_watermark, copy.end_offset))
+
+    async def stop(self) -> None:
+        """As on SIGTERM."""
+        await self.flusher.finish()
+        await self.tasks.stop()
+        await self.checkpoints.finish()
+        high_watermarks = {(each.topic, 0): each.high_watermark for each in self.partitions}
+        self.directory.close(self.environment.wall_ms(), 1, high_watermarks)
