@@ -427,6 +427,8 @@ class Node:
         await self.partition_work.finish()
         await self.flusher.finish()
         await self.tasks.stop()
+        if self.tiering is not None:
+            await self.tiering.close()
         self.environment.fs.open_files.unbound()
         await self.quorum.stop()
         await self.partition_work.finish()  # of what the last metadata brought

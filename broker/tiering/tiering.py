@@ -77,6 +77,11 @@ class Tiering:
         """Follow, and copy. The broker is registered, and knows the metadata of the cluster."""
         self._ports.metadata.spawn(self._run(), "tiering")
 
+    async def close(self) -> None:
+        """After the tasks of the broker have ended: give connections and files back."""
+        self.source.indexes.close()
+        await self.opened.storage.close()
+
     async def _run(self) -> None:
         while True:
             self._create_metadata_topic()

@@ -23,14 +23,14 @@ def deletable_count(
 ) -> int:
     """How many segments may be deleted, counted from the oldest.
 
-    Of a tiered log local retention asks for it, and only for segments whose copies are finished: everything before
-    `tiered_end_offset` is in remote storage. Never one with an offset at or past the high watermark: a follower may
-    not have it yet. The active segment counts where all of it is committed; the owner then rolls first. Raises OSError:
-    timestamps are read from the files.
+    Of a tiered log whose segments are copied, local retention asks for it, and only for segments whose copies are
+    finished: everything before `tiered_end_offset` is in remote storage. Never one with an offset at or past the high
+    watermark: a follower may not have it yet. The active segment counts where all of it is committed; the owner then
+    rolls first. Raises OSError: timestamps are read from the files.
     """
     starts = [segment.base_offset for segment in segments[1:]]
     replicated_count = sum(start <= high_watermark for start in starts)
-    if config.is_tiered:
+    if config.is_tiered and not config.remote_log_copy_disable:
         replicated = starts[:replicated_count]
         return _deletable_tiered(segments, config, replicated, log_start_offset, tiered_end_offset, now_ms)
     if len(starts) == replicated_count and end_offset <= high_watermark and segments[-1].size:

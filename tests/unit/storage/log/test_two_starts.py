@@ -81,3 +81,11 @@ def test_a_log_that_is_tiered_no_more_begins_where_its_files_do(tmp_path: Path) 
     assert log.read(0, 1000, end_offset=log.end_offset, at_least_one=True) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.delete_old_segments(0, log.end_offset) == []
     assert log.log_start_offset == third
+
+
+def test_where_nothing_is_copied_any_more_retention_deletes_as_of_other_logs(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    log.config = replace(CONFIG, remote_log_copy_disable=True, retention_ms=-1, retention_bytes=log.active.size)
+    assert log.delete_old_segments(0, log.end_offset)
+    assert log.segments == [log.active]
+    assert log.log_start_offset == log.active.base_offset

@@ -1,0 +1,46 @@
+"""Which segments of a log are copied, and how they are described."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.tiering.segment_contents import CannotCopy, Copyable, copyable, described
+from storage.checkpoints.leader_epochs import EpochStart
+from tests.unit.storage.tiered.remote_partition import written_log
+
+ID = bytes(range(16))
+
+
+def test_only_rolled_segments_wholly_below_the_last_stable_offset_are_copied(tmp_path: Path) -> None:
+    log = written_log(tmp_path)
+    bases = [each.base_offset for each in log.segments]
+    assert [each.segment.base_offset for each in copyable(log, 0, log.end_offset)] == bases[:-1]
+    assert [each.segment.base_offset for each in copyable(log, 0, bases[2])] == bases[:2]
+    assert [each.segment.base_offset for each in copyable(log, 0, bases[2] - 1)] == bases[:1]
+
+
+def test_what_is_copied_is_not_copied_again_and_a_part_of_a_segment_is_copied_whole(tmp_path: Path) -> None:
+    log = written_log(tmp_path)
+    bases = [each.base_offset for each in log.segments]
+    assert copyable(log, bases[1], log.end_offset)[0].segment.base_offset == bases[1]
+    assert copyable(log, bases[2] - 1, log.end_offset)[0].segment.base_offset == bases[1]
+    assert copyable(log, bases[-1], log.end_offset) == []
+
+
+def test_the_epochs_of_a_segment_begin_where_they_begin_in_it(tmp_path: Path) -> None:
+    log = written_log(tmp_path)
+    found = copyable(log, 0, log.end_offset)[1]
+    base, end = found.segment.base_offset, found.end_offset
+    log.epochs.entries = [EpochStart(1, 0), EpochStart(2, 1), EpochStart(5, base + 1), EpochStart(6, end)]
+    segment = described(log, found, ID, 3, 77)
+    assert segment.epochs == (EpochStart(2, base), EpochStart(5, base + 1))
+    assert (segment.start_offset, segment.last_offset, segment.size) == (base, end - 1, found.segment.size)
+
+
+def test_a_segment_whose_epoch_is_not_known_is_not_copied(tmp_path: Path) -> None:
+    log = written_log(tmp_path)
+    log.epochs.entries = [EpochStart(5, 1)]
+    with pytest.raises(CannotCopy, match="leader epoch of offset 0"):
+        described(log, Copyable(log.segments[0], log.segments[1].base_offset), ID, 3, 77)
