@@ -80,10 +80,10 @@ class LogJobs:
             self.segments_deleted += max(0, segments_before - len(partition.log.segments))
             if paths:
                 log.info(
-                    "retention deleted segments of %s-%d, which now begins at offset %d",
+                    "retention deleted segments of %s-%d, whose local log now begins at offset %d",
                     partition.topic,
                     partition.index,
-                    partition.log.log_start_offset,
+                    partition.log.local_start_offset,
                 )
                 self._removal.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
