@@ -1,4 +1,4 @@
-"""`docs/architecture.md` tells six requests and a cleaning, each in few files, and each file leads to the next.
+"""`docs/architecture.md` tells six requests from socket to reply, and a cleaning, each in few files that lead on.
 
 A file is reached when it and one above it in the table import one another in either direction (for a type and inside a
 function too), or when the row names what is handed over: a function, class, method or attribute that one of the two
