@@ -180,7 +180,7 @@ class LogCleaner:
         began_ms, its_log = self._environment.monotonic_ms(), partition.log
         await self._make_durable(its_log, part.first_uncleanable_offset)
         now_ms, salt = self._environment.wall_ms(), self._environment.entropy(SALT_SIZE)
-        # Meanwhile a truncation or retention may have taken what was to be cleaned.
+        # During the flush a truncation or retention may have removed segments that were to be cleaned.
         present = cleanable_part(its_log, its_log.first_dirty_offset, partition.last_stable_offset, now_ms)
         if present.first_dirty_offset != part.first_dirty_offset or not present.cleanable_bytes:
             raise LogChanged

@@ -164,8 +164,8 @@ class LogState:
     def lower_recovery_point(self, offset: int) -> None:
         """The step before a truncation; the owner then makes the lowered offsets durable and truncates.
 
-        A batch that spans the offset goes whole, so the lowered offsets are those of its beginning: with a recovery
-        point past the new end, a start would take a torn append for damage of what was flushed.
+        A batch that spans the offset is removed whole, so the offsets are lowered to its base offset. With a recovery
+        point past the new end, recovery would report a torn append as damage of flushed data.
         """
         offset = self._end_after_truncation(offset)
         self.recovery_point = min(self.recovery_point, offset)

@@ -16,8 +16,8 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     """Make an offset the end of the log; False where the log ends there or before already.
 
     A batch that spans the offset is removed whole, so the log may end before the offset. The owner must have made a
-    recovery point at or below the offset durable *before* this. Otherwise, after a crash, recovery would find new
-    batches below the old recovery point that are not whole, and would report damage of flushed data.
+    recovery point at or below the new end durable *before* this. Otherwise, after a crash, recovery would find torn
+    batches below the old recovery point, and would report damage of flushed data.
 
     Raises OSError: the log has failed. `MalformedMessage`: the log is damaged.
     """
