@@ -218,12 +218,16 @@ class LogCleaner:
         """Flush the log to an offset at least, and checkpoint that recovery point. Raises OSError, and `LogChanged`
         where the log has failed."""
         if its_log.recovery_point < end_offset:
-            durable = asyncio.get_running_loop().create_future()
-            self._flusher.when_durable([its_log], partial(_settle, durable))
-            await durable
+            await self._flush(its_log)
         # In any case: another write of the checkpoint may be under way with an older recovery point.
         if not await self._checkpoint() or its_log.recovery_point < end_offset:
             raise LogChanged
+
+    async def _flush(self, its_log: Log) -> None:
+        """Wait until the log is durable as it is now, the names of its files included, or has failed."""
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flusher.when_durable([its_log], partial(_settle, durable))
+        await durable
 
     async def _swap(self, partition: Partition, cleaned: SegmentCleaned) -> None:
         paths = partition.log.swap_cleaned(cleaned, self._environment.wall_ms())
@@ -234,9 +238,7 @@ class LogCleaner:
 
     async def _finish(self, its_log: Log, request: CleaningRequest, done: CleaningDone, began_ms: int) -> None:
         """The cleaned segments are in place: make their names durable, and note how far the log is clean."""
-        durable = asyncio.get_running_loop().create_future()
-        self._flusher.when_durable([its_log], partial(_settle, durable))
-        await durable
+        await self._flush(its_log)
         if its_log.failure is not None:
             raise LogChanged
         its_log.note_cleaned(done.next_dirty_offset, request.truncation_count)

@@ -55,12 +55,13 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
 
 
 def encode(reply: Reply) -> bytes:
-    """The reply, pickled. A RuntimeError with the text takes the place of an error that the pickle cannot restore."""
+    """The reply, pickled. A RuntimeError with the text takes the place of what the pickle cannot restore."""
     try:
         encoded = pickle.dumps(reply)
         pickle.loads(encoded)
     except Exception:
-        return pickle.dumps(Reply(error=RuntimeError(f"{type(reply.error).__name__}: {reply.error}")))
+        said = reply.event if reply.error is None else reply.error
+        return pickle.dumps(Reply(error=RuntimeError(f"{type(said).__name__}: {said}")))
     return encoded
 
 

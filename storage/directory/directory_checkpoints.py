@@ -132,10 +132,6 @@ class DirectoryCheckpoints:
             offsets.pop(key, None)
         self._recreated[key] = {name for name, mentioned in self._mentioned.items() if key in mentioned}
 
-    def durable_recovery_point(self, key: TopicPartition) -> int:
-        """The recovery point that a start after a crash would read."""
-        return self._written.get(RECOVERY_POINTS, self.recovery_points).get(key, 0)
-
     def log_removed(self, key: TopicPartition) -> None:
         """The log of a partition is not in this directory any more, and its mark with it."""
         self._recreated.pop(key, None)

@@ -297,13 +297,6 @@ class LogDirectory:
         """The work has run without an error. Raises OSError."""
         self.checkpoints.written(work)
 
-    def may_swap(self, log: Log, end_offset: int) -> bool:
-        """Whether the log is durable up to an offset, and checkpointed as such: cleaned segments that end there may
-        take their place. Otherwise flush the log and run a checkpoint first."""
-        return end_offset <= min(
-            log.recovery_point, self.checkpoints.durable_recovery_point((log.topic, log.partition))
-        )
-
     def _hidden_starts(self) -> Offsets:
         """The log start offsets that are not the base offset of the first segment: only those have to be stored."""
         hidden = {

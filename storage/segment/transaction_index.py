@@ -30,6 +30,12 @@ class CorruptTransactionIndex(OSError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(errno.EBADMSG, reason, path)
+        self._path = path
+        self._reason = reason
+
+    def __reduce__(self) -> tuple[type[CorruptTransactionIndex], tuple[str, str]]:
+        """For the pickle: the cleaner's process tells the broker of it."""
+        return CorruptTransactionIndex, (self._path, self._reason)
 
 
 class AbortedTransaction(NamedTuple):

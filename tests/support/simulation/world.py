@@ -11,16 +11,18 @@ What a dead life still had to do never happens: its coroutines are kept, not clo
 from __future__ import annotations
 
 import asyncio
+import pickle
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from random import Random
 from types import TracebackType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from broker.runtime.acceptor import Acceptor, AcceptPolicy
-from broker.runtime.worker import E, RunningWork, Work, WorkerDied
+from broker.runtime.worker import E, Reply, RunningWork, Work, WorkerDied
+from broker.runtime.worker_process import encode
 from storage.tiered.object_options import ObjectStoreOptions
 from storage.tiered.port import RemoteStorage
 from storage.tiered.retrying import RetryingStorage
@@ -188,9 +190,16 @@ class SimulatedWork(Generic[E]):
         return await self._environment.offload(self._step)
 
     def _step(self) -> E | None:
-        if self._work is not None:
-            self._steps, self._work = self._work(self._environment.fs), None
-        return next(self._steps, None)
+        """What the broker gets has been pickled, as by the real process."""
+        try:
+            if self._work is not None:
+                self._steps, self._work = self._work(self._environment.fs), None
+            event = next(self._steps, None)
+        except Exception as error:
+            reply: Reply = pickle.loads(encode(Reply(error=error)))
+            assert reply.error is not None
+            raise reply.error from None
+        return cast("E | None", pickle.loads(encode(Reply(event=event))).event)
 
     def close(self) -> None:
         """The process was killed: nothing of it runs any more."""

@@ -18,6 +18,7 @@ from broker.runtime.environment import LocalEnvironment
 from broker.runtime.worker import Work, WorkerDied
 from protocol.primitives import MalformedMessage
 from storage.files.port import FileSystem
+from storage.segment.transaction_index import CorruptTransactionIndex
 
 pytestmark = pytest.mark.processes
 
@@ -37,6 +38,15 @@ def lack_space(fs: FileSystem) -> Iterator[int]:
 def find_damage(fs: FileSystem) -> Iterator[int]:
     yield 1
     raise MalformedMessage("a batch is cut short")
+
+
+def find_damaged_index(fs: FileSystem) -> Iterator[int]:
+    yield 1
+    raise CorruptTransactionIndex("/x.txnindex", "an entry is cut short")
+
+
+def yield_what_cannot_be_sent(fs: FileSystem) -> Iterator[object]:
+    yield lambda: None
 
 
 def fail_oddly(fs: FileSystem) -> Iterator[int]:
@@ -96,6 +106,8 @@ def test_the_work_is_cut_where_its_owner_stops(tmp_path: Path) -> None:
     [
         (lack_space, OSError, "No space left"),
         (find_damage, MalformedMessage, "a batch is cut short"),
+        (find_damaged_index, CorruptTransactionIndex, "an entry is cut short"),
+        (yield_what_cannot_be_sent, RuntimeError, "function: <function"),
         (fail_oddly, RuntimeError, "Odd: 1 and 2"),
     ],
 )
@@ -107,7 +119,7 @@ def test_an_error_of_the_work_is_raised_here(work: Work[int], kind: type[Excepti
 
     with pytest.raises(kind, match=text) as raised:
         asyncio.run(scenario())
-    assert not isinstance(raised.value, OSError) or raised.value.errno == errno.ENOSPC
+    assert not isinstance(raised.value, OSError) or raised.value.errno in (errno.ENOSPC, errno.EBADMSG)
 
 
 def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:

@@ -147,19 +147,6 @@ def test_a_failed_log_is_not_swapped(disk: SimulatedDisk) -> None:
     assert log.swap_cleaned(event, NOW_MS) is None
 
 
-def test_a_swap_waits_for_a_durable_recovery_point(disk: SimulatedDisk) -> None:
-    owner, log = open_directory(disk)
-    send(log, ("a", "1"))
-    log.roll(NOW_MS)
-    assert not owner.may_swap(log, 1)
-    log.flush(NOW_MS)
-    assert not owner.may_swap(log, 1)
-    checkpoint(owner)
-    assert owner.may_swap(log, 1)
-    log.lower_recovery_point(0)
-    assert not owner.may_swap(log, 1)
-
-
 def test_the_offset_of_the_cleaner_is_checkpointed_lowered_and_removed(disk: SimulatedDisk) -> None:
     owner, log = filled(disk)
     done = clean_log(disk, log, owner=owner)
