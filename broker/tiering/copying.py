@@ -24,6 +24,8 @@ from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
 from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from broker.tiering.segment_contents import CannotCopy, Copyable, contents_of, copyable, described
+from broker.tiering.traffic import RemoteCount, RemoteTraffic
+from broker.tiering.transfer_quota import TransferQuota
 from replication.partition import Partition
 from storage.tiered.errors import RemoteStorageError
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
@@ -51,7 +53,11 @@ class SegmentCopier:
         replicas: Replicas,
         opened: OpenStorage,
         writer: MetadataWriter,
+        quota: TransferQuota,
+        traffic: RemoteTraffic,
     ) -> None:
+        self._quota = quota
+        self._traffic = traffic
         self._node_id = node_id
         self._settings = settings
         self._environment = environment
@@ -124,7 +130,14 @@ class SegmentCopier:
             found = copyable(its_log, from_offset, partition.last_stable_offset)
             if not found:
                 return
-            await self._copy(partition, followed, epoch, found[0])
+            await self._quota.admit(found[0].segment.size)
+            self._check(partition, epoch)
+            self._traffic.count(partition.topic, RemoteCount.COPY_REQUESTS)
+            try:
+                await self._copy(partition, followed, epoch, found[0])
+            except (RemoteStorageError, MetadataNotWritten, CannotCopy, OSError):
+                self._traffic.count(partition.topic, RemoteCount.COPY_ERRORS)
+                raise
 
     def _check(self, partition: Partition, epoch: int) -> None:
         leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch
@@ -144,6 +157,7 @@ class SegmentCopier:
         await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)
         self.segments_copied += 1
         self.bytes_copied += segment.size
+        self._traffic.count(partition.topic, RemoteCount.COPY_BYTES, segment.size)
         its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
 
     async def _remove_remains(self, partition: Partition, followed: FollowedRemoteLog, epoch: int) -> None:
@@ -166,10 +180,15 @@ class SegmentCopier:
     async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
         """Delete a segment that may not be read any more, or never was. Raises `RemoteStorageError` and
         `MetadataNotWritten`; a later call goes on."""
-        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
-            await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_STARTED)
-        await remove_segment(self._opened.storage, followed.key, segment.start_offset, segment.segment_id)
-        await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_FINISHED)
+        self._traffic.count(followed.key.topic, RemoteCount.DELETE_REQUESTS)
+        try:
+            if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
+                await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_STARTED)
+            await remove_segment(self._opened.storage, followed.key, segment.start_offset, segment.segment_id)
+            await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_FINISHED)
+        except (RemoteStorageError, MetadataNotWritten):
+            self._traffic.count(followed.key.topic, RemoteCount.DELETE_ERRORS)
+            raise
 
     async def _write_state(self, followed: FollowedRemoteLog, segment: RemoteSegment, state: SegmentState) -> None:
         now_ms = self._environment.wall_ms()

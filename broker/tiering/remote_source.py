@@ -22,11 +22,13 @@ from broker.runtime.tasks import Spawn
 from broker.tiering.metadata_reader import MetadataReader
 from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
+from broker.tiering.traffic import RemoteCount, RemoteTraffic
+from broker.tiering.transfer_quota import TransferQuota
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction
 from protocol.record_batch import HEADER_SIZE, parse_header
 from replication.partition import Partition
-from replication.source import TXN_COMMITTED, Cold, FetchIsolation, Located, Remote
+from replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote
 from storage.files.memory_file import memory_slice
 from storage.log.log import Log
 from storage.segment.transaction_index import AbortedTransaction as AbortedRange
@@ -71,7 +73,11 @@ class RemoteSource:
         spawn: Spawn,
         opened: OpenStorage,
         reader: MetadataReader,
+        quota: TransferQuota,
+        traffic: RemoteTraffic,
     ) -> None:
+        self._quota = quota
+        self._traffic = traffic
         config = settings.config
         self._settings = settings
         self._environment = environment
@@ -125,6 +131,8 @@ class RemoteSource:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         under_way = self._under_way.get(key)
         if under_way is None:
+            if self._quota.is_exceeded():
+                return NOTHING  # as a fetch past the end: other partitions of the request are answered
             if len(self._waiting) >= self._pending_max:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             under_way = self._under_way[key] = Remote()
@@ -142,13 +150,15 @@ class RemoteSource:
     async def _run(
         self, key: ReadKey, remote: Remote, its_log: Log, followed: FollowedRemoteLog, size_max: int
     ) -> None:
+        topic = followed.key.topic
+        self._traffic.count(topic, RemoteCount.FETCH_REQUESTS)
         try:
             self._keep(key, await self._read(key, its_log, followed, size_max))
         except (RemoteStorageError, OSError) as error:
             self.failures += 1
+            self._traffic.count(topic, RemoteCount.FETCH_ERRORS)
             self._failed[key] = ErrorCode.KAFKA_STORAGE_ERROR
-            topic, partition = followed.key.topic, followed.key.partition
-            log.error("offset %d of %s-%d cannot be read remotely: %s", key.offset, topic, partition, error)
+            log.error("offset %d of %s-%d cannot be read remotely: %s", key.offset, topic, key.partition, error)
         finally:
             del self._under_way[key]
             self._running -= 1
@@ -174,6 +184,8 @@ class RemoteSource:
             else:
                 self.reads += 1
                 self.bytes_read += len(found.data)
+                self._quota.record(len(found.data))
+                self._traffic.count(followed.key.topic, RemoteCount.FETCH_BYTES, len(found.data))
                 return KeptRead(found.data, aborted)
         raise AssertionError("the last attempt raises or returns")
 

@@ -19,6 +19,8 @@ from broker.tiering.remote_offsets import RemoteOffsets
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from broker.tiering.remote_source import RemoteSource
 from broker.tiering.removal import RemoteRemoval
+from broker.tiering.traffic import RemoteTraffic
+from broker.tiering.transfer_quota import COPY_QUOTA, FETCH_QUOTA, TransferQuota
 from storage.tiered.metadata.remote_segment import RemotePartition
 
 log = logging.getLogger("moldau.tiering")
@@ -51,6 +53,10 @@ class Tiering:
         self.opened = OpenStorage(config, metadata.environment, metadata.cluster.id)
         self.reader = MetadataReader(metadata)
         self.writer = MetadataWriter(metadata, self.reader, ports.flusher)
+        monotonic_ms = metadata.environment.monotonic_ms
+        self.copy_quota = TransferQuota(COPY_QUOTA, ports.settings, monotonic_ms)
+        self.fetch_quota = TransferQuota(FETCH_QUOTA, ports.settings, monotonic_ms)
+        self.traffic = RemoteTraffic()
         self.copier = SegmentCopier(
             metadata.node_id,
             ports.settings,
@@ -59,12 +65,22 @@ class Tiering:
             metadata.replicas,
             self.opened,
             self.writer,
+            self.copy_quota,
+            self.traffic,
         )
         self.removal = RemoteRemoval(
             metadata.node_id, metadata.environment, metadata.spawn, self.reader, self.writer, self.copier
         )
-        self.source = RemoteSource(ports.settings, metadata.environment, metadata.spawn, self.opened, self.reader)
-        self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader)
+        self.source = RemoteSource(
+            ports.settings,
+            metadata.environment,
+            metadata.spawn,
+            self.opened,
+            self.reader,
+            self.fetch_quota,
+            self.traffic,
+        )
+        self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader, self.traffic)
         self.offsets = RemoteOffsets(self.opened, self.reader, self.source.indexes)
         self._copy_ms = config.integer("remote.log.manager.task.interval.ms")
         self._next_creation_ms = 0
