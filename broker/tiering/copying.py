@@ -90,6 +90,11 @@ class SegmentCopier:
         """Whether a round of the partition is under way."""
         return any(remote_partition(each) == key for each in self._under_way)
 
+    @property
+    def idle_share(self) -> float:
+        """The part of the copies that may run at once, which do not."""
+        return 1 - len(self._under_way) / self._settings.config.integer("remote.log.manager.copier.thread.pool.size")
+
     def forget_gone(self) -> None:
         """Forget the failures of partitions that this broker does not serve any more."""
         self._failures = {each: told for each, told in self._failures.items() if each in self._replicas}
@@ -168,7 +173,11 @@ class SegmentCopier:
 
     async def _expire(self, partition: Partition, followed: FollowedRemoteLog, epoch: int) -> None:
         """Delete what the retention of both tiers gives up. The log start offset moves first."""
+        began_ns = self._environment.precise_ns()
         found = expired(partition.log, followed.remote_log, self._environment.wall_ms())
+        followed.retention_ms = (self._environment.precise_ns() - began_ns) / 1e6
+        followed.delete_lag_segments = len(found.segments)
+        followed.delete_lag_bytes = sum(each.size for each in found.segments)
         start_offset = min(found.log_start_offset, partition.high_watermark)
         if start_offset > partition.log.log_start_offset:
             partition.delete_before(start_offset)
@@ -176,6 +185,8 @@ class SegmentCopier:
             self._check(partition, epoch)
             await self.remove(followed, segment)
             self.segments_deleted += 1
+            followed.delete_lag_segments -= 1
+            followed.delete_lag_bytes -= segment.size
 
     async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
         """Delete a segment that may not be read any more, or never was. Raises `RemoteStorageError` and

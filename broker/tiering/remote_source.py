@@ -101,6 +101,9 @@ class RemoteSource:
         self.reads = 0
         self.bytes_read = 0
         self.failures = 0
+        self.reads_ended = 0
+        self.read_ms = 0.0
+        """How long the reads that have ended took, together."""
 
     def read(
         self,
@@ -140,6 +143,16 @@ class RemoteSource:
             self._begin(lambda: self._spawn(self._run(key, under_way, partition.log, followed, size), "remote-read"))
         return under_way
 
+    @property
+    def waiting_count(self) -> int:
+        """Reads that wait for others to end."""
+        return len(self._waiting)
+
+    @property
+    def idle_share(self) -> float:
+        """The part of the reads that may run at once, which do not."""
+        return max(0.0, 1 - self._running / self._settings.config.integer("remote.log.reader.threads"))
+
     def _begin(self, start: Callable[[], object]) -> None:
         if self._running < self._settings.config.integer("remote.log.reader.threads"):
             self._running += 1
@@ -151,6 +164,7 @@ class RemoteSource:
         self, key: ReadKey, remote: Remote, its_log: Log, followed: FollowedRemoteLog, size_max: int
     ) -> None:
         topic = followed.key.topic
+        began_ns = self._environment.precise_ns()
         self._traffic.count(topic, RemoteCount.FETCH_REQUESTS)
         try:
             self._keep(key, await self._read(key, its_log, followed, size_max))
@@ -160,6 +174,8 @@ class RemoteSource:
             self._failed[key] = ErrorCode.KAFKA_STORAGE_ERROR
             log.error("offset %d of %s-%d cannot be read remotely: %s", key.offset, topic, key.partition, error)
         finally:
+            self.reads_ended += 1
+            self.read_ms += (self._environment.precise_ns() - began_ns) / 1e6
             del self._under_way[key]
             self._running -= 1
             if self._waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from broker.config.tiering import metadata_topic
@@ -21,6 +22,7 @@ from broker.tiering.remote_source import RemoteSource
 from broker.tiering.removal import RemoteRemoval
 from broker.tiering.traffic import RemoteTraffic
 from broker.tiering.transfer_quota import COPY_QUOTA, FETCH_QUOTA, TransferQuota
+from storage.log.log import Log
 from storage.tiered.metadata.remote_segment import RemotePartition
 
 log = logging.getLogger("moldau.tiering")
@@ -95,6 +97,13 @@ class Tiering:
         """Follow, and copy. The broker is registered, and knows the metadata of the cluster."""
         self._ports.metadata.spawn(self._run(), "tiering")
 
+    def followed_logs(self) -> Iterator[tuple[FollowedRemoteLog, Log | None]]:
+        """Each remote log, with the log of the replica here; None where there is none any more."""
+        for followed in self.reader:
+            partition = self._replicas.get(followed.key.topic, followed.key.partition)
+            is_same = partition is not None and partition.topic_id == followed.key.topic_id
+            yield followed, partition.log if partition is not None and is_same else None
+
     async def close(self) -> None:
         """After the tasks of the broker have ended: give connections and files back."""
         self.source.indexes.close()
@@ -119,6 +128,7 @@ class Tiering:
         if copies:
             self._next_copy_ms = now_ms + self._copy_ms
             self.copier.forget_gone()
+            self.traffic.keep(lambda topic: self._ports.metadata.cluster.image.topics.by_name(topic) is not None)
         seen: set[RemotePartition] = set()
         for number, partition in enumerate(tuple(self._replicas)):
             if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:

@@ -52,13 +52,15 @@ class EpochSegments:
         self.unreferenced.discard(row)
         return displaced
 
-    def unreference(self, start_offset: int, row: int) -> None:
-        """Stop reading a row, and keep it for its deletion."""
+    def unreference(self, start_offset: int, row: int) -> bool:
+        """Stop reading a row, and keep it for its deletion; False where it was not read in this epoch."""
         slot = bisect_left(self._starts, start_offset)
-        if slot < len(self._starts) and self._starts[slot] == start_offset and self._rows[slot] == row:
+        is_read = slot < len(self._starts) and self._starts[slot] == start_offset and self._rows[slot] == row
+        if is_read:
             del self._starts[slot]
             del self._rows[slot]
         self.unreferenced.add(row)
+        return is_read
 
     def forget(self, row: int) -> None:
         """Drop an unreferenced row, whose deletion is finished."""

@@ -18,6 +18,7 @@ Memory: 95 to 105 bytes a segment (measured), and some 300 more where it has cus
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import Final
 
@@ -34,11 +35,14 @@ OFFSET_MAX: Final = (1 << 63) - 1
 class RemoteLog:
     """The remote segments of one partition."""
 
-    __slots__ = ("_epochs", "_segments", "_superseded_ms", "delete_state")
+    __slots__ = ("_epochs", "_references", "_segments", "_size", "_superseded_ms", "delete_state")
 
     def __init__(self) -> None:
         self._segments = SegmentTable()
         self._epochs: dict[int, EpochSegments] = {}
+        self._references = array("H")
+        """By row: the number of epochs in which it is read."""
+        self._size = 0
         self.delete_state: PartitionDeleteState | None = None
         """None: the partition is not being removed."""
         self._superseded_ms: dict[int, int] = {}
@@ -109,7 +113,11 @@ class RemoteLog:
                 return
             replaced = self._unreference(ancestors)
         for slot, (epoch, start_offset) in enumerate(segment.epochs):
-            replaced += self._epochs[epoch].reference(start_offset, row, segment.last_offset_in(slot))
+            displaced = self._epochs[epoch].reference(start_offset, row, segment.last_offset_in(slot))
+            self._note_read(row)
+            for other in displaced:
+                self._note_not_read(other)
+            replaced += displaced
         for other in replaced:
             if other != row and not self._is_read(other):
                 self._superseded_ms[other] = segment.event_timestamp_ms
@@ -136,17 +144,31 @@ class RemoteLog:
     def _unreference(self, ancestors: dict[int, RemoteSegment]) -> list[int]:
         for row, ancestor in ancestors.items():
             for epoch, start_offset in ancestor.epochs:
-                self._epochs[epoch].unreference(start_offset, row)
+                if self._epochs[epoch].unreference(start_offset, row):
+                    self._note_not_read(row)
         return list(ancestors)
 
     def _is_read(self, row: int) -> bool:
-        segment = self._segments.get(row)
-        return any(self._epochs[epoch].at_or_before(offset) == row for epoch, offset in segment.epochs)
+        return row < len(self._references) and self._references[row] > 0
+
+    def _note_read(self, row: int) -> None:
+        """One more epoch in which a row is read."""
+        if row >= len(self._references):
+            self._references.extend([0] * (row + 1 - len(self._references)))
+        if not self._references[row]:
+            self._size += self._segments.size(row)
+        self._references[row] += 1
+
+    def _note_not_read(self, row: int) -> None:
+        self._references[row] -= 1
+        if not self._references[row]:
+            self._size -= self._segments.size(row)
 
     def _hide(self, row: int, segment: RemoteSegment) -> None:
         self._superseded_ms.pop(row, None)
         for epoch, start_offset in segment.epochs:
-            self._epochs[epoch].unreference(start_offset, row)
+            if self._epochs[epoch].unreference(start_offset, row):
+                self._note_not_read(row)
 
     def _forget(self, row: int, segment: RemoteSegment) -> None:
         for epoch, _ in segment.epochs:
@@ -218,8 +240,7 @@ class RemoteLog:
 
     def size(self) -> int:
         """Bytes of the .log objects of the segments that are read; a segment of several epochs counts once."""
-        rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
-        return sum(map(self._segments.size, rows))
+        return self._size
 
     def cleaned_end_offset(self) -> int:
         """The offset (exclusive) below which every remote segment of a compacted topic is cleaned: no tombstone at or
@@ -231,4 +252,5 @@ class RemoteLog:
     def memory_size(self) -> int:
         """Bytes in memory, without the values of the dictionaries."""
         epochs = sum(epoch.memory_size() for epoch in self._epochs.values())
+        epochs += self._references.__sizeof__()
         return self._segments.memory_size() + epochs + self._epochs.__sizeof__() + self._superseded_ms.__sizeof__()
