@@ -37,6 +37,8 @@ OWN = {
     "moldau.metrics.series.max",
     "moldau.open.files.max",
     "moldau.queued.max.reply.bytes",
+    "moldau.tiered.read.ahead.bytes",
+    "moldau.tiered.read.cache.bytes",
     "moldau.tiered.storage",
     "moldau.tiered.storage.endpoint",
     "moldau.tiered.storage.region",
