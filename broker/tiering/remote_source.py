@@ -331,7 +331,7 @@ class RemoteSource:
         for each, start_offset in tuple(its_log.epochs.entries):
             if each >= epoch and not is_complete:
                 begin = max(first_offset, start_offset)
-                more, is_complete = await aborted_transactions(followed.remote_log, each, begin, end_offset, collect)
+                more, is_complete = await aborted_transactions(followed.remote_log, each, begin, collect)
                 found |= dict.fromkeys(more)
         if not is_complete:
             found |= dict.fromkeys(its_log.aborted_transactions(first_offset, end_offset))

@@ -202,15 +202,15 @@ async def aborted_transactions(
     log: RemoteLog,
     epoch: int,
     first_offset: int,
-    end_offset: int,
     collect: Callable[[RemoteSegment], Awaitable[tuple[list[AbortedTransaction], bool]]],
 ) -> tuple[list[AbortedTransaction], bool]:
-    """The aborted transactions of a leader epoch that overlap [first, end), in the order of their markers, and whether
-    no later segment, remote or local, can hold another one.
+    """What `collect` finds in the segments of a leader epoch from an offset on, in the order of the markers, and
+    whether no later segment, remote or local, can hold another one.
 
-    `collect` looks into the transaction index of one segment (`TransactionIndex.collect`). A marker may be in a later
-    segment than the records: the search goes on from segment to segment, and past those without an index. Where it
-    ends with False, the caller goes on in the next epoch, or in the local log.
+    `collect` looks for the transactions that overlap a read in the transaction index of one segment
+    (`TransactionIndex.collect`). A marker may be in a later segment than the records: the search goes on from segment
+    to segment, and past those without an index. Where it ends with False, the caller goes on in the next epoch, or in
+    the local log.
     """
     found: list[AbortedTransaction] = []
     segment = log.next_with_transaction_index(epoch, first_offset)
