@@ -22,6 +22,7 @@ class FollowedRemoteLog:
     """The remote log of one partition while this broker has a replica of it."""
 
     __slots__ = (
+        "being_removed",
         "delete_lag_bytes",
         "delete_lag_segments",
         "is_complete",
@@ -46,6 +47,8 @@ class FollowedRemoteLog:
         """Whether everything that was committed when this broker began to follow is replayed: before, a lookup that
         finds nothing means nothing."""
 
+        self.being_removed: set[bytes] = set()
+        """The ids of the segments that this broker is deleting."""
         self.delete_lag_segments = 0
         """What retention gave up, and the leader has not deleted yet."""
         self.delete_lag_bytes = 0

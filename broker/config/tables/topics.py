@@ -91,7 +91,7 @@ remote.log.manager.thread.pool.size  int  2  1..  accepted:tiered  read-only
     Threads that follow remote segments.
 remote.log.manager.copier.thread.pool.size  int  10  1..  honoured  cluster-wide
     Threads that copy segments away.
-remote.log.manager.expiration.thread.pool.size  int  10  1..  accepted:tiered  cluster-wide
+remote.log.manager.expiration.thread.pool.size  int  10  1..  honoured  cluster-wide
     Threads that delete remote segments.
 remote.log.manager.follower.thread.pool.size  int  2  1..  accepted:tiered  cluster-wide
     Threads that follow remote segments on followers.
