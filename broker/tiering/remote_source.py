@@ -24,7 +24,15 @@ from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction
-from protocol.record_batch import HEADER_SIZE, parse_header
+from protocol.record_batch import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    parse_header,
+)
+from protocol.record_builder import assemble
 from replication.partition import Partition
 from replication.source import TXN_COMMITTED, Cold, FetchIsolation, Located, Remote
 from storage.files.memory_file import memory_slice
@@ -52,6 +60,8 @@ class ReadKey(NamedTuple):
     leader_epoch: int
     """Of the record at the offset."""
     offset: int
+    segment_id: bytes
+    """The segment that is read at the offset: a cleaned one takes the place of others."""
 
 
 class KeptRead(NamedTuple):
@@ -110,7 +120,13 @@ class RemoteSource:
         epoch = partition.log.epochs.epoch_of(offset)
         if epoch is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        key = ReadKey(partition.topic_id, partition.index, epoch, offset)
+        followed = self._reader.get(remote_partition(partition))
+        if followed is None or not followed.is_complete or not self._opened.is_checked:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        segment = followed.remote_log.find(epoch, offset)
+        if segment is None:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        key = ReadKey(partition.topic_id, partition.index, epoch, offset, segment.segment_id)
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
@@ -118,11 +134,6 @@ class RemoteSource:
         failed = self._failed.pop(key, None)
         if failed is not None:
             return failed
-        followed = self._reader.get(remote_partition(partition))
-        if followed is None or not followed.is_complete or not self._opened.is_checked:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if followed.remote_log.find(epoch, offset) is None:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
         under_way = self._under_way.get(key)
         if under_way is None:
             if len(self._waiting) >= self._pending_max:
@@ -166,7 +177,7 @@ class RemoteSource:
             try:
                 found = await self._read_segment(followed, segment, offset, size_max)
                 if found is None:
-                    raise ObjectNotFound(f"the segment at offset {segment.start_offset} has no batch at {offset}")
+                    return KeptRead(memoryview(nothing_left(segment, epoch, offset)), [])
                 aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset)
             except ObjectNotFound:
                 if attempt + 1 == LOOK_AGAIN_COUNT:
@@ -220,6 +231,24 @@ class RemoteSource:
         self._kept_size += len(read.data)
         while self._kept_size > KEPT_SIZE_MAX and len(self._kept) > 1:
             self._kept_size -= len(self._kept.popitem(last=False)[1].data)
+
+
+def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
+    """A batch without records, from an offset to the end of a segment, where cleaning has removed all. It takes
+    a consumer to the next segment, as the empty batches do that cleaning leaves in a local log."""
+    return assemble(
+        b"",
+        offset,
+        epoch,
+        0,
+        segment.last_offset - offset,
+        NO_TIMESTAMP,
+        NO_TIMESTAMP,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        0,
+    )
 
 
 def _located(kept: KeptRead, size_max: int, isolation: FetchIsolation, at_least_one: bool) -> Located:

@@ -69,7 +69,7 @@ class RemoteRemoval:
         self._reader.unfollow(followed.key)
 
     async def _remove(self, followed: FollowedRemoteLog) -> None:
-        while not followed.is_complete or self._copier.is_copying(followed.key):
+        while not followed.is_complete or followed.under_way or self._copier.is_copying(followed.key):
             await asyncio.sleep(RETRY_S / 10)  # objects that are put after the deletion would be orphans
         if not len(followed.remote_log):
             return

@@ -86,6 +86,8 @@ class GroupCleaned(NamedTuple):
     size: int
     max_timestamp_ms: int
     """`NO_TIMESTAMP` where no record has one."""
+    is_unchanged: bool
+    """The batches are those of the sources, byte for byte."""
     paths: dict[str, str]
     """By suffix."""
 
@@ -159,7 +161,7 @@ def _clean_group(
         clean = BatchCleaner(rules, offsets, transactions, statistics).cleaned
     cleaned = CleanedSegment(fs, rules.directory, group.start_offset, rules.index_interval_bytes)
     transactions.on_kept = cleaned.note_aborted
-    max_timestamp_ms = NO_TIMESTAMP
+    max_timestamp_ms, is_unchanged = NO_TIMESTAMP, not group.is_copied
     try:
         for source in group.sources:
             if source.is_downloaded:
@@ -168,6 +170,7 @@ def _clean_group(
                 kept: list[CleanedBatch] = []
                 for header, batch in checked_batches(piece):
                     what_stays = clean(header, batch)
+                    is_unchanged &= what_stays is not None and what_stays.data is batch
                     if what_stays is not None:
                         kept.append(what_stays)
                         max_timestamp_ms = max(max_timestamp_ms, what_stays.max_timestamp)
@@ -180,7 +183,7 @@ def _clean_group(
             if source.is_downloaded:
                 fs.unlink(source.path)
         paths = {suffix: cleaned.path(suffix) for suffix in cleaned.finish()}
-        yield GroupCleaned(number, cleaned_end_offset, cleaned.size, max_timestamp_ms, paths)
+        yield GroupCleaned(number, cleaned_end_offset, cleaned.size, max_timestamp_ms, is_unchanged, paths)
     finally:
         cleaned.discard()
 
