@@ -25,6 +25,7 @@ from broker.replicas.log_cleaner import Throttle
 from broker.replicas.replicas import Replicas
 from broker.runtime.environment import Environment
 from broker.tiering.backoff import PartitionBackoff
+from broker.tiering.cleaning_request import remote_request, remote_rules
 from broker.tiering.metadata_reader import MetadataReader
 from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
 from broker.tiering.opening import OpenStorage
@@ -34,21 +35,13 @@ from protocol.primitives import MalformedMessage
 from replication.partition import Partition
 from storage.checkpoints.partition_metadata import uuid_text
 from storage.compaction.events import LogChanged, Moved
-from storage.compaction.remote_cleaning import (
-    GroupCleaned,
-    GroupRequest,
-    PassDone,
-    RemoteCleaningRequest,
-    SourceRange,
-    Wanted,
-    clean_remote,
-)
-from storage.compaction.request import CleanerLimits, CleaningRequest
-from storage.files.log_paths import LOG_SUFFIX, offset_name
+from storage.compaction.offset_map import SALT_SIZE
+from storage.compaction.remote_cleaning import GroupCleaned, PassDone, Wanted, clean_remote
+from storage.compaction.request import CleanerLimits
 from storage.log.log import Log
 from storage.log_config import INT64_MAX
 from storage.segment.transaction_index import AbortedTransaction
-from storage.tiered.cleaning_plan import CleaningPlan, PlannedPart, plan_cleaning
+from storage.tiered.cleaning_plan import CleaningPlan, plan_cleaning
 from storage.tiered.errors import RemoteStorageError
 from storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
 from storage.tiered.metadata.remote_segment import RemoteSegment
@@ -56,7 +49,6 @@ from storage.tiered.segment_download import download_segment
 
 log = logging.getLogger("moldau.cleaner")
 
-SALT_SIZE: Final = 32
 PLAN_AGAIN_MS: Final = 60_000
 """A partition in which nothing has changed is looked at again after this time: max.compaction.lag.ms passes."""
 
@@ -175,7 +167,16 @@ class RemoteCleaner:
         await environment.offload(partial(self._empty, directory))
         aborted = await self._aborted(partition.log, followed, plan)
         self._check(partition, epoch)
-        request, downloads = self._request(partition, plan, directory, aborted, limits)
+        rules = remote_rules(
+            partition.log,
+            plan,
+            directory,
+            limits,
+            self.tombstones_end_offset(partition),
+            environment.entropy(SALT_SIZE),
+            environment.wall_ms(),
+        )
+        request, downloads = remote_request(partition.log, plan, rules, aborted)
         throttle = Throttle(environment.monotonic_ms)
         work = environment.in_process(partial(clean_remote, request=request))
         try:
@@ -195,52 +196,6 @@ class RemoteCleaner:
                         self._tell(partition, plan, event)
         finally:
             await environment.offload(partial(self._remove, directory))
-
-    def _request(
-        self,
-        partition: Partition,
-        plan: CleaningPlan,
-        directory: str,
-        aborted: tuple[AbortedTransaction, ...],
-        limits: CleanerLimits,
-    ) -> tuple[RemoteCleaningRequest, dict[str, RemoteSegment]]:
-        """The request, and the remote segment for each path that the process may want."""
-        config, downloads = partition.log.config, dict[str, RemoteSegment]()
-
-        def ranges(parts: tuple[PlannedPart, ...]) -> tuple[SourceRange, ...]:
-            return tuple(_source_range(each, partition.log.directory, directory, downloads) for each in parts)
-
-        rules = CleaningRequest(
-            directory=directory,
-            truncation_count=partition.log.truncation_count,
-            segments=(),
-            first_dirty_offset=plan.map_start_offset,
-            first_uncleanable_offset=-1,  # no batch stays for its offset alone: the metadata says where a segment ends
-            aborted_behind=(),
-            last_records={},
-            segment_bytes=config.segment_bytes,
-            segment_index_bytes=config.segment_index_bytes,
-            index_interval_bytes=config.index_interval_bytes,
-            delete_retention_ms=config.delete_retention_ms,
-            expanded_bytes_max=config.expanded_bytes_max,
-            compression_type=config.compression_type,
-            compression_level=config.compression_level,
-            limits=limits,
-            tombstones_end_offset=self.tombstones_end_offset(partition),
-            salt=self._environment.entropy(SALT_SIZE),
-            now_ms=self._environment.wall_ms(),
-        )
-        groups = tuple(
-            GroupRequest(each.start_offset, each.last_offset + 1, ranges(each.parts), *each[2:]) for each in plan.groups
-        )
-        request = RemoteCleaningRequest(
-            rules=rules,
-            map_sources=ranges(plan.map_parts),
-            map_end_offset=plan.map_end_offset,
-            groups=groups,
-            aborted=aborted,
-        )
-        return request, downloads
 
     async def _aborted(
         self, its_log: Log, followed: FollowedRemoteLog, plan: CleaningPlan
@@ -285,15 +240,3 @@ class RemoteCleaner:
             told.messages_written,
             told.messages_read,
         )
-
-
-def _source_range(
-    part: PlannedPart, log_directory: str, directory: str, downloads: dict[str, RemoteSegment]
-) -> SourceRange:
-    source = part.source
-    if isinstance(source, RemoteSegment):
-        path = f"{directory}/{offset_name(source.start_offset, '')}_{uuid_text(source.segment_id)}{LOG_SUFFIX}"
-        downloads[path] = source
-        return SourceRange(path, source.size, part.first_offset, part.end_offset, is_downloaded=True)
-    path = f"{log_directory}/{offset_name(source.base_offset, LOG_SUFFIX)}"
-    return SourceRange(path, source.size, part.first_offset, part.end_offset, is_downloaded=False)

@@ -9,6 +9,7 @@ The replay of the last record replaces the ancestors, or does not where one of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -21,7 +22,7 @@ from storage.files.port import File
 from storage.tiered.errors import CorruptObject
 from storage.tiered.layout import ObjectKind
 from storage.tiered.metadata.cleaning_groups import OFFSET_SPAN_MAX, cleaned_lineage, merged_epochs
-from storage.tiered.metadata.lineage import read_lineage
+from storage.tiered.metadata.lineage import Lineage, read_lineage
 from storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
 from storage.tiered.metadata.segment_state import SegmentState
 from storage.tiered.port import Content
@@ -51,24 +52,17 @@ class ReplacementWriter:
 
         Raises `RemoteStorageError`, `MetadataNotWritten` and OSError; then an unfinished copy may be left.
         """
-        lineage = cleaned_lineage(ancestors, cleaned.cleaned_end_offset)
         if cleaned.is_unchanged and len(ancestors) == 1:
             known = read_lineage(ancestors[0].custom_metadata) or NO_LINEAGE
             known = known._replace(cleaned_end_offset=cleaned.cleaned_end_offset)
             await self._write_finished(followed, ancestors[0].segment_id, known.encode())
             return 0
+        lineage = cleaned_lineage(ancestors, cleaned.cleaned_end_offset)
         has_aborted = bool(await self._size(cleaned, ObjectKind.TRANSACTION_INDEX))
-        latest = max(each.max_timestamp_ms for each in ancestors)
-        segment = RemoteSegment(
-            self._environment.entropy(ID_SIZE),
-            min(each.start_offset for each in ancestors),
-            max(each.last_offset for each in ancestors),
-            self._node_id,
-            cleaned.max_timestamp_ms if cleaned.max_timestamp_ms >= 0 else latest,
-            self._environment.wall_ms(),
-            merged_epochs(ancestors),
-            cleaned.size,
-            custom_metadata=lineage.encode(),
+        segment = replace(
+            replacement(ancestors, cleaned, self._environment.entropy(ID_SIZE), lineage),
+            broker_id=self._node_id,
+            event_timestamp_ms=self._environment.wall_ms(),
             has_transaction_index=has_aborted,
         )
         if segment.size > OFFSET_SPAN_MAX:
@@ -128,3 +122,21 @@ class ReplacementWriter:
         for kind in (ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS):
             contents[kind] = await get_object(opened.storage, opened.cluster_id, followed.key, last, kind)
         return contents
+
+
+def replacement(
+    ancestors: Sequence[RemoteSegment], cleaned: GroupCleaned, segment_id: bytes, lineage: Lineage
+) -> RemoteSegment:
+    """The segment that takes the place of its ancestors: exactly their range, in exactly their leader epochs."""
+    latest = max(each.max_timestamp_ms for each in ancestors)
+    return RemoteSegment(
+        segment_id,
+        min(each.start_offset for each in ancestors),
+        max(each.last_offset for each in ancestors),
+        broker_id=-1,
+        max_timestamp_ms=cleaned.max_timestamp_ms if cleaned.max_timestamp_ms >= 0 else latest,
+        event_timestamp_ms=-1,
+        epochs=merged_epochs(ancestors),
+        size=cleaned.size,
+        custom_metadata=lineage.encode(),
+    )
