@@ -30,11 +30,13 @@ from storage.tiered.errors import RemoteStorageError
 from storage.tiered.metadata.lineage import read_lineage
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
 from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_segment
+from storage.tiered.pins import pinned_segments
+from storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest
 
 log = logging.getLogger("moldau.tiering")
 
 ID_SIZE: Final = 16
+DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 
 
 class NoLongerLeader(Exception):
@@ -151,7 +153,7 @@ class SegmentCopier:
         for segment in (*remote_log.unfinished(), *remote_log.in_deletion()):
             self._check(partition, epoch)
             if segment.segment_id not in followed.under_way:
-                await self.remove(followed, segment)
+                await self.remove(followed, segment, honours_pins=segment.state is DELETE_STARTED)
 
     async def _expire(self, partition: Partition, followed: FollowedRemoteLog, epoch: int) -> None:
         """Delete what the retention of both tiers gives up. The log start offset moves first."""
@@ -162,16 +164,30 @@ class SegmentCopier:
             partition.delete_before(start_offset)
         for segment in found.segments:
             self._check(partition, epoch)
-            await self.remove(followed, segment)
-            self.segments_deleted += 1
+            self.segments_deleted += await self.remove(followed, segment, honours_pins=True)
 
-    async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
-        """Delete a segment that may not be read any more, or never was. Raises `RemoteStorageError` and
-        `MetadataNotWritten`; a later call goes on."""
-        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
-            await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_STARTED)
-        await remove_segment(self._opened.storage, followed.key, segment.start_offset, segment.segment_id)
+    async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment, *, honours_pins: bool) -> bool:
+        """Delete a segment that may not be read any more, or never was. Returns whether it is gone: a pin may hold it,
+        and a later call goes on. Raises `RemoteStorageError` and `MetadataNotWritten`; a later call goes on."""
+        storage, place = self._opened.storage, (followed.key, segment.start_offset, segment.segment_id)
+        if honours_pins and await self._is_pinned(followed, segment):
+            return False
+        if segment.state is not DELETE_STARTED:
+            await self._write_state(followed, segment, DELETE_STARTED)
+        await remove_manifest(storage, *place)
+        # Again: a reader that wrote its pin since then may have listed the manifest (`storage/tiered/pins.py`).
+        if honours_pins and await self._is_pinned(followed, segment):
+            return False
+        await remove_data(storage, *place)
         await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_FINISHED)
+        return True
+
+    async def _is_pinned(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
+        opened, now_ms = self._opened, self._environment.wall_ms()
+        held, problems = await pinned_segments(opened.storage, opened.cluster_id, followed.key, now_ms)
+        for problem in problems:
+            log.error("a pin of %s-%d is ignored: %s", followed.key.topic, followed.key.partition, problem)
+        return segment.segment_id in held
 
     async def _write_state(self, followed: FollowedRemoteLog, segment: RemoteSegment, state: SegmentState) -> None:
         now_ms = self._environment.wall_ms()

@@ -178,7 +178,7 @@ class RemoteSource:
                 found = await self._read_segment(followed, segment, offset, size_max)
                 if found is None:
                     return KeptRead(memoryview(nothing_left(segment, epoch, offset)), [])
-                aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset)
+                aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset, segment)
             except ObjectNotFound:
                 if attempt + 1 == LOOK_AGAIN_COUNT:
                     raise
@@ -201,16 +201,26 @@ class RemoteSource:
         return await read_from(opened.storage, followed.key, segment, position, offset, size_max)
 
     async def _aborted(
-        self, its_log: Log, followed: FollowedRemoteLog, epoch: int, first_offset: int, end_offset: int
+        self,
+        its_log: Log,
+        followed: FollowedRemoteLog,
+        epoch: int,
+        first_offset: int,
+        end_offset: int,
+        read: RemoteSegment,
     ) -> list[AbortedTransaction]:
         """The aborted transactions that reach into [first, end): their markers may be in later segments, of later
-        epochs, or in the local log."""
+        epochs, or in the local log. A transaction that ended inside the segment that is read counts only where the
+        index of that segment has it: of a compacted topic the other tier may still have a marker that was removed here,
+        and without a marker a client would skip what the producer wrote later."""
         opened = self._opened
 
         async def collect(segment: RemoteSegment) -> tuple[list[AbortedRange], bool]:
             indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment)
             try:
-                return indexes.transaction_index.collect(first_offset, end_offset)
+                more, is_complete = indexes.transaction_index.collect(first_offset, end_offset)
+                is_read = segment.segment_id == read.segment_id
+                return [each for each in more if is_read or each.last_offset > read.last_offset], is_complete
             finally:
                 await self.indexes.give_back(indexes)
 
@@ -222,7 +232,8 @@ class RemoteSource:
                 more, is_complete = await aborted_transactions(followed.remote_log, each, begin, end_offset, collect)
                 found |= dict.fromkeys(more)
         if not is_complete:
-            found |= dict.fromkeys(its_log.aborted_transactions(first_offset, end_offset))
+            local = its_log.aborted_transactions(first_offset, end_offset)
+            found |= dict.fromkeys(each for each in local if each.last_offset > read.last_offset)
         ordered = sorted(found, key=lambda one: one.first_offset)
         return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in ordered]
 

@@ -76,7 +76,7 @@ class RemoteRemoval:
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_MARKED)
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_STARTED)
         for segment in list(followed.remote_log.segments()):
-            await self._copier.remove(followed, segment)
+            await self._copier.remove(followed, segment, honours_pins=False)
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_FINISHED)
 
     async def _write(self, followed: FollowedRemoteLog, state: PartitionDeleteState) -> None:

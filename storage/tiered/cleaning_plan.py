@@ -12,7 +12,7 @@ from there.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -118,7 +118,8 @@ def _is_overdue(log: LogState, segments: Sequence[RemoteSegment], now_ms: int) -
 
 
 class _NewerBytes:
-    """The bytes of the clean part of the log that are newer than what a group was cleaned against."""
+    """The bytes of the clean part of the log that are newer than what a group was cleaned against. A segment that is
+    newer in part counts as a whole."""
 
     def __init__(self, log: LogState, known: Sequence[RemoteSegment], clean_end_offset: int) -> None:
         local_start_offset = log.segments[0].base_offset
@@ -132,7 +133,7 @@ class _NewerBytes:
     def is_enough(self, cleaned_end_offset: int) -> bool:
         """Whether their share is more than `min.cleanable.dirty.ratio`."""
         total = self._sums[-1]
-        newer = total - self._sums[bisect_left(self._starts, cleaned_end_offset)]
+        newer = total - self._sums[max(0, bisect_right(self._starts, cleaned_end_offset) - 1)]
         return newer > self._ratio * total
 
 

@@ -12,6 +12,7 @@ metadata late. Checked after each step, for both replicas as leaders:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -182,7 +183,9 @@ class Story:
         self.consumers.append((self.tiers.now_ms, offset, apply({}, read)))
 
     def end_all(self) -> None:
-        """Afterwards nothing is in the way: each key has one record in both tiers, and no tombstone is left."""
+        """Afterwards nothing is in the way: each key has one record in both tiers."""
+        for replica in self.tiers.replicas:
+            replica.log.config = replace(replica.log.config, min_cleanable_dirty_ratio=0.0)
         while self.open:
             self.end()
         for passed_ms in (0, 1000, 1000, 1000, 5000, 5000):
@@ -198,6 +201,8 @@ class Story:
                 self.tiers.copy(is_late=False)
             self.tiers.clean_remote(limits, 1 << 30, 1_000_000, is_late=False)
             self.check("the end")
+        keys = [each.key for each in self.tiers.committed(self.tiers.leader)]
+        assert len(keys) == len(set(keys))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -206,3 +211,79 @@ def test_consumers_of_both_tiers_see_the_latest_of_each_key(seed: int) -> None:
     for _ in range(STEPS):
         story.step()
     story.end_all()
+
+
+ROOMY = CleanerLimits(dedupe_buffer_size=24 * 1000, io_buffer_size=1 << 20)
+LARGE = "x" * 500
+TWO_TIERS = LogConfig(
+    segment_bytes=600,
+    cleanup_policy=("compact",),
+    delete_retention_ms=RETENTION_MS,
+    min_cleanable_dirty_ratio=0.0,
+    is_tiered=True,
+    local_retention_bytes=0,
+    retention_ms=-1,
+)
+
+
+def put(tiers: TwoTiers, *pairs: tuple[str, str | None]) -> None:
+    """A batch in a segment of its own, on both replicas."""
+    tiers.append(build_batch([Record(k.encode(), None if v is None else v.encode(), NOW_MS) for k, v in pairs]))
+    for replica in tiers.replicas:
+        replica.log.roll(tiers.now_ms)
+
+
+def seen(tiers: TwoTiers) -> set[bytes | None]:
+    """The keys that a consumer has at the end."""
+    return set(apply({}, tiers.committed(tiers.leader)))
+
+
+def test_a_follower_that_cleans_ahead_of_the_leader_keeps_its_tombstones() -> None:
+    tiers = TwoTiers(Random(1), TWO_TIERS)
+    leader, follower = tiers.replicas
+    put(tiers, ("gone", "v"), ("large 1", LARGE))
+    put(tiers, ("large 2", LARGE))
+    tiers.clean_local(leader, ROOMY)
+    put(tiers, ("gone", None), ("large 3", LARGE))
+    put(tiers, ("large 4", LARGE))
+    for number in range(3):
+        tiers.clean_local(follower, ROOMY)
+        tiers.now_ms += 2 * RETENTION_MS
+        put(tiers, (f"more {number}", LARGE))
+    tiers.copy(is_late=False)  # of the first segment, which the leader has not cleaned against the tombstone
+    tiers.change_leader()
+    tiers.retain(follower)
+    assert tiers.leader is follower and follower.log.local_start_offset > 0, "the old value is read remotely"
+    assert b"gone" not in seen(tiers)
+
+
+def test_a_cleaning_that_is_finished_late_is_never_read() -> None:
+    tiers = TwoTiers(Random(1), TWO_TIERS)
+    leader = tiers.leader
+    put(tiers, ("gone", "v"), ("old", "v"), ("large 1", LARGE))
+    put(tiers, ("large 2", LARGE))
+
+    def clean(*, is_late: bool = False) -> None:
+        tiers.now_ms += 2 * RETENTION_MS
+        tiers.clean_local(leader, ROOMY)
+        for _ in range(9):
+            tiers.copy(is_late=False)
+        tiers.clean_remote(ROOMY, 1 << 30, 1_000_000, is_late=is_late)
+
+    tiers.clean_local(leader, ROOMY)
+    tiers.copy(is_late=False)
+    put(tiers, ("old", "w"), ("large 3", LARGE))
+    put(tiers, ("filler", LARGE))
+    tiers.retain(leader)
+    clean(is_late=True)
+    assert tiers.late
+    put(tiers, ("gone", None), ("large 4", LARGE))
+    for number in range(5):
+        put(tiers, (f"more {number}", LARGE))
+        clean()
+    tiers.retain(leader)
+    records = tiers.committed(leader)
+    assert not [each for each in records if each.key == b"gone"], "value and tombstone are gone"
+    while tiers.late:
+        tiers.finish_late()
+    assert tiers.committed(leader) == records

@@ -233,7 +233,10 @@ class TwoTiers:
                 for place, header in iterate_batches(data)
                 if header.last_offset >= offset
             ]
-            seen += visible(batches, self.aborted(replica, segment.last_offset + 1), from_offset)
+            aborted = self.aborted(replica, segment.last_offset + 1)
+            its_own = self.objects[segment.segment_id].aborted
+            told = tuple(each for each in aborted if each in its_own or each.last_offset > segment.last_offset)
+            seen += visible(batches, told, from_offset)
             offset = segment.last_offset + 1
         batches = [each for each in local_batches(log, offset) if each[0].base_offset < end_offset]
         return seen + visible(batches, tuple(log.aborted_transactions(offset, end_offset)), from_offset)
