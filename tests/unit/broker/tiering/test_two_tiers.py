@@ -138,7 +138,7 @@ class Story:
             *[self.clean_local] * 4,
             *[self.copy] * 3,
             *[self.clean_remote] * 4,
-            self.retain,
+            *[self.retain] * 2,
             self.learn,
             self.tiers.change_leader,
             self.tiers.finish_late,
@@ -287,3 +287,18 @@ def test_a_cleaning_that_is_finished_late_is_never_read() -> None:
     while tiers.late:
         tiers.finish_late()
     assert tiers.committed(leader) == records
+
+
+def test_keys_that_are_only_in_remote_storage_count() -> None:
+    tiers = TwoTiers(Random(1), TWO_TIERS)
+    leader = tiers.leader
+    for number in range(3):
+        put(tiers, ("k", f"v{number}"), (f"large {number}", LARGE))
+        put(tiers, (f"larger {number}", LARGE))
+        tiers.clean_local(leader, ROOMY)
+        for _ in range(3):
+            tiers.copy(is_late=False)
+        tiers.retain(leader)
+    assert [each.value for each in tiers.committed(leader) if each.key == b"k"] == [b"v0", b"v1", b"v2"]
+    tiers.clean_remote(ROOMY, 1 << 30, 1_000_000, is_late=False)
+    assert [each.value for each in tiers.committed(leader) if each.key == b"k"] == [b"v2"]

@@ -67,12 +67,12 @@ def test_a_marker_stays_with_its_entry_while_remote_segments_may_have_aborted_da
     log = opened(disk)
     send(log, ("a", "v"), producer=(7, 0, 0), is_transactional=True)
     marker = end_transaction(log, 7, 0, commits=False)
+    send(log, ("b", "v"), producer=(7, 0, 1), is_transactional=True)  # or the first batch stays for its sequence
+    end_transaction(log, 7, 0, commits=True)
     for passed_ms in (0, 5000, 10_000):
         clean_again(disk, log, NOW_MS + passed_ms, 0)
         assert marker in offsets(log)
         assert [each.last_offset for each in log.aborted_transactions(0, log.end_offset)] == [marker]
-    send(log, ("b", "v"), producer=(7, 0, 1), is_transactional=True)  # or the first batch stays for its sequence
-    end_transaction(log, 7, 0, commits=True)
     for passed_ms in (20_000, 40_000, 60_000):
         clean_again(disk, log, NOW_MS + passed_ms, INT64_MAX)
     assert marker not in offsets(log)
