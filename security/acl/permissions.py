@@ -26,7 +26,7 @@ class Prefix(NamedTuple):
     shorter: Prefix | None
 
 
-class Pattern:
+class PatternAcls:
     """The ACLs of one pattern. One that is removed takes nothing from the others."""
 
     __slots__ = ("bits", "entries")
@@ -52,8 +52,8 @@ class Permissions:
 
     def __init__(self) -> None:
         self.bindings: dict[bytes, AclBinding] = {}
-        self.literal: dict[str, Pattern] = {}
-        self.prefixed: dict[str, Pattern] = {}
+        self.literal: dict[str, PatternAcls] = {}
+        self.prefixed: dict[str, PatternAcls] = {}
         self._sorted: list[str] = []
         self._steps: list[Prefix] | None = []
         """By position in `_sorted`; None after a change."""
@@ -81,7 +81,7 @@ class Permissions:
         self.bindings[entry_id] = binding
         patterns, name = self._place_of(binding)
         if name not in patterns:
-            patterns[name] = Pattern()
+            patterns[name] = PatternAcls()
         patterns[name].entries.append((binding.operation, binding.permission))
         self._changed(patterns, name)
 
@@ -91,14 +91,14 @@ class Permissions:
         patterns[name].entries.remove((binding.operation, binding.permission))
         self._changed(patterns, name)
 
-    def _place_of(self, binding: AclBinding) -> tuple[dict[str, Pattern], str]:
+    def _place_of(self, binding: AclBinding) -> tuple[dict[str, PatternAcls], str]:
         if binding.pattern_type == PatternType.PREFIXED:
             return self.prefixed, binding.name
         if binding.name == WILDCARD:
             return self.prefixed, EVERY_NAME
         return self.literal, binding.name
 
-    def _changed(self, patterns: dict[str, Pattern], name: str) -> None:
+    def _changed(self, patterns: dict[str, PatternAcls], name: str) -> None:
         pattern = patterns[name]
         pattern.compute()
         if not pattern.entries:
