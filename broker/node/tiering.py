@@ -29,4 +29,5 @@ def compose_tiering(node: Node) -> Tiering | None:
     )
     tiering = Tiering(TieringPorts(metadata, node.settings, node.flusher, node.topics))
     node.cleaner.remote = tiering.cleaner
+    node.fetchers.remote_state = tiering.follower_state
     return tiering

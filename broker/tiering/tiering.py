@@ -12,6 +12,7 @@ from broker.metadata.topic_creation import TopicCreation
 from broker.runtime.flusher import Flusher
 from broker.tiering.cleaning import RemoteCleaner
 from broker.tiering.copying import SegmentCopier
+from broker.tiering.follower_state import FollowerState
 from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
 from broker.tiering.metadata_writer import MetadataWriter
 from broker.tiering.opening import OpenStorage
@@ -73,6 +74,7 @@ class Tiering:
             self.writer,
             self.source.indexes,
         )
+        self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader)
         self.offsets = RemoteOffsets(self.opened, self.reader, self.source.indexes)
         self._copy_ms = config.integer("remote.log.manager.task.interval.ms")
         self._next_creation_ms = 0
