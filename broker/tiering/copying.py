@@ -31,18 +31,21 @@ from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
 from broker.tiering.opening import OpenStorage
 from broker.tiering.partition_turns import PartitionTurns
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from broker.tiering.segment_contents import CannotCopy, Copyable, contents_of, copyable, described
+from broker.tiering.segment_contents import CannotCopy, Copyable, contents_of, copy_limit, copyable, described
 from broker.tiering.traffic import RemoteCount, RemoteTraffic
 from broker.tiering.transfer_quota import TransferQuota
 from replication.partition import Partition
 from storage.tiered.errors import RemoteStorageError
+from storage.tiered.metadata.lineage import read_lineage
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
 from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.segment_copy import put_segment, remove_segment
+from storage.tiered.pins import pinned_segments
+from storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest
 
 log = logging.getLogger("moldau.tiering")
 
 ID_SIZE: Final = 16
+DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETIONS_OF_A_TURN: Final = 20
 """Segments that are deleted before it is the turn of another partition."""
 
@@ -138,7 +141,8 @@ class SegmentCopier:
         self._check(partition, epoch)
         for segment in followed.remote_log.unfinished():
             self._check(partition, epoch)
-            await self.remove(followed, segment)
+            if segment.segment_id not in followed.under_way:
+                await self.remove(followed, segment, honours_pins=False)
         found = self._next(partition, followed)
         if found is None:
             return False
@@ -158,7 +162,8 @@ class SegmentCopier:
         if its_log.config.remote_log_copy_disable:
             return None
         copied_end = followed.end_offset(its_log.epochs, its_log.end_offset)
-        found = copyable(its_log, max(copied_end, its_log.log_start_offset), partition.last_stable_offset)
+        limit = copy_limit(its_log, partition.last_stable_offset)
+        found = copyable(its_log, max(copied_end, its_log.log_start_offset), limit)
         return found[0] if found else None
 
     def _check(self, partition: Partition, epoch: int) -> None:
@@ -171,10 +176,19 @@ class SegmentCopier:
         now_ms = environment.wall_ms()
         segment = described(its_log, found, environment.entropy(ID_SIZE), self._node_id, now_ms)
         contents = await contents_of(its_log, found, environment)
+        if found.segment not in its_log.segments:
+            return  # the log cleaner has replaced it, and the contents may be of both
         self._check(partition, epoch)
         await self._writer.write(followed, segment)
         self._check(partition, epoch)
-        await put_segment(self._opened.storage, self._opened.cluster_id, followed.key, segment, contents)
+        await put_segment(
+            self._opened.storage,
+            self._opened.cluster_id,
+            followed.key,
+            segment,
+            contents,
+            lineage=read_lineage(segment.custom_metadata) or NO_LINEAGE,
+        )
         self._check(partition, epoch)
         await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)
         self.segments_copied += 1
@@ -188,7 +202,8 @@ class SegmentCopier:
         epoch = partition.leader_epoch
         self._check(partition, epoch)
         began_ns = self._environment.precise_ns()
-        found = expired(partition.log, followed.remote_log, self._environment.wall_ms())
+        retention_ms = self._settings.config.integer("moldau.tiered.superseded.retention.ms")
+        found = expired(partition.log, followed.remote_log, self._environment.wall_ms(), retention_ms)
         followed.retention_ms = (self._environment.precise_ns() - began_ns) / 1e6
         start_offset = min(found.log_start_offset, partition.high_watermark)
         if start_offset > partition.log.log_start_offset:
@@ -196,31 +211,53 @@ class SegmentCopier:
         segments = (*followed.remote_log.in_deletion(), *found.segments)
         followed.delete_lag_segments = len(segments)
         followed.delete_lag_bytes = sum(each.size for each in segments)
-        for segment in segments[:DELETIONS_OF_A_TURN]:
+        left = len(segments)
+        for segment in segments:
             self._check(partition, epoch)
-            await self.remove(followed, segment)
+            if segment.segment_id in followed.under_way or not await self.remove(followed, segment, honours_pins=True):
+                continue
             self.segments_deleted += 1
             followed.delete_lag_segments -= 1
             followed.delete_lag_bytes -= segment.size
-        return len(segments) > DELETIONS_OF_A_TURN
+            if left - followed.delete_lag_segments >= DELETIONS_OF_A_TURN:
+                return followed.delete_lag_segments > 0
+        return False
 
-    async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
-        """Delete a segment that may not be read any more, or never was. Raises `RemoteStorageError` and
-        `MetadataNotWritten`; a later call goes on."""
+    async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment, *, honours_pins: bool) -> bool:
+        """Delete a segment that may not be read any more, or never was. Returns whether it is gone: a pin may hold it,
+        or it is being deleted already. Raises `RemoteStorageError` and `MetadataNotWritten`; a later call goes on."""
         if segment.segment_id in followed.being_removed:
-            return
+            return False
         followed.being_removed.add(segment.segment_id)
         self._traffic.count(followed.key.topic, RemoteCount.DELETE_REQUESTS)
         try:
-            if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
-                await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_STARTED)
-            await remove_segment(self._opened.storage, followed.key, segment.start_offset, segment.segment_id)
-            await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_FINISHED)
+            return await self._remove(followed, segment, honours_pins)
         except (RemoteStorageError, MetadataNotWritten):
             self._traffic.count(followed.key.topic, RemoteCount.DELETE_ERRORS)
             raise
         finally:
             followed.being_removed.discard(segment.segment_id)
+
+    async def _remove(self, followed: FollowedRemoteLog, segment: RemoteSegment, honours_pins: bool) -> bool:
+        storage, place = self._opened.storage, (followed.key, segment.start_offset, segment.segment_id)
+        if honours_pins and await self._is_pinned(followed, segment):
+            return False
+        if segment.state is not DELETE_STARTED:
+            await self._write_state(followed, segment, DELETE_STARTED)
+        await remove_manifest(storage, *place)
+        # Again: a reader that wrote its pin since then may have listed the manifest (`storage/tiered/pins.py`).
+        if honours_pins and await self._is_pinned(followed, segment):
+            return False
+        await remove_data(storage, *place)
+        await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_FINISHED)
+        return True
+
+    async def _is_pinned(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
+        opened, now_ms = self._opened, self._environment.wall_ms()
+        held, problems = await pinned_segments(opened.storage, opened.cluster_id, followed.key, now_ms)
+        for problem in problems:
+            log.error("a pin of %s-%d is ignored: %s", followed.key.topic, followed.key.partition, problem)
+        return segment.segment_id in held
 
     async def _write_state(self, followed: FollowedRemoteLog, segment: RemoteSegment, state: SegmentState) -> None:
         now_ms = self._environment.wall_ms()

@@ -1,20 +1,18 @@
 """Remote retention: which remote segments the leader deletes, and where the log begins then.
 
-`retention.ms` and `retention.bytes` count both tiers: what is remote, and what is only local. The log start offset
-moves first, so that no reader is sent to a segment that is being deleted.
+`retention.ms` and `retention.bytes` count both tiers: what is remote, and what is only local. Where `cleanup.policy`
+has no "delete", remote segments are deleted only before the log start offset. The log start offset moves first, so that
+no reader is sent to a segment that is being deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage.log.log import Log
 from storage.tiered.metadata.remote_log import RemoteLog
 from storage.tiered.metadata.remote_segment import RemoteSegment
-
-SUPERSEDED_GRACE_MS: Final = 600_000
-"""How long a copy stays whose place another copy took: fetches may still read it (decision 14)."""
 
 
 class Expired(NamedTuple):
@@ -25,14 +23,17 @@ class Expired(NamedTuple):
     """Where the log begins afterwards; never before its present start."""
 
 
-def expired(log: Log, remote_log: RemoteLog, now_ms: int) -> Expired:
-    """The remote segments to delete, oldest first: those before the log start offset, those that retention gives up,
-    those whose leader epochs the log knows no more, and those that were superseded long ago. Raises OSError."""
+def expired(log: Log, remote_log: RemoteLog, now_ms: int, superseded_retention_ms: int) -> Expired:
+    """The remote segments to delete, oldest first: those before the log start offset, those that retention gives up
+    (where `cleanup.policy` has "delete"), those whose leader epochs the log knows no more, and those that were
+    superseded long ago: fetches may still read them for a while (decision 14). Raises OSError."""
     entries = log.epochs.entries
     strays = remote_log.strays(log.end_offset, entries)
     stray_ids = {each.segment_id for each in strays}
     excess_size = _size_of_both_tiers(log, remote_log, strays) - log.config.retention_bytes
-    has_size, has_time = log.config.retention_bytes >= 0, log.config.retention_ms >= 0
+    is_limited = log.config.is_deleted_by_retention
+    has_size = is_limited and log.config.retention_bytes >= 0
+    has_time = is_limited and log.config.retention_ms >= 0
     gone: list[RemoteSegment] = []
     start_offset = log.log_start_offset
     first_left: RemoteSegment | None = None
@@ -56,7 +57,7 @@ def expired(log: Log, remote_log: RemoteLog, now_ms: int) -> Expired:
         )
     first_epoch = entries[0].epoch if entries else -1
     gone += [each for each in strays if each.epochs[-1].epoch < first_epoch or each.last_offset < log.log_start_offset]
-    gone += [each for each, since_ms in remote_log.superseded() if now_ms - since_ms > SUPERSEDED_GRACE_MS]
+    gone += [each for each, since_ms in remote_log.superseded() if now_ms - since_ms > superseded_retention_ms]
     return Expired(gone, start_offset)
 
 

@@ -32,6 +32,7 @@ class FollowedRemoteLog:
         "next_offset",
         "remote_log",
         "retention_ms",
+        "under_way",
     )
 
     def __init__(self, key: RemotePartition, metadata_index: int) -> None:
@@ -39,6 +40,8 @@ class FollowedRemoteLog:
         self.metadata_index = metadata_index
         """The partition of the metadata topic that holds its records."""
         self.remote_log = RemoteLog()
+        self.under_way: set[bytes] = set()
+        """The ids of the segments that this broker writes to remote storage: they are unfinished, and no remains."""
         self.next_offset = 0
         """The records of the metadata partition before this offset are replayed."""
         self.is_led_here = False

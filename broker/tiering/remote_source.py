@@ -32,7 +32,15 @@ from broker.tiering.traffic import RemoteCount, RemoteTraffic
 from broker.tiering.transfer_quota import TransferQuota
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction
-from protocol.record_batch import HEADER_SIZE, parse_header
+from protocol.record_batch import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    parse_header,
+)
+from protocol.record_builder import assemble
 from replication.partition import Partition
 from replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote
 from storage.files.memory_file import memory_slice
@@ -66,7 +74,7 @@ class ReadKey(NamedTuple):
     """Of the record at the offset."""
     offset: int
     segment_id: bytes
-    """The segment that is read at the offset."""
+    """The segment that is read at the offset: a cleaned one takes the place of others."""
     is_committed: bool
     """Whether the aborted transactions are told (TXN_COMMITTED)."""
 
@@ -189,6 +197,8 @@ class RemoteSource:
     ) -> None:
         """Note where the reader goes on; where it is a sequential one, begin its next read."""
         next_offset, end_position = _end_of(kept, size)
+        if next_offset <= key.offset:
+            return  # not even a whole batch
         streak = self._readers.served(key.place, next_offset, key.segment_id, end_position)
         if streak < SEQUENTIAL_MIN or not self._ahead_size or next_offset >= partition.log.local_start_offset:
             return
@@ -250,10 +260,11 @@ class RemoteSource:
             try:
                 found = await self._read_segment(key, its_log, followed, segment, size_max)
                 if found is None:
-                    raise ObjectNotFound(f"the segment at offset {segment.start_offset} has no batch at {offset}")
+                    nothing = memoryview(nothing_left(segment, epoch, offset))
+                    return KeptRead(nothing, [], segment.last_offset + 1, segment.size)
                 aborted = None
                 if key.is_committed:
-                    aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset)
+                    aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset, segment)
             except ObjectNotFound:
                 if attempt + 1 == LOOK_AGAIN_COUNT:
                     raise
@@ -312,17 +323,27 @@ class RemoteSource:
         self._traffic.count(topic, RemoteCount.FETCH_BYTES, size)
 
     async def _aborted(
-        self, its_log: Log, followed: FollowedRemoteLog, epoch: int, first_offset: int, end_offset: int
+        self,
+        its_log: Log,
+        followed: FollowedRemoteLog,
+        epoch: int,
+        first_offset: int,
+        end_offset: int,
+        read: RemoteSegment,
     ) -> list[AbortedTransaction]:
         """The aborted transactions that reach into [first, end): their markers may be in later segments, of later
-        epochs, or in the local log."""
+        epochs, or in the local log. A transaction that ended inside the segment that is read counts only where the
+        index of that segment has it: of a compacted topic the other tier may still have a marker that was removed here,
+        and without a marker a client would skip what the producer wrote later."""
         opened = self._opened
 
         async def collect(segment: RemoteSegment) -> tuple[list[AbortedRange], bool]:
             indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment)
             try:
                 index = indexes.transaction_index
-                return await self._environment.offload(lambda: index.collect(first_offset, end_offset))
+                more, is_complete = await self._environment.offload(lambda: index.collect(first_offset, end_offset))
+                is_read = segment.segment_id == read.segment_id
+                return [each for each in more if is_read or each.last_offset > read.last_offset], is_complete
             finally:
                 await self.indexes.give_back(indexes)
 
@@ -334,7 +355,8 @@ class RemoteSource:
                 more, is_complete = await aborted_transactions(followed.remote_log, each, begin, collect)
                 found |= dict.fromkeys(more)
         if not is_complete:
-            found |= dict.fromkeys(its_log.aborted_transactions(first_offset, end_offset))
+            local = its_log.aborted_transactions(first_offset, end_offset)
+            found |= dict.fromkeys(each for each in local if each.last_offset > read.last_offset)
         ordered = sorted(found, key=lambda one: one.first_offset)
         return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in ordered]
 
@@ -361,6 +383,24 @@ def _end_of(kept: KeptRead, size: int) -> tuple[int, int]:
             break
         place, next_offset = place + header.size, header.next_offset
     return next_offset, start_position + place
+
+
+def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
+    """A batch without records, from an offset to the end of a segment, where cleaning has removed all. It takes
+    a consumer to the next segment, as the empty batches do that cleaning leaves in a local log."""
+    return assemble(
+        b"",
+        offset,
+        epoch,
+        0,
+        segment.last_offset - offset,
+        NO_TIMESTAMP,
+        NO_TIMESTAMP,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        0,
+    )
 
 
 def _located(kept: KeptRead, size_max: int, at_least_one: bool) -> Located:
