@@ -74,7 +74,7 @@ class TierCommand:
             self._invocation.out.say(text, *styles)
 
     def progress(self, text: str) -> None:
-        """For people who wait."""
+        """A line on a terminal: how far the command is."""
         if self._invocation.errors.is_terminal:
             self._invocation.errors.say(text, "dim")
 
