@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from spark_jobs.latest import LatestPlan
+    from spark_jobs.jobs.latest import LatestPlan
 
 DESCRIPTION: Final = """\
 Read the topics in the log directories of a broker with Spark, whether or not the broker runs; it is not asked and not
@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
     from spark_jobs.failed_query import reason_of
     from spark_jobs.java_runtime import NoJava
-    from spark_jobs.latest import run_latest
-    from spark_jobs.progress import JobProgress, megabytes
+    from spark_jobs.jobs.latest import run_latest
+    from spark_jobs.jobs.progress import JobProgress, megabytes
     from spark_jobs.session import local_session
 
     plan = _plan(arguments)
@@ -80,8 +80,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 def _plan(arguments: argparse.Namespace) -> LatestPlan:
     from pathlib import Path
 
-    from spark_jobs.latest import LatestJob, plan_latest
-    from spark_jobs.partition_files import Refused
+    from spark_jobs.jobs.latest import LatestJob, plan_latest
+    from spark_jobs.refusals import Refused
     from storage.checkpoints.text_checkpoint import CorruptCheckpoint
 
     if Path(arguments.output).exists() and not arguments.overwrite:
