@@ -5,25 +5,13 @@ This module is imported whenever a session looks for its sources: numpy and pyar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_jobs.options.read_options import ReadOptions, parse_options
-from spark_jobs.refusals import DataLost, Refused, warn
+from spark_jobs.refusals import Refused
+from spark_jobs.views.records import FilteringReader, SegmentReader
 from spark_jobs.views.schemas import HEADERS, RECORDS, schema_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql.datasource import Filter
-
-    from spark_jobs.decoding.record_columns import TimeRange
-    from spark_jobs.origins.port import Task
-    from spark_jobs.planning.pushed_filters import PushedFilters
-
-TABLES_WITH_PUSHDOWN: Final = ("records", "batches")
 
 
 class MoldauDataSource(DataSource):
@@ -49,62 +37,6 @@ class MoldauDataSource(DataSource):
         if options.pushes_down:
             return FilteringReader(options, columns)
         return SegmentReader(options, columns)
-
-
-class SegmentReader(DataSourceReader):
-    """Plans the read on the driver and decodes records in the tasks."""
-
-    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
-        self._options = options
-        self._columns = tuple(columns)
-        self._pushed: PushedFilters | None = None
-
-    def partitions(self) -> list[InputPartition]:
-        """The partitions of the read, one for each task. Raises `Refused`."""
-        from spark_jobs.planning.planner import Planner
-        from storage.files.local_files import LocalFiles
-
-        tasks = Planner(LocalFiles(), self._options, filters=self._pushed).plan().tasks
-        return [InputPartition(task) for task in tasks]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
-        task: Task = partition.value or ()  # where there are no tasks, Spark reads one whose value is None
-        return self.batches(task, self._columns)
-
-    def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The records of a task with these columns, slice after slice."""
-        from spark_jobs.decoding.record_columns import record_batches
-
-        for each in task:
-            try:
-                yield from record_batches(each, columns, self._times())
-            except DataLost as gone:
-                if self._options.fails_on_data_loss:
-                    raise type(gone)(f"{gone}; failOnDataLoss=false reads what is there") from None
-                warn(f"{gone}: skipped")
-
-    def _times(self) -> TimeRange | None:
-        """The range of timestamps that was pushed down."""
-        from spark_jobs.decoding.record_columns import TimeRange
-        from spark_jobs.planning.pushed_filters import EVERYTHING
-
-        if self._pushed is None or self._pushed.times_us == EVERYTHING:
-            return None
-        return TimeRange(*self._pushed.times_us)
-
-
-class FilteringReader(SegmentReader):
-    """A reader that takes over predicates. It is a class of its own because Spark refuses every query over a reader
-    that only defines `pushFilters` while spark.sql.python.filterPushdown.enabled is false, as it is by default."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        from spark_jobs.planning.pushed_filters import FilterReader
-
-        taken = FilterReader()
-        left = list(taken.take(filters))
-        self._pushed = taken.pushed
-        return left
 
 
 def whole_schema(options: ReadOptions) -> StructType:

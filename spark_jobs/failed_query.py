@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _NAMES: Final = (
     "MalformedMessage",
     "Refused",
-    "WrongCluster",
+    "ClusterMismatch",
     "DataLost",
     "SegmentReplaced",
     "SnapshotChanged",

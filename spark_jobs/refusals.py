@@ -9,7 +9,7 @@ class Refused(ValueError):
     """The query cannot be run with these options; the message names the option and the reason."""
 
 
-class WrongCluster(Refused):
+class ClusterMismatch(Refused):
     """Two places are of different clusters, or a snapshot is of another one than the files."""
 
 

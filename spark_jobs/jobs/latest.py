@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_jobs.data_source import MoldauDataSource, SegmentReader, columns_of
+from spark_jobs.data_source import MoldauDataSource, columns_of
 from spark_jobs.jobs.progress import JobProgress, watched
 from spark_jobs.options.read_options import parse_options
+from spark_jobs.views.latest_rows import last_rows
+from spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -145,19 +147,6 @@ def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             kept, kept_size, settled_size = [], 0, 0
     if kept:
         yield last_rows(pa.concat_batches(kept))
-
-
-def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The last row of each key, in order; rows without a key are left out."""
-    import numpy as np
-
-    coded = batch.column("key").dictionary_encode()
-    rows = np.arange(batch.num_rows)
-    has_key = np.asarray(coded.is_valid())
-    last = np.zeros(len(coded.dictionary), np.int64)
-    codes = np.asarray(coded.indices.fill_null(0))
-    np.maximum.at(last, codes[has_key], rows[has_key])
-    return batch.take(np.sort(last))
 
 
 def offsets_as_json(offsets: dict[tuple[str, int], int]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
+from protocol.primitives import MalformedMessage
 from spark_jobs.origins.local_segments import LocalSegments
 from spark_jobs.origins.open_transactions import last_stable_offset
 from spark_jobs.origins.port import Cut, StoredSegment
@@ -44,6 +45,7 @@ class LocalPartition:
         self.topic_id = topic_id
         self.node_id = node_id
         self.source = SOURCE
+        self.tier = "local"
         self.log_start_offset = max(log_start_offset, listed[0].base_offset if listed else 0)
         self.is_checkpointed = high_watermark is not None
         self.high_watermark = max(self.log_start_offset, high_watermark or 0)
@@ -76,6 +78,13 @@ class LocalPartition:
         return sorted(found, key=lambda each: each.first_offset)
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+        """Raises `MalformedMessage`, which names the file, and OSError."""
+        try:
+            return self._cuts(segment, start_offset, end_offset, slice_size)
+        except MalformedMessage as malformed:
+            raise MalformedMessage(f"{segment.name}: {malformed}") from None
+
+    def _cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
         listed = self._listed(segment)
         start_position = 0
         if start_offset > segment.start_offset:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from spark_jobs.origins.local_partition import LocalPartition
 from spark_jobs.origins.port import PartitionOrigin
-from spark_jobs.refusals import Refused, WrongCluster
+from spark_jobs.refusals import ClusterMismatch, Refused
 from storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, Offsets, TopicPartition, read_offsets
 from storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
@@ -44,7 +44,7 @@ class LogDirectories:
     """An `Origin`."""
 
     def __init__(self, fs: FileSystem, directories: Sequence[str]) -> None:
-        """Raises `Refused`, `WrongCluster` and OSError."""
+        """Raises `Refused`, `ClusterMismatch` and OSError."""
         self._fs = fs
         self.cost = COST
         self.cluster_id: str | None = None
@@ -117,7 +117,7 @@ class LogDirectories:
         if properties is None:
             return
         if self.cluster_id not in (None, properties.cluster_id):
-            raise WrongCluster(
+            raise ClusterMismatch(
                 f"path: {directory} is of cluster {properties.cluster_id}, other directories are of {self.cluster_id}"
             )
         self.cluster_id = properties.cluster_id

@@ -103,6 +103,14 @@ class PartitionOrigin(Protocol):
         """Where it is, for people."""
 
     @property
+    def node_id(self) -> int | None:
+        """The broker whose replica it is; None where it is not a replica, or its directory does not say."""
+
+    @property
+    def tier(self) -> str:
+        """`local` or `remote`."""
+
+    @property
     def source(self) -> SegmentSource: ...
 
     @property

@@ -19,7 +19,7 @@ from spark_jobs.planning.partition_view import PartitionView, Piece
 from spark_jobs.planning.pushed_filters import PushedFilters
 from spark_jobs.planning.selection import selected
 from spark_jobs.planning.snapshot import Snapshot, read_snapshot, take_snapshot
-from spark_jobs.refusals import Refused, WrongCluster
+from spark_jobs.refusals import ClusterMismatch, Refused
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.files.port import FileSystem
 from storage.segment.transaction_index import AbortedTransaction
@@ -75,7 +75,7 @@ class Planner:
             if None not in (self.cluster_id, self._snapshot.cluster_id) and (
                 self.cluster_id != self._snapshot.cluster_id
             ):
-                raise WrongCluster(
+                raise ClusterMismatch(
                     f"snapshot: it is of cluster {self._snapshot.cluster_id}, the files are of {self.cluster_id}"
                 )
 
@@ -119,10 +119,10 @@ class Planner:
 
 
 def cluster_of(origins: Sequence[Origin]) -> str | None:
-    """The cluster of all origins that say theirs. Raises `WrongCluster` where they differ."""
+    """The cluster of all origins that say theirs. Raises `ClusterMismatch` where they differ."""
     known = {each.cluster_id for each in origins if each.cluster_id is not None}
     if len(known) > 1:
-        raise WrongCluster(f"the places to read are of different clusters: {', '.join(sorted(known))}")
+        raise ClusterMismatch(f"the places to read are of different clusters: {', '.join(sorted(known))}")
     return next(iter(known), None)
 
 
@@ -164,7 +164,7 @@ def groups_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterato
 def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filters: PushedFilters) -> Iterator[Slice]:
     """The slices with the records of a range."""
     view, start_offset, end_offset = wanted
-    aborted = Aborts(wanted) if options.is_committed else None
+    aborted = Aborts(wanted) if options.is_committed or options.table == "batches" else None
     for piece in view.pieces(start_offset, end_offset):
         offer, segment, piece_start, piece_end = piece
         if offer is None or segment is None:

@@ -13,10 +13,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_moldau import DefaultSource
-from spark_jobs.data_source import SegmentReader, columns_of
+from spark_jobs.data_source import columns_of
 from spark_jobs.decoding.decoded_rows import COLUMN_TYPES
 from spark_jobs.options.read_options import parse_options
 from spark_jobs.refusals import Refused
+from spark_jobs.views.records import SegmentReader
 from spark_jobs.views.schemas import HEADERS
 from spark_jobs.views.schemas import RECORDS as COLUMNS
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition

@@ -12,9 +12,10 @@ import pytest
 
 from broker.cli import main
 from spark_jobs.jobs import latest
-from spark_jobs.jobs.latest import LatestJob, LatestReader, last_rows, latest_batches, plan_latest
+from spark_jobs.jobs.latest import LatestJob, LatestReader, latest_batches, plan_latest
 from spark_jobs.jobs.progress import JobProgress
 from spark_jobs.options.read_options import parse_options
+from spark_jobs.views.latest_rows import last_rows
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 
