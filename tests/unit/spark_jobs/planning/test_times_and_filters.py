@@ -74,7 +74,7 @@ def test_times_are_given_for_each_partition(directory: Path) -> None:
         rows_of(directory, subscribe="t", endingOffsetsByTimestamp='{"t": {"0": 5}}')
 
 
-COMPARISONS: dict[object, Callable[[Any, Any], bool]] = {
+COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {
     ds.EqualTo: lambda a, b: a == b,
     ds.GreaterThan: lambda a, b: a > b,
     ds.GreaterThanOrEqual: lambda a, b: a >= b,
@@ -92,7 +92,8 @@ values = {
 def filters(draw: st.DrawFn) -> ds.Filter:
     column = draw(st.sampled_from(sorted(values)))
     kind = draw(st.sampled_from(list(COMPARISONS)))
-    return kind((column,), draw(values[column]))
+    wanted: ds.Filter = kind((column,), draw(values[column]))
+    return wanted
 
 
 @settings(max_examples=80, deadline=None)
