@@ -11,10 +11,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from broker.cli import main
-from spark_jobs import latest
-from spark_jobs.latest import LatestJob, LatestReader, last_rows, latest_batches, plan_latest
-from spark_jobs.options import parse_options
-from spark_jobs.progress import JobProgress
+from spark_jobs.jobs import latest
+from spark_jobs.jobs.latest import LatestJob, LatestReader, latest_batches, plan_latest
+from spark_jobs.jobs.progress import JobProgress
+from spark_jobs.options.read_options import parse_options
+from spark_jobs.views.latest_rows import last_rows
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.options import parse_options
-from spark_jobs.partition_files import Refused
-from spark_jobs.planning import DataLost, Task, plan, ranges_of, tasks_of
-from spark_jobs.record_columns import record_batches
+from spark_jobs.decoding.record_columns import record_batches
+from spark_jobs.options.read_options import parse_options
+from spark_jobs.origins.local_partition import LocalPartition
+from spark_jobs.origins.port import Task
+from spark_jobs.planning.planner import plan, tasks_of
+from spark_jobs.refusals import DataLost, Refused
 from storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
@@ -34,7 +36,7 @@ def offsets(tasks: list[Task]) -> list[tuple[str, int]]:
         (f"{each.topic}-{each.partition}", offset)
         for task in tasks
         for each in task
-        for batch in record_batches(LocalFiles(), each, ["offset"])
+        for batch in record_batches(each, ["offset"])
         for offset in batch.column("offset").to_pylist()
     ]
 
@@ -77,16 +79,17 @@ def test_a_partition_without_a_checkpoint_is_not_read_and_that_is_said(directory
     assert offsets(tasks) == numbered("t-0", (0, 400))
 
 
-def test_a_high_watermark_past_the_end_of_the_files_ends_with_them(directory: Path) -> None:
-    write_checkpoints(directory, {("t", 0): 10_000, ("t", 1): 0})
-    assert offsets(planned(directory)) == numbered("t-0", (0, 400))
-
-
-def test_a_torn_tail_is_not_read(directory: Path) -> None:
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_files_that_end_before_the_high_watermark_have_lost_records(directory: Path, is_torn: bool) -> None:
     write_checkpoints(directory, {("t", 0): 410, ("t", 1): 0})
-    newest = max((directory / "t-0").glob("*.log"))
-    newest.write_bytes(newest.read_bytes() + mixed_batches(1, 10, first_offset=400)[0][:-1])
-    assert offsets(planned(directory)) == numbered("t-0", (0, 400))
+    if is_torn:
+        newest = max((directory / "t-0").glob("*.log"))
+        newest.write_bytes(newest.read_bytes() + mixed_batches(1, 10, first_offset=400)[0][:-1])
+    with pytest.raises(DataLost, match=r"t-0: the files in .* end at 400, and the high watermark is 410"):
+        planned(directory)
+    with pytest.warns(UserWarning, match="end at 400"):
+        tasks = planned(directory, failOnDataLoss="false")
+    assert offsets(tasks) == numbered("t-0", (0, 400))
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 400), (1, 399), (57, 58), (203, 317), (10, 20), (400, 400), (399, 400)])
@@ -179,7 +182,7 @@ def test_several_directories_are_one_broker(directory: Path, tmp_path_factory: p
         tasks = planned(directory, path=f"{directory},{other}")
     assert {name for name, _ in offsets(tasks)} == {"t-0", "t-1", "t-3"}
     write_partition(other, mixed_batches(1, 10), partition=1)
-    with pytest.raises(Refused, match="t-1 is in"):
+    with pytest.raises(Refused, match=r"t-1 is in .* both of an unknown broker"):
         planned(directory, path=f"{directory},{other}")
 
 
@@ -205,14 +208,27 @@ def test_planning_reads_no_more_than_a_few_batches(directory: Path) -> None:
 
 
 def test_tasks_of_nothing_are_none() -> None:
-    assert tasks_of(LocalFiles(), [], parse_options({"path": "/data", "subscribe": "t"})) == []
+    assert tasks_of([], parse_options({"path": "/data", "subscribe": "t"})) == []
 
 
-def test_a_segment_taken_away_while_it_is_planned_is_planned_whole(directory: Path) -> None:
-    options = parse_options({"path": str(directory), "assign": '{"t": [0]}', "startingOffsets": '{"t": {"0": 7}}'})
-    ranges = ranges_of(LocalFiles(), options)
+def test_what_changes_while_it_is_planned_is_planned_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = min((directory / "t-0").glob("*.log"))
-    first.rename(f"{first}.deleted")
-    tasks = tasks_of(LocalFiles(), ranges, options)
-    assert offsets(tasks) == numbered("t-0", (7, 400))
-    assert (tasks[0][0].path, tasks[0][0].start_position) == (str(first), 0)
+    looked: list[LocalPartition] = []
+    has_changed = LocalPartition.has_changed
+
+    def deleting(partition: LocalPartition) -> bool:
+        if not looked:
+            first.rename(f"{first}.deleted")
+        looked.append(partition)
+        return has_changed(partition)
+
+    monkeypatch.setattr(LocalPartition, "has_changed", deleting)
+    tasks = planned(directory, subscribe="t")
+    assert offsets(tasks)[0] == ("t-0", int(sorted(each.stem for each in (directory / "t-0").glob("*.log"))[0]))
+    assert {each.partition for task in tasks for each in task} == {0, 1}
+
+
+def test_what_changes_all_the_time_is_refused(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalPartition, "has_changed", lambda _: True)
+    with pytest.raises(Refused, match="changed 10 times"):
+        planned(directory)

@@ -17,29 +17,55 @@ from protocol.primitives import MalformedMessage
 from protocol.record_batch import BatchHeader, TimestampType
 from protocol.record_builder import NEXT_OFFSET, Record, assemble, build_batch
 from protocol.record_reader import records_of
-from spark_jobs import segment_batches
-from spark_jobs.planning import Slice
-from spark_jobs.record_columns import COLUMN_TYPES, record_batches
-from storage.files.local_files import LocalFiles
+from spark_jobs.decoding import segment_batches
+from spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+from spark_jobs.decoding.record_columns import Decoder, record_batches
+from spark_jobs.decoding.span_rows import decode_spans
+from spark_jobs.decoding.vectored_rows import decode_vectored
+from spark_jobs.origins.local_segments import LocalSegments
+from spark_jobs.origins.port import Slice, StoredSegment
 from tests.support.segments import mixed_batches
 
 SHOWN = {"timestamp": pa.int64()}
 """As microseconds: not every time is one of Python's."""
 EVERYTHING = (0, 1 << 62)
+DECODERS = (Decoder(decode_spans, 1 << 20), Decoder(decode_vectored, 1 << 20))
+"""The kernel, compiled or not as it is here, and numpy."""
 
 Row = dict[str, object]
 
 
 def rows_of(
-    path: Path, batches: Iterable[bytes], wanted: tuple[int, int] = EVERYTHING, columns: Iterable[str] = COLUMN_TYPES
+    path: Path,
+    batches: Iterable[bytes],
+    wanted: tuple[int, int] = EVERYTHING,
+    columns: Iterable[str] = COLUMN_TYPES,
+    chunk_size: int = 1 << 20,
 ) -> list[Row]:
-    """What the columns say."""
+    """What the columns say; both decoders say it, or both refuse."""
     path.write_bytes(b"".join(batches))
-    whole = Slice(str(path), "t", 3, 0, path.stat().st_size, *wanted)
+    size = path.stat().st_size
+    segment = StoredSegment(0, 1 << 62, size, str(path), is_growing=False)
+    whole = Slice("t", 3, LocalSegments(), segment, 0, size, None, *wanted)
+    outcomes = [outcome(whole, list(columns), decoder._replace(chunk_size=chunk_size)) for decoder in DECODERS]
+    if not all(isinstance(each, list) for each in outcomes):
+        assert all(isinstance(each, MalformedMessage) for each in outcomes), outcomes
+        raise outcomes[0]  # type: ignore[misc]
+    assert outcomes[0] == outcomes[1]
+    assert isinstance(outcomes[0], list)
+    return outcomes[0]
+
+
+def outcome(whole: Slice, columns: list[str], decoder: Decoder) -> list[Row] | MalformedMessage:
     shown = pa.schema([pa.field(name, SHOWN.get(name, COLUMN_TYPES[name])) for name in columns])
-    return [
-        row for batch in record_batches(LocalFiles(), whole, list(columns)) for row in batch.cast(shown).to_pylist()
-    ]
+    rows: list[Row] = []
+    try:
+        for batch in record_batches(whole, columns, None, decoder):
+            batch.validate(full=True)
+            rows += batch.cast(shown).to_pylist()
+    except MalformedMessage as malformed:
+        return malformed
+    return rows
 
 
 def expected(batches: Iterable[bytes], wanted: tuple[int, int] = EVERYTHING) -> list[Row]:
@@ -77,9 +103,8 @@ def test_mixed_batches_are_read_as_their_values_say(tmp_path: Path) -> None:
 
 def test_chunks_and_pieces_of_any_size_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = mixed_batches(12, 50, gap=5)
-    monkeypatch.setattr(segment_batches, "CHUNK_SIZE", 10_000)
     monkeypatch.setattr(segment_batches, "READ_SIZE", 3_000)
-    assert rows_of(tmp_path / "log", batches) == expected(batches)
+    assert rows_of(tmp_path / "log", batches, chunk_size=10_000) == expected(batches)
 
 
 @pytest.mark.parametrize("wanted", [(0, 1), (13, 14), (49, 51), (77, 333), (599, 700), (600, 700)])

@@ -15,16 +15,22 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_jobs.data_source import MoldauDataSource, SegmentReader, columns_of
-from spark_jobs.options import parse_options
-from spark_jobs.planning import OffsetRange, Task, ranges_of, tasks_of
-from spark_jobs.progress import JobProgress, watched
+from spark_jobs.data_source import MoldauDataSource, columns_of
+from spark_jobs.jobs.progress import JobProgress, watched
+from spark_jobs.options.read_options import parse_options
+from spark_jobs.views.latest_rows import last_rows
+from spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
+    from spark_jobs.origins.port import Task
+    from spark_jobs.planning.bounds import OffsetRange
+
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp")
+"""Options that a plan replaces by the offsets that it found for them."""
 KEPT_SIZE_MAX: Final = 64 << 20
 """Bytes of rows that a task holds before it passes them on. The exchange may then see a key more than once."""
 
@@ -56,18 +62,16 @@ class LatestPlan:
 
 def plan_latest(job: LatestJob) -> LatestPlan:
     """Look at the files and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
+    from spark_jobs.planning.planner import Planner
     from storage.files.local_files import LocalFiles
 
-    files = LocalFiles()
-    options = parse_options(job.options)
-    ranges = ranges_of(files, options)
-    tasks = tasks_of(files, ranges, options)
-    size = sum(each.size for task in tasks for each in task)
-    pinned = job.options | {
-        "startingOffsets": offsets_as_json({each.files.key: each.start_offset for each in ranges}),
-        "endingOffsets": offsets_as_json({each.files.key: each.end_offset for each in ranges}),
+    planned = Planner(LocalFiles(), parse_options(job.options)).plan()
+    without_choices = {name: value for name, value in job.options.items() if name.lower() not in CHOICES}
+    pinned = without_choices | {
+        "startingOffsets": offsets_as_json({each.key: each.start_offset for each in planned.ranges}),
+        "endingOffsets": offsets_as_json({each.key: each.end_offset for each in planned.ranges}),
     }
-    return LatestPlan(replace(job, options=pinned), tuple(ranges), len(tasks), size)
+    return LatestPlan(replace(job, options=pinned), planned.ranges, len(planned.tasks), planned.size)
 
 
 def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -> int:
@@ -104,7 +108,8 @@ class LatestSource(MoldauDataSource):
         return "moldau_latest"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return LatestReader(parse_options(self.options), columns_of(schema))
+        options = parse_options(self.options)
+        return LatestReader(options, columns_of(schema, options))
 
 
 class LatestReader(SegmentReader):
@@ -142,19 +147,6 @@ def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             kept, kept_size, settled_size = [], 0, 0
     if kept:
         yield last_rows(pa.concat_batches(kept))
-
-
-def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The last row of each key, in order; rows without a key are left out."""
-    import numpy as np
-
-    coded = batch.column("key").dictionary_encode()
-    rows = np.arange(batch.num_rows)
-    has_key = np.asarray(coded.is_valid())
-    last = np.zeros(len(coded.dictionary), np.int64)
-    codes = np.asarray(coded.indices.fill_null(0))
-    np.maximum.at(last, codes[has_key], rows[has_key])
-    return batch.take(np.sort(last))
 
 
 def offsets_as_json(offsets: dict[tuple[str, int], int]) -> str:

@@ -128,6 +128,8 @@ def read_varints(buffer: Bytes, at: Integers, size_max: int) -> Integers:
         if size == size_max:
             raise MalformedMessage(f"a number of more than {size_max} bytes")
         byte = buffer[at[rows]]
+        if size == VARLONG_SIZE_MAX - 1 and bool(np.any(byte > 1)):
+            raise MalformedMessage("a number of more than 64 bits")
         raw[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * size)
         at[rows] += 1
         rows = rows[byte >= 0x80]
