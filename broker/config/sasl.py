@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from broker.config.listener_config import ListenerConfig
 from broker.config.password import Password
-
-if TYPE_CHECKING:
-    from broker.config.config import Config
 
 AUTHENTICATED: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 """Security protocols with SASL."""
@@ -46,7 +44,7 @@ class LoginSettings:
     jaas_name: str
 
 
-def sasl_settings(config: Config, listener: str) -> SaslSettings:
+def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
     """The settings of one listener."""
     settings = config.settings
     mechanisms = settings.entries(settings.of_listener(listener, "sasl.enabled.mechanisms"))
@@ -56,21 +54,21 @@ def sasl_settings(config: Config, listener: str) -> SaslSettings:
         mechanisms=mechanisms,
         jaas=jaas,
         receive_size_max=settings.integer(settings.of_listener(listener, "sasl.server.max.receive.size")),
-        failure_delay_ms=config.integer("connection.failed.authentication.delay.ms"),
+        failure_delay_ms=config.settings.integer("connection.failed.authentication.delay.ms"),
         reauth_ms_max={name: _reauth_ms(config, listener, name) for name in mechanisms},
     )
 
 
-def login_settings(config: Config, listener: str) -> LoginSettings:
+def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
     """How this node logs in to a listener of another node: with the mechanism between brokers, or to controllers."""
     is_controller = listener in config.controller_listener_names
     kind = "sasl.mechanism.controller.protocol" if is_controller else "sasl.mechanism.inter.broker.protocol"
-    mechanism = config.text(kind)
+    mechanism = config.settings.text(kind)
     name = _jaas_name(listener, mechanism)
     return LoginSettings(mechanism, config.settings.password(name), name)
 
 
-def broken_sasl_rules(config: Config) -> Iterator[str]:
+def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
     """What is wrong with the SASL settings of the listeners, in Apache Kafka's words where it has some."""
     authenticated = [each.name for each in config.listeners if each.security_protocol in AUTHENTICATED]
     for listener in authenticated:
@@ -85,7 +83,7 @@ def broken_sasl_rules(config: Config) -> Iterator[str]:
             yield f"{name} leaves listener {listener} without a mechanism"
     inter_broker = config.inter_broker_listener_name
     if config.is_broker and inter_broker in authenticated:
-        mechanism = config.text("sasl.mechanism.inter.broker.protocol")
+        mechanism = config.settings.text("sasl.mechanism.inter.broker.protocol")
         if mechanism not in sasl_settings(config, inter_broker).mechanisms:
             yield (
                 "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when SASL is used "
@@ -94,7 +92,7 @@ def broken_sasl_rules(config: Config) -> Iterator[str]:
     yield from _broken_logins(config)
 
 
-def _broken_logins(config: Config) -> Iterator[str]:
+def _broken_logins(config: ListenerConfig) -> Iterator[str]:
     """The connections of this node to others need a mechanism, and what it logs in with."""
     for listener in talked_to(config):
         if config.listener_protocols.get(listener) in AUTHENTICATED:
@@ -107,7 +105,7 @@ def _broken_logins(config: Config) -> Iterator[str]:
                 yield f"{login.jaas_name} is not set: this node logs in to listener {listener} with it"
 
 
-def talked_to(config: Config) -> list[str]:
+def talked_to(config: ListenerConfig) -> list[str]:
     """The listeners of other nodes to which this node connects."""
     controllers = list(config.controller_listener_names[:1])
     return [*([config.inter_broker_listener_name] if config.is_broker else []), *controllers]
@@ -118,7 +116,7 @@ def _jaas_name(listener: str, mechanism: str) -> str:
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
 
 
-def _reauth_ms(config: Config, listener: str, mechanism: str) -> int:
+def _reauth_ms(config: ListenerConfig, listener: str, mechanism: str) -> int:
     own = f"listener.name.{listener.lower()}.{mechanism.lower()}.connections.max.reauth.ms"
     settings = config.settings
     if settings.is_set(own):

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from broker.config.listener_config import ListenerConfig
 from broker.config.password import Password
-
-if TYPE_CHECKING:
-    from broker.config.config import Config
 
 ENCRYPTED: Final = ("SSL", "SASL_SSL")
 """Security protocols under TLS."""
@@ -70,7 +68,7 @@ class TlsSettings:
     """Whether a renewed certificate may lack alternative names of the one before."""
 
 
-def tls_settings(config: Config, listener: str) -> TlsSettings:
+def tls_settings(config: ListenerConfig, listener: str) -> TlsSettings:
     """The settings of one listener."""
     of = _OfListener(config, listener)
     protocols = tuple(each for each in of.entries("ssl.enabled.protocols") if each in PROTOCOLS)
@@ -103,12 +101,12 @@ def tls_settings(config: Config, listener: str) -> TlsSettings:
         protocols=protocols,
         cipher_suites=of.entries("ssl.cipher.suites"),
         checks_host_names=(of.text("ssl.endpoint.identification.algorithm") or "").lower() == "https",
-        may_change_name=config.flag("ssl.allow.dn.changes"),
-        may_lose_names=config.flag("ssl.allow.san.changes"),
+        may_change_name=config.settings.flag("ssl.allow.dn.changes"),
+        may_lose_names=config.settings.flag("ssl.allow.san.changes"),
     )
 
 
-def broken_tls_rules(config: Config) -> Iterator[str]:
+def broken_tls_rules(config: ListenerConfig) -> Iterator[str]:
     """What is wrong with the TLS settings of the listeners, without a look at the files."""
     for listener in names_of_encrypted(config):
         of = _OfListener(config, listener)
@@ -132,7 +130,7 @@ def broken_tls_rules(config: Config) -> Iterator[str]:
         yield from _broken_store(settings.trust_store)
 
 
-def names_of_encrypted(config: Config) -> list[str]:
+def names_of_encrypted(config: ListenerConfig) -> list[str]:
     """The listeners under TLS that this node has or talks to."""
     names = dict.fromkeys([each.name for each in config.listeners] + list(config.controller_listener_names))
     return [each for each in names if config.listener_protocols.get(each) in ENCRYPTED]
@@ -163,7 +161,7 @@ def _client_auth(of: _OfListener) -> ClientAuth:
 class _OfListener:
     """The values of one listener."""
 
-    def __init__(self, config: Config, listener: str) -> None:
+    def __init__(self, config: ListenerConfig, listener: str) -> None:
         self._settings = config.settings
         self._listener = listener
         self.protocol = config.listener_protocols.get(listener, "")

@@ -47,7 +47,7 @@ ssl.keystore.password  password  null  any  honoured  per-broker
     Password of that file.
 ssl.keystore.type  string  JKS  any  honoured  per-broker
     Format of that file.
-ssl.principal.mapping.rules  string  DEFAULT  any  accepted:tls  read-only
+ssl.principal.mapping.rules  string  DEFAULT  any  honoured  read-only
     Rules from a certificate's name to a user.
 ssl.provider  string  null  any  accepted:java-tls  per-broker
     Java security provider of TLS.
