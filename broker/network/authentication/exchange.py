@@ -79,13 +79,13 @@ class Accepted(NamedTuple):
     is_renewal: bool
 
 
-class Wanted(NamedTuple):
+class LookupWanted(NamedTuple):
     """Something has to be looked up before the answer; `found` takes it."""
 
     what: object
 
 
-TokenOutcome: TypeAlias = Answered | Accepted | LoginRefused | Mistaken | Wanted
+TokenOutcome: TypeAlias = Answered | Accepted | LoginRefused | Mistaken | LookupWanted
 
 
 class SaslExchange:
@@ -158,7 +158,7 @@ class SaslExchange:
             case Challenge(message):
                 return Answered(message)
             case NeedsLookup(what):
-                return Wanted(what)
+                return LookupWanted(what)
             case Failed(message, reason):
                 return self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, reason, message)
             case Authenticated():

@@ -24,11 +24,11 @@ from broker.network.authentication.exchange import (
     Answered,
     Begun,
     LoginRefused,
+    LookupWanted,
     MechanismMaker,
     Mistaken,
     SaslExchange,
     TokenOutcome,
-    Wanted,
 )
 from broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route, ServingListener
 from broker.runtime.environment import Environment
@@ -147,7 +147,7 @@ class SaslAuthentication:
     ) -> SaslAuthenticateResponse | Pending[SaslAuthenticateResponse]:
         """Answer SaslAuthenticate."""
         outcome = self._exchange.token(bytes(request.auth_bytes), self._gate.environment.wall_ms())
-        if isinstance(outcome, Wanted):
+        if isinstance(outcome, LookupWanted):
             reply: Pending[SaslAuthenticateResponse] = Pending()
             connection = self._connection
             if connection is not None:
@@ -164,7 +164,7 @@ class SaslAuthentication:
         if isinstance(outcome, Accepted):
             self._accept(outcome)
             return outcome.message
-        if isinstance(outcome, Wanted):
+        if isinstance(outcome, LookupWanted):
             reason = "a mechanism that looks up keys needs SaslHandshake version 1"
         else:
             assert isinstance(outcome, LoginRefused)
@@ -185,7 +185,7 @@ class SaslAuthentication:
                 return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
             case LoginRefused(error, message, reason):
                 return self._fail(reason, SaslAuthenticateResponse(error_code=error, error_message=message))
-            case Wanted():
+            case LookupWanted():
                 raise AssertionError("a mechanism looks something up once in an exchange")
 
     async def _look_up(self, what: object, reply: Pending[SaslAuthenticateResponse]) -> None:

@@ -14,9 +14,9 @@ from broker.network.authentication.exchange import (
     Begun,
     ExchangeState,
     LoginRefused,
+    LookupWanted,
     Mistaken,
     SaslExchange,
-    Wanted,
 )
 from protocol.errors import ErrorCode
 from security.principal import Principal
@@ -145,5 +145,5 @@ def test_neither_the_principal_nor_the_mechanism_may_change() -> None:
 def test_a_mechanism_may_look_something_up() -> None:
     made = exchange()
     made.handshake("WORD", 1, NOW_MS)
-    assert made.token(b"look", WALL_MS) == Wanted("words")
+    assert made.token(b"look", WALL_MS) == LookupWanted("words")
     assert made.found("alice", WALL_MS) == Accepted(b"welcome", ALICE, 0, False)
