@@ -11,6 +11,7 @@ from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.topic_creation import TopicCreation
 from broker.runtime.flusher import Flusher
 from broker.tiering.copying import SegmentCopier
+from broker.tiering.follower_state import FollowerState
 from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
 from broker.tiering.metadata_writer import MetadataWriter
 from broker.tiering.opening import OpenStorage
@@ -63,6 +64,7 @@ class Tiering:
             metadata.node_id, metadata.environment, metadata.spawn, self.reader, self.writer, self.copier
         )
         self.source = RemoteSource(ports.settings, metadata.environment, metadata.spawn, self.opened, self.reader)
+        self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader)
         self.offsets = RemoteOffsets(self.opened, self.reader, self.source.indexes)
         self._copy_ms = config.integer("remote.log.manager.task.interval.ms")
         self._next_creation_ms = 0
