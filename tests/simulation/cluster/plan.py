@@ -78,8 +78,6 @@ COMPACTED_SHARE = 0.4
 """Of the seeds."""
 TIERED_SHARE = 0.3
 """Of the seeds."""
-NOT_TIERED = (Fault.REASSIGN, Fault.LOSE_DIRECTORY)
-"""A replica that begins with nothing cannot be built from remote storage yet."""
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")
@@ -223,7 +221,7 @@ class Plan:
             plan = replace(
                 plan, table_keys=random.choice((2, 5, 20)), tombstones_ms=random.choice((300, 3000, 300_000))
             )
-        if random.random() < TIERED_SHARE and not {*NOT_TIERED} & {*plan.faults}:
+        if random.random() < TIERED_SHARE:
             faults = (*plan.faults, *random.sample(STORAGE_FAULTS, random.randint(1, 4)))
             plan = replace(
                 plan,
@@ -281,12 +279,11 @@ class Plan:
         return {"internal.segment.bytes": "1000", "min.insync.replicas": "1", **limit}
 
     def tiered_configs(self) -> dict[str, str]:
-        """Of a topic with remote storage. One replica in sync is enough: see `tiered.py`."""
+        """Of a topic with remote storage."""
         return {
             "remote.storage.enable": "true",
             "internal.segment.bytes": str(self.tiered_segment_bytes),
             "local.retention.bytes": str(self.local_retention_bytes),
-            "min.insync.replicas": "1",
         }
 
     def table_configs(self) -> dict[str, str]:

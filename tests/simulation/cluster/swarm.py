@@ -390,8 +390,6 @@ class Swarm:
         apart = []
         for node_id, each in replicas:
             leader = leaders.get((each.topic_id, each.index))
-            if self.plan.is_tiered and leader is not None and each.log.end_offset < leader.log.local_start_offset:
-                continue  # it cannot be built yet
             if leader is None or (each.log.end_offset, each.high_watermark) != (leader.log.end_offset,) * 2:
                 apart.append(f"{each.topic}-{each.index} on {node_id}: {each.high_watermark} of {each.log.end_offset}")
             elif each.log.log_start_offset < leader.log.log_start_offset:
@@ -405,12 +403,9 @@ class Swarm:
         image = self._newest_image()
         return image.topics.by_name(TOPIC) is not None and all(
             assigned.leader != NO_LEADER
-            and (
-                set(assigned.isr) == set(assigned.replicas)
-                or self._tiered.is_built_remotely(topic.name, index, assigned)
-            )
+            and set(assigned.isr) == set(assigned.replicas)
             and not (assigned.adding_replicas or assigned.removing_replicas)
-            for topic, index, assigned in image.topics.partitions()
+            for _, _, assigned in image.topics.partitions()
         )
 
     def is_counted_on(self, disk: SimulatedDisk, topic: str, index: int) -> bool:

@@ -1,8 +1,4 @@
-"""The tiered part of a swarm: what its topics are configured with, cold readers, and what is owed when all is healed.
-
-A follower that lies below the leader's local log start cannot be built from remote storage yet, and stays out of the
-in-sync replicas: `is_built_remotely` and its uses go when it can.
-"""
+"""The tiered part of a swarm: its rules, cold readers, and what is owed when all is healed."""
 
 from __future__ import annotations
 
@@ -22,7 +18,6 @@ from tests.support.simulated_storage import SimulatedBucket
 
 if TYPE_CHECKING:
     from broker.node.node import Node as Broker
-    from kraft.image.topics import PartitionRegistration as Assigned
     from kraft.image.topics import Topic
     from tests.simulation.cluster.swarm import Run
     from tests.support.cluster import Cluster
@@ -99,18 +94,6 @@ class Tiered:
     def _newest_topics(self) -> Iterable[Topic]:
         image = max((each.image for each in self._brokers()), key=lambda each: each.provenance.end_offset)
         return image.topics.by_id.values()
-
-    def is_built_remotely(self, topic: str, index: int, assigned: Assigned) -> bool:
-        """Whether every replica that is out of sync lies below the local log start of its leader."""
-        if not self._plan.is_tiered:
-            return False
-        held = {each.node_id: each.replicas.get(topic, index) for each in self._brokers()}
-        leader = held.get(assigned.leader)
-        return leader is not None and all(
-            (replica := held.get(node_id)) is not None and replica.log.end_offset < leader.log.local_start_offset
-            for node_id in assigned.replicas
-            if node_id not in assigned.isr
-        )
 
 
 def _followed(broker: Broker, partition: Partition) -> FollowedRemoteLog | None:

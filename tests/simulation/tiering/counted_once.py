@@ -21,10 +21,12 @@ class CountedOnce:
         for node in seen.nodes:
             for followed in reader_of(node.broker) or ():
                 place = (node.id, node.life, followed.key)
-                if followed.is_complete and self._looked.get(place) != followed.next_offset:
-                    if followed.next_offset == metadata.end_offsets.get(followed.metadata_index):
-                        self._looked[place] = followed.next_offset
-                        self._compare(node.id, followed, metadata)
+                end_offset = followed.next_offset
+                if not followed.is_complete or end_offset != metadata.end_offsets.get(followed.metadata_index):
+                    continue
+                if self._looked.get(place) != end_offset:
+                    self._looked[place] = end_offset
+                    self._compare(node.id, followed, metadata)
 
     @staticmethod
     def _compare(node_id: int, followed: FollowedRemoteLog, metadata: RemoteMetadata) -> None:
