@@ -111,6 +111,7 @@ class RemoteMetadata:
         for record in records_of(stored, 0, parse_header(stored, 0)):
             assert record.value is not None
             partition, change = decode_change(record.value)
+            assert partition is not None
             known = self.segments.setdefault(partition, {})
             if isinstance(change, RemoteSegment):
                 known.setdefault(change.segment_id, Known(change, change.state, change.state is FINISHED))
