@@ -13,6 +13,7 @@ from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
+from tests.conformance.scenarios.tiered_directories import TIERED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
 from tests.conformance.scenarios.transaction_directories import TRANSACTION_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.transaction_tools import TRANSACTION_TOOL_SCENARIOS
@@ -34,6 +35,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *DIRECTORY_SCENARIOS,
     *TRANSACTION_DIRECTORY_SCENARIOS,
     *COMPACTED_DIRECTORY_SCENARIOS,
+    *TIERED_DIRECTORY_SCENARIOS,
     *CLUSTER_SCENARIOS,
     *VOTER_SCENARIOS,
     *MIXED_SCENARIOS,
