@@ -28,5 +28,6 @@ def compose_tiering(node: Node) -> Tiering | None:
         config.inter_broker_listener_name,
     )
     tiering = Tiering(TieringPorts(metadata, node.settings, node.flusher, node.topics))
+    node.cleaner.remote = tiering.cleaner
     node.fetchers.remote_state = tiering.follower_state
     return tiering

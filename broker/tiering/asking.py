@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from broker.metadata.cluster_view import ClusterView
 from broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
+from protocol.messages.fetch import FetchResponse
 
 
 def channel_to(
@@ -18,26 +18,23 @@ def channel_to(
     return None if endpoint is None else channels.to(purpose, endpoint.host, endpoint.port)
 
 
-def nothing_to_keep(response: object) -> None:
-    """A response without views into the receive buffer."""
-
-
-async def ask(
-    channel: PeerChannel, request: object, timeout_ms: int, keep: Callable[[object], None] = nothing_to_keep
-) -> object | None:
-    """The response; None where none came.
-
-    The receive buffer of the channel is valid during its callback only, which is over when the caller goes on. `keep`
-    is called in time, and copies what the response has in the buffer.
-    """
+async def ask(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
+    """The response; None where none came. Records in it are copied: the channel uses their memory again."""
     answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def take(response: object) -> None:
         if not answered.done():
-            if not isinstance(response, NoResponse):
-                keep(response)
+            _keep_records(response)
             answered.set_result(response)
 
     channel.ask(request, take, timeout_ms)
     response = await answered
     return None if isinstance(response, NoResponse) else response
+
+
+def _keep_records(response: object) -> None:
+    if isinstance(response, FetchResponse):
+        for topic in response.responses:
+            for data in topic.partitions:
+                if isinstance(data.records, memoryview):
+                    data.records = bytes(data.records)

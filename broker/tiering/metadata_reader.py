@@ -226,7 +226,7 @@ class MetadataReader:
             max_bytes=4 * READ_SIZE,
             topics=[FetchTopic(topic=REMOTE_LOG_METADATA_TOPIC, topic_id=topic.id, partitions=wanted)],
         )
-        response = await ask(channel, request, FETCH_TIMEOUT_MS, keep_records)
+        response = await ask(channel, request, FETCH_TIMEOUT_MS)
         assert response is None or isinstance(response, FetchResponse)
         return response
 
@@ -265,15 +265,6 @@ class MetadataReader:
         for followed in self._followed.values():
             if followed.metadata_index == index and followed.next_offset >= self._positions[index]:
                 followed.is_complete = True
-
-
-def keep_records(response: object) -> None:
-    """Copy the records of a Fetch response out of the receive buffer, which the next response overwrites."""
-    assert isinstance(response, FetchResponse)
-    for topic in response.responses:
-        for data in topic.partitions:
-            if isinstance(data.records, memoryview):
-                data.records = bytes(data.records)
 
 
 def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[tuple[int, str]]]:

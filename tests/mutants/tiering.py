@@ -40,8 +40,8 @@ TIERING_MUTANTS: Final = (
         310,
         "a copy beyond the last stable offset",
         "broker/tiering/copying.py",
-        "found = copyable(its_log, from_offset, partition.last_stable_offset)",
-        "found = copyable(its_log, from_offset, partition.high_watermark)",
+        "copy_limit(its_log, partition.last_stable_offset)",
+        "copy_limit(its_log, partition.high_watermark)",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -56,9 +56,9 @@ TIERING_MUTANTS: Final = (
         312,
         "an object is deleted while the metadata still names it",
         "broker/tiering/copying.py",
-        "        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:\n            await self._write_state",
-        "        await remove_segment(self._opened.storage, followed.key, segment.start_offset, segment.segment_id)\n"
-        "        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:\n            await self._write_state",
+        "        if segment.state is not DELETE_STARTED:\n            await self._write_state",
+        "        await remove_manifest(storage, *place)\n"
+        "        if segment.state is not DELETE_STARTED:\n            await self._write_state",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -111,8 +111,9 @@ TIERING_MUTANTS: Final = (
         324,
         "a deposed leader finishes its copy",
         "broker/tiering/copying.py",
-        "followed.key, segment, contents)\n        self._check(partition, epoch)\n",
-        "followed.key, segment, contents)\n",
+        "        self._check(partition, epoch)\n"
+        "        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)\n",
+        "        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)\n",
         Hunt.SWARM,
         FAULTS,
         shape=TIERED,
@@ -138,9 +139,9 @@ TIERING_MUTANTS: Final = (
     Mutant(
         327,
         "a fetched record of the metadata is decoded from a buffer that the next response overwrites",
-        "broker/tiering/metadata_reader.py",
-        "FETCH_TIMEOUT_MS, keep_records)",
-        "FETCH_TIMEOUT_MS)",
+        "broker/tiering/asking.py",
+        "            _keep_records(response)\n",
+        "",
         Hunt.SWARM,
         FAULTS,
         shape=TIERED,

@@ -8,7 +8,6 @@ from typing import cast
 
 from broker.network.peer_channel import PeerChannel
 from broker.tiering.asking import ask
-from broker.tiering.metadata_reader import keep_records
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 
@@ -26,6 +25,6 @@ class OverwrittenChannel:
 
 def test_a_response_is_kept_before_the_next_one_arrives() -> None:
     channel = cast("PeerChannel", OverwrittenChannel())
-    response = asyncio.run(ask(channel, object(), 1000, keep_records))
+    response = asyncio.run(ask(channel, object(), 1000))
     assert isinstance(response, FetchResponse)
     assert response.responses[0].partitions[0].records == b"first"
