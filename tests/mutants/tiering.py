@@ -1,7 +1,7 @@
 """Planted bugs of tiered storage: copies, their metadata, retention of both tiers, and reads of what is remote.
 
-Numbers 309 to 315 are the list that the simulator was asked to kill, as 9 to 15 of it: 14, a follower built from a
-remote epoch cache of an older epoch, and 15, generations of a compacted topic that are read mixed.
+Numbers 309 to 314 are the list that the simulator was asked to kill, as 9 to 14 of it. Its last, generations of a
+compacted topic that are read mixed, needs compacted tiered topics in the swarm: 315 is kept for it.
 """
 
 from __future__ import annotations
@@ -73,6 +73,16 @@ TIERING_MUTANTS: Final = (
         Hunt.SCENARIOS,
     ),
     Mutant(
+        314,
+        "a follower is built with the leader epochs of an earlier time",
+        "storage/tiered/follower_state.py",
+        "    return tuple(entries)\n",
+        "    return tuple(entries[:-1] or entries)\n",
+        Hunt.SWARM,
+        (Fault.REASSIGN, Fault.KILL_LEADER, Fault.MOVE_LEADERS),
+        shape=(*TIERED, ("nodes", 4), ("partitions", 2), ("local_retention_bytes", 1)),
+    ),
+    Mutant(
         320,
         "the copied transaction index lacks its first entry",
         "broker/tiering/segment_contents.py",
@@ -105,7 +115,9 @@ TIERING_MUTANTS: Final = (
         "broker/tiering/metadata_reader.py",
         "            self._positions[followed.metadata_index] = 0\n",
         "            self._positions.setdefault(followed.metadata_index, 0)\n",
-        Hunt.SCENARIOS,
+        Hunt.SWARM,
+        (Fault.REASSIGN,),
+        shape=(*TIERED, ("nodes", 4), ("partitions", 2)),
     ),
     Mutant(
         324,
