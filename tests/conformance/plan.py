@@ -11,6 +11,7 @@ from tests.conformance.scenarios import configs, groups, offsets, produce, topic
 from tests.conformance.scenarios.applications import APPLICATION_SCENARIOS
 from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTORY_SCENARIOS
+from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
 from tests.conformance.scenarios.tiered_directories import TIERED_DIRECTORY_SCENARIOS
@@ -36,6 +37,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *TRANSACTION_DIRECTORY_SCENARIOS,
     *COMPACTED_DIRECTORY_SCENARIOS,
     *TIERED_DIRECTORY_SCENARIOS,
+    *COMPACTED_TIER_SCENARIOS,
     *CLUSTER_SCENARIOS,
     *VOTER_SCENARIOS,
     *MIXED_SCENARIOS,
