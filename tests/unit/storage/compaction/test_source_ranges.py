@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from protocol.batch_iterator import iterate_batches
 from storage.compaction.source_segment import batches_between
+from storage.log.log import Log
 from tests.support.simulation.disk import SimulatedDisk
-from tests.unit.storage.compaction.histories import COMPACTED, NOW_MS, Log, send
+from tests.unit.storage.compaction.histories import COMPACTED, NOW_MS, send
 
 
 def test_a_batch_that_begins_before_the_range_and_reaches_into_it_belongs_to_it() -> None:
