@@ -112,6 +112,13 @@ def held_by(log: Log) -> list[Held]:
     return found
 
 
+def stored_offsets(log: Log) -> list[int]:
+    """The base offsets of all batches in the segments: those before the log start offset as well, which the cleaner
+    cleans like all others and for which it keeps markers."""
+    data = [segment.file().pread(segment.size, 0) for segment in log.segments]
+    return [header.base_offset for each in data for _, header in iterate_batches(each)]
+
+
 def check_batches(seen: Looked) -> None:
     for header, records in seen.held:
         batch = seen.oracle.by_offset.get(header.base_offset)

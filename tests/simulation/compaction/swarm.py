@@ -25,7 +25,7 @@ from storage.log.log import Log
 from storage.log_config import LogConfig
 from tests.simulation.compaction.host import ROOT, Process
 from tests.simulation.compaction.oracle import NO_PRODUCER, Appended, Oracle
-from tests.simulation.compaction.rules import Violation, check, held_by
+from tests.simulation.compaction.rules import Violation, check, held_by, stored_offsets
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 LIMIT_S: Final = 300.0
@@ -330,7 +330,8 @@ class Swarm:
         self._append_data(log, bytearray(marker), batch, now_ms)
 
     def _leap(self, process: Process) -> None:
-        """A batch as a follower gets it behind a gap."""
+        """A batch as a follower gets it behind a gap. The leader has cleaned past the batch: a round keeps the batch that
+        ends where it may clean no further. So the batch and all before it are committed."""
         if self._leaps_left:
             self._leaps_left -= 1
             log = process.led.log
@@ -339,6 +340,7 @@ class Swarm:
             data = build_batch([record], base_offset=offset, partition_leader_epoch=self._epoch)
             self.oracle.append(Appended(offset, (record,), leader_epoch=self._epoch))
             self.oracle.data[offset] = data
+            self.oracle.committed_end = offset + 1
             result = log.append_as_follower(data, self._epoch, process.environment.wall_ms())
             assert result.error == 0, result
 
@@ -479,7 +481,7 @@ class Swarm:
         if self.shape.config.min_cleanable_dirty_ratio > 0.1:
             return []  # the last round may have been long ago as well
         held = [each for each in held_by(log) if each.header.base_offset < end_offset]
-        needed = {view.markers.get(each.header.base_offset) for each in held}
+        needed = {view.markers.get(offset) for offset in stored_offsets(log)}
         markers = [
             header for header, records in held if header.is_control and records and header.base_offset not in needed
         ]
