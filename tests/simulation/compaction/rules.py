@@ -81,7 +81,7 @@ def _check(log: Log, high_watermark: int, oracle: Oracle, now_ms: int, random: R
     check_latest(seen, offsets, is_copy=is_copy)
     check_clean_part(seen, offsets)
     check_transactions(seen, offsets)
-    check_producers(seen, is_copy=is_copy)
+    check_producers(seen)
     check_stable_offset(seen, high_watermark)
     begins = [random.choice(oracle.batches).base_offset for _ in oracle.batches[:CONSUMERS]]
     for offset in (log.log_start_offset, *begins):
@@ -229,29 +229,25 @@ def check_consumer(seen: Looked, from_offset: int, high_watermark: int) -> None:
                 raise Violation(f"a consumer from {from_offset} {what} {record} at {record.offset}")
 
 
-def check_producers(seen: Looked, *, is_copy: bool) -> None:
+def check_producers(seen: Looked) -> None:
     """Of those that have written behind the start of the log. A copy may lack what its leader has removed in favour of
     a batch that the copy has not got yet."""
-    log = seen.log
+    log, left = seen.log, seen.left.producers
     newest = {key: each.last_offset for key, each in seen.oracle.view.producers.items()}
-    expected = {
-        key: (each.epoch, each.last_sequence)
-        for key, each in seen.view.producers.items()
-        if each.last_data_offset >= log.log_start_offset and each.last_offset == newest[key]
-        if key not in seen.oracle.unsure_producers and each.last_sequence != NO_SEQUENCE
-    }
-    known = {key: (each.producer_epoch, each.last_sequence) for key, each in log.producers.entries.items()}
-    of_batches = {key: (each.epoch, each.last_sequence) for key, each in seen.left.producers.items()}
-    for header, records in seen.held:
-        if header.is_control and not records:
-            expected.pop(header.producer_id, None)  # as in Apache Kafka, which takes nothing of an empty marker
-    if is_copy:
-        for key, each in seen.view.producers.items():
-            if (last := seen.oracle.by_offset.get(each.last_offset)) is not None and last.is_marker:
-                expected.pop(key, None)
-    for key, fields in expected.items():
-        if (known.get(key), of_batches.get(key)) != (fields, fields):
-            told = f"known as {known.get(key)}, and by the batches that are left as {of_batches.get(key)}"
+    markers = {each.header.base_offset for each in seen.held if each.header.is_control and each.records}
+    for key, each in seen.view.producers.items():
+        if each.last_data_offset < log.log_start_offset or each.last_offset != newest[key]:
+            continue
+        if key in seen.oracle.unsure_producers:
+            continue
+        fields = each.epoch, each.last_sequence
+        entry = log.producers.entries.get(key)
+        known = entry and (entry.producer_epoch, entry.last_sequence)
+        of_batches = left.get(key) and (left[key].epoch, left[key].last_sequence)
+        if each.last_sequence == NO_SEQUENCE and each.last_offset not in markers and known != fields:
+            continue  # a marker has begun the epoch, and is empty: a start takes nothing of it, as in Apache Kafka
+        if (known, of_batches) != (fields, fields):
+            told = f"known as {known}, and by the batches that are left as {of_batches}"
             raise Violation(f"producer {key}, whose epoch and last sequence are {fields}, is {told}")
 
 

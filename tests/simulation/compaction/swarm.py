@@ -39,7 +39,8 @@ FILE_DELAY_MS: Final = 100
 ROUNDS_MAX: Final = 16
 """How many rounds of cleaning it may take until nothing superfluous is left."""
 CLEAN_S: Final = 60.0
-"""How long the cleaner may take to clean everything in a process that nothing befalls."""
+"""How long the cleaner may take until a log is clean, or clean up to a later offset, in a process that nothing
+befalls. With an offset map of nine keys, a hundred segments are many rounds."""
 
 
 class End(Enum):
@@ -457,8 +458,11 @@ class Swarm:
 
     async def _until_clean(self, process: Process, partition: Partition) -> None:
         log, ratio = partition.log, self.shape.config.min_cleanable_dirty_ratio
-        for _ in range(int(CLEAN_S / 0.1)):
+        clean_offset, waited_s = log.first_dirty_offset, 0.0
+        while waited_s < CLEAN_S:
             await asyncio.sleep(0.1)
+            waited_s = waited_s + 0.1 if log.first_dirty_offset == clean_offset else 0.0
+            clean_offset = log.first_dirty_offset
             dirty = sum(each.size for each in log.segments[:-1] if each.base_offset >= (log.first_dirty_offset or 0))
             if dirty <= ratio * log.size:
                 self._look(process)
