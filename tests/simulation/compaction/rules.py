@@ -3,6 +3,7 @@
 each batch     is one that was appended, with its offsets, producer, sequences and epochs; its records are of it
 untouched      what was never cleanable, or is younger than min.compaction.lag.ms, is there whole
 latest         the latest committed record of each key is there; a tombstone for delete.retention.ms at least
+horizons       that of a batch never changes
 nothing back   where a tombstone is gone, no older record of its key is there
 clean part     before the first dirty offset each key has one committed record
 transactions   while records of one are there, so is its marker; a read_committed consumer gets no aborted record,
@@ -21,6 +22,7 @@ from protocol.batch_iterator import iterate_batches
 from protocol.record_batch import BatchHeader, crc_is_valid
 from protocol.record_builder import Record
 from protocol.record_reader import records_of
+from replication.partition import Partition
 from storage.log.log import Log
 from storage.log.reading import LogRead
 from tests.simulation.compaction.oracle import NO_SEQUENCE, Oracle, View
@@ -64,17 +66,30 @@ class Looked:
         return {record.offset: record for each in self.held if not each.header.is_control for record in each.records}
 
 
-def check(log: Log, high_watermark: int, oracle: Oracle, now_ms: int, random: Random, *, is_copy: bool = False) -> None:
-    """Raises `Violation`. A copy was fetched from a log that had been cleaned, so that it may lack more."""
+def check(
+    partition: Partition, oracle: Oracle, horizons: dict[int, int], now_ms: int, random: Random, *, is_copy: bool
+) -> None:
+    """Raises `Violation`. A copy was fetched from a log that had been cleaned, so that it may lack more. `horizons` are
+    the delete horizons that were seen in this log; those of now are added."""
     try:
-        _check(log, high_watermark, oracle, now_ms, random, is_copy=is_copy)
+        _check(partition.log, partition.high_watermark, oracle, horizons, now_ms, random, is_copy=is_copy)
     except Violation as violation:
-        raise Violation(f"{log.topic}: {violation}") from None
+        raise Violation(f"{partition.topic}: {violation}") from None
 
 
-def _check(log: Log, high_watermark: int, oracle: Oracle, now_ms: int, random: Random, *, is_copy: bool) -> None:
+def _check(
+    log: Log,
+    high_watermark: int,
+    oracle: Oracle,
+    horizons: dict[int, int],
+    now_ms: int,
+    random: Random,
+    *,
+    is_copy: bool,
+) -> None:
     seen = Looked(log, oracle, oracle.up_to(log.end_offset) if is_copy else oracle.view, held_by(log), now_ms)
     check_batches(seen)
+    check_horizons(seen.held, horizons)
     if not is_copy:
         check_untouched(seen)
     offsets = seen.offsets
@@ -140,6 +155,15 @@ def check_batches(seen: Looked) -> None:
         raise Violation(f"the last batch ends at {seen.held[-1].header.next_offset}, the log at {log.end_offset}")
     if not seen.held and seen.view.end_offset > log.log_start_offset:
         raise Violation(f"no batch is left of a log that ends at {log.end_offset}")
+
+
+def check_horizons(held: list[Held], known: dict[int, int]) -> None:
+    """`known`: by base offset, the delete horizons (ms) that batches had before."""
+    for header, _ in held:
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is not None and known.setdefault(header.base_offset, horizon_ms) != horizon_ms:
+            told = f"{horizon_ms}; it was {known[header.base_offset]}"
+            raise Violation(f"the delete horizon of the batch at {header.base_offset} is {told}")
 
 
 def check_untouched(seen: Looked) -> None:
