@@ -58,7 +58,8 @@ class Table:
                 break
             if batch.last_offset < high_watermark:
                 new.append(batch)
-        self.has_gaps = self.has_gaps or not new or new[-1].base_offset > self.end_offset
+        if high_watermark > self.end_offset:
+            self.has_gaps = self.has_gaps or not new or new[-1].base_offset > self.end_offset
         for batch in reversed(new):
             self._take(leader, batch)
         self.end_offset = max(self.end_offset, high_watermark)
