@@ -2,6 +2,9 @@
 
 DIVERGES: Apache Kafka loads a Java class for the storage (`remote.log.storage.manager.class.name`). Here
 `moldau.tiered.storage` names the storage, and remote.log.storage.system.enable needs it.
+
+DIVERGES: Apache Kafka refuses remote.storage.enable for a topic with cleanup.policy=compact. Here the log cleaner
+cleans remote segments as well.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def metadata_topic(config: Config) -> InternalTopic:
 
 def _of_metadata_topic(config: Config, name: str) -> int:
     full_name = METADATA_PREFIX + name
-    return int(config.originals.get(full_name, METADATA_TOPIC_SETTINGS[full_name].default))
+    return int(str(config.originals.get(full_name, METADATA_TOPIC_SETTINGS[full_name].default)))
 
 
 def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
@@ -69,7 +72,7 @@ def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
 def broken_tiering_rules(config: Config) -> Iterator[str]:
     """The rules of tiered storage that a broker's settings break."""
     for name, setting in METADATA_TOPIC_SETTINGS.items():
-        text = config.originals.get(name)
+        text = str(config.originals[name]) if name in config.originals else None
         if text is not None and not (text.lstrip("-").isdecimal() and int(text) >= setting.lowest):
             yield f"Invalid value {text} for configuration {name}: it must be a number, at least {setting.lowest}"
     if not config.flag("remote.log.storage.system.enable") or not config.is_broker:
@@ -113,10 +116,6 @@ def tiering_refusal(config: Config, topic: ConfigValues, before: ConfigValues) -
         return None
     if not config.flag("remote.log.storage.system.enable"):
         return DISABLED
-    if "compact" in topic.entries("cleanup.policy"):
-        return (
-            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
-        )
     for unit in ("ms", "bytes"):
         local, both = topic.integer(f"local.retention.{unit}"), topic.integer(f"retention.{unit}")
         problem = _local_problem(local, both, f"retention.{unit}")

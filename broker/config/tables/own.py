@@ -17,12 +17,20 @@ moldau.metrics.series.max  int  1000  0..  honoured  read-only
     Most topics, and most partitions, that have metrics of their own; those beyond count in the sums alone.
 moldau.open.files.max  int  -1  -1..  honoured  read-only
     Most files that segments keep open between uses; -1 is half of what the process may have open, 0 means no bound.
+moldau.tiered.compaction.bytes.per.pass  long  1073741824  1..  honoured  cluster-wide
+    Bytes of remote segments of one compacted partition that one pass of the log cleaner reads; it cleans at least one.
+moldau.tiered.superseded.retention.ms  long  600000  0..  honoured  cluster-wide
+    How long a remote segment stays after a cleaned one took its place, for readers that still read it.
 moldau.tiered.storage  string  null  non-empty  honoured  read-only
     Where segments are stored remotely: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a directory.
 moldau.tiered.storage.endpoint  string  null  non-empty  honoured  read-only
     URL of a server that is compatible with S3, such as http://127.0.0.1:9000; where it is not set, that of the vendor.
 moldau.tiered.storage.region  string  null  non-empty  honoured  read-only
     Region of the bucket; where it is not set, that of the environment.
+moldau.tiered.read.cache.bytes  long  67108864  1048576..  honoured  read-only
+    Memory for what is read from remote storage: half for reads that wait to be fetched, half for blocks ahead of them.
+moldau.tiered.read.ahead.bytes  long  16777216  0..  honoured  read-only
+    How far ahead of a consumer that reads on and on remote segments are read; 0 turns that off.
 moldau.tiered.storage.timeout.ms  long  30000  1..  honoured  read-only
     Longest time of one call to the object store, of which an upload in parts has one for each part.
 """
