@@ -287,8 +287,10 @@ class Plan:
         }
 
     def table_configs(self) -> dict[str, str]:
-        """Of the compacted topic."""
-        return {"internal.segment.bytes": "1000", "cleanup.policy": "compact"}
+        """Of the compacted topic. With transactions, a follower that lags must not miss the marker of a transaction of
+        which it has records: as in Apache Kafka, it may be away for no longer than delete.retention.ms."""
+        given = {"internal.segment.bytes": "1000", "cleanup.policy": "compact"}
+        return given | ({"delete.retention.ms": "300000"} if self.transactional else {})
 
     def topic_configs(self) -> dict[str, str]:
         given = {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})

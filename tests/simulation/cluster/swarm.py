@@ -24,6 +24,7 @@ from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.cluster.tiered import Tiered
 from tests.simulation.cluster.transactional import Transactional
+from tests.simulation.cluster.transactional_table import TransactionalTable
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.deleted_everywhere import DeletedEverywhere
@@ -146,6 +147,10 @@ class Swarm:
         self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, trimmed)
         if plan.is_tiered:
             self.invariants.append(self._tiered.rules)
+        partitions = [(TABLE, index) for index in range(TABLE_PARTITIONS if plan.table_keys else 0)]
+        self._transactional_table = TransactionalTable(
+            self._table, partitions, plan, self.bootstrap, self.run.table_history
+        )
         self._is_ended = False
 
     # What clients need of the cluster
@@ -217,6 +222,7 @@ class Swarm:
         if self.plan.table_keys:
             await self.cluster.create(TABLE, TABLE_PARTITIONS, REPLICAS, **self.plan.table_configs())
         await self._transactional.begin(self._topic_configs())
+        self._transactional_table.begin()
         working = self._begin()
         if story is None:
             striking = loop.create_task(self.nemesis.work())
@@ -314,6 +320,9 @@ class Swarm:
             yield Producer(name, (TABLE, index), self.bootstrap(name), history, complaints, **of_table)
 
     async def _read_table(self) -> None:
+        if self.plan.table_keys and self.plan.transactional:
+            self.run.complaints += await self._transactional_table.finish(DRAIN_S)
+            return
         for index in range(TABLE_PARTITIONS if self.plan.table_keys else 0):
             reading = self.run.table_history.reading("final", (TABLE, index), is_complete=True)
             bootstrap, may_rot = self.bootstrap(f"table-{index}"), Fault.BIT_ROT in self.plan.faults
@@ -450,6 +459,7 @@ class Swarm:
                 DRAIN_S,
             )
             await self.cluster.until(self._transactional.has_progressed, "a commit of every application", COMMIT_S)
+            await self._transactional_table.stop(DRAIN_S)
             await self._transactional.end(DRAIN_S)
             for producer in self.producers:
                 producer.is_ending = True
