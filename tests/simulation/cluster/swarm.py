@@ -22,6 +22,7 @@ from protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
+from tests.simulation.cluster.tiered import Tiered
 from tests.simulation.cluster.transactional import Transactional
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
@@ -141,6 +142,10 @@ class Swarm:
         self._table = KeyedTable(Random(f"{seed}/table"), plan.table_keys)
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
+        trimmed = frozenset({TOPIC} if plan.trims else ())
+        self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, trimmed)
+        if plan.is_tiered:
+            self.invariants.append(self._tiered.rules)
         self._is_ended = False
 
     # What clients need of the cluster
@@ -235,6 +240,8 @@ class Swarm:
         await self.full_service()
         await self._end(working)
         await self.converged()
+        if self.plan.is_tiered:
+            await self._tiered.settled()
         watch.cancel()
         operator.cancel()
         self.look(is_full=True)
@@ -294,6 +301,8 @@ class Swarm:
             trimmer = Trimmer(key, readers, producers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
             trimmer.on_asking = DeletedEverywhere(self.cluster, self._fail).asking
             working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
+        if plan.is_tiered:
+            working += self._tiered.readers(self.keys, lambda: self._is_ended)
         for administrator in self._administrators if plan.churns_topics else []:
             working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
         return working
