@@ -144,6 +144,7 @@ def put_view(views: vec[i64], slot: i64, data: bytes, buffer: i64, at: i64, size
     """Write the view of `data[at:at + size]` at a slot, which is the number of its first half."""
     first: i64
     rest: i64 = 0
+    bit: i64 = (size | 1) & 1  # 1: mypyc shifts a constant as an int of C, which has 32 bits
     if size > INLINE_SIZE:
         first = i64(read_i32_le(data, at))
         rest = buffer | at << 32
@@ -157,11 +158,11 @@ def put_view(views: vec[i64], slot: i64, data: bytes, buffer: i64, at: i64, size
     else:
         first = i64(read_i32_le(data, at))
         if size < 4:
-            first &= (1 << (size << 3)) - 1
+            first &= (bit << (size << 3)) - 1
         else:
             rest = read_i64_le(data, at + 4)
             if size < INLINE_SIZE:
-                rest &= (1 << ((size - 4) << 3)) - 1
+                rest &= (bit << ((size - 4) << 3)) - 1
     views[slot] = size | first << 32
     views[slot + 1] = rest
 
