@@ -22,6 +22,7 @@ from protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
+from tests.simulation.cluster.tiered import Tiered
 from tests.simulation.cluster.transactional import Transactional
 from tests.simulation.cluster.transactional_table import TransactionalTable
 from tests.simulation.invariants import ALL, Invariant
@@ -146,6 +147,10 @@ class Swarm:
         self._transactional_table = TransactionalTable(
             self._table, partitions, plan, self.bootstrap, self.run.table_history
         )
+        trimmed = frozenset({TOPIC} if plan.trims else ())
+        self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, trimmed)
+        if plan.is_tiered:
+            self.invariants.append(self._tiered.rules)
         self._is_ended = False
 
     # What clients need of the cluster
@@ -241,6 +246,8 @@ class Swarm:
         await self.full_service()
         await self._end(working)
         await self.converged()
+        if self.plan.is_tiered:
+            await self._tiered.settled()
         watch.cancel()
         operator.cancel()
         self.look(is_full=True)
@@ -300,6 +307,8 @@ class Swarm:
             trimmer = Trimmer(key, readers, producers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
             trimmer.on_asking = DeletedEverywhere(self.cluster, self._fail).asking
             working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
+        if plan.is_tiered:
+            working += self._tiered.readers(self.keys, lambda: self._is_ended)
         for administrator in self._administrators if plan.churns_topics else []:
             working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
         return working
