@@ -143,14 +143,14 @@ class Swarm:
         self._table = KeyedTable(Random(f"{seed}/table"), plan.table_keys)
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
-        partitions = [(TABLE, index) for index in range(TABLE_PARTITIONS if plan.table_keys else 0)]
-        self._transactional_table = TransactionalTable(
-            self._table, partitions, plan, self.bootstrap, self.run.table_history
-        )
         trimmed = frozenset({TOPIC} if plan.trims else ())
         self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, trimmed)
         if plan.is_tiered:
             self.invariants.append(self._tiered.rules)
+        partitions = [(TABLE, index) for index in range(TABLE_PARTITIONS if plan.table_keys else 0)]
+        self._transactional_table = TransactionalTable(
+            self._table, partitions, plan, self.bootstrap, self.run.table_history
+        )
         self._is_ended = False
 
     # What clients need of the cluster
