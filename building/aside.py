@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from building.extensions import EXTENSIONS, LIBRARY, install, is_current, remove_compiled
-from building.hot_path import GROUP, HOT_PATH, PACKAGES, ROOT, digest_of
+from building.hot_path import COMPILED_SOURCES, GROUP, PACKAGES, ROOT, digest_of
 from building.mypyc_build import (
     EXTENSION_SUFFIX,
     CannotCompile,
@@ -126,8 +126,8 @@ class Aside:
                     self._root / package, work / package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
                 )
             digest = digest_of(work)
-            compile_tree(work, HOT_PATH, GROUP, self._root / "requirements.lock")
-            run(["-c", TRY, *HOT_PATH], work, "the extension modules cannot be loaded")
+            compile_tree(work, COMPILED_SOURCES, GROUP, self._root / "requirements.lock")
+            run(["-c", TRY, *COMPILED_SOURCES], work, "the extension modules cannot be loaded")
             finished = work / "finished"
             for name in (*EXTENSIONS, LIBRARY):
                 (finished / name).parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ TRY: Final = """
 import sys
 from importlib import import_module
 for source in sys.argv[1:]:
-    assert not import_module(source.removesuffix(".py").replace("/", ".")).__file__.endswith(".py")
+    assert not import_module(source.rpartition(".")[0].replace("/", ".")).__file__.endswith(".py")
 from protocol.record_walk import walk_records
 assert walk_records(bytes.fromhex("0e00000002610000"), 0, 8, 1) == (0, 0, 0)
 """

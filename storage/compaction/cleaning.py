@@ -21,7 +21,6 @@ from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, LogChanged, Moved
 from storage.compaction.grouping import group_segments
 from storage.compaction.offset_map import OffsetMap
-from storage.compaction.record_loop import index_run
 from storage.compaction.request import CleaningRequest
 from storage.compaction.source_segment import SourceSegment, checked_batches, expanded_runs
 from storage.files.port import FileSystem
@@ -40,7 +39,8 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
     limits = request.limits
-    offsets = OffsetMap(limits.dedupe_buffer_size, limits.load_factor, request.salt)
+    first_dirty, dirty_count = request.first_dirty_offset, request.first_uncleanable_offset - request.first_dirty_offset
+    offsets = OffsetMap(limits.dedupe_buffer_size, limits.load_factor, request.salt, first_dirty, dirty_count)
     sources = [SourceSegment(fs, request.directory, known) for known in request.segments]
     aborted = [*request.aborted_behind]
     for source in sources:
@@ -118,10 +118,12 @@ def index_piece(
             transactions.take_control(header, batch)
         elif not transactions.take_data(header):
             for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
-                read_count = index_run(run, count, header.base_offset, start_offset, offsets)
+                read_count = offsets.index_run(run, count, header.base_offset, start_offset)
                 statistics.map_messages_read += read_count
                 if read_count < count:
                     return False
+        if offsets.latest_offset > header.last_offset:
+            offsets.forget_fates()  # a record lies past the end of its batch, among the offsets of the next one
         if header.last_offset >= start_offset:
             offsets.reach(header.last_offset)
     return True

@@ -123,7 +123,7 @@ def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview
         at += header.size
 
 
-def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iterable[tuple[bytes, int]]:
+def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iterable[tuple[BytesLike, int]]:
     """The records of a batch as they are encoded, in runs of whole records with their count. Raises `MalformedMessage`.
 
     Nearly every batch is one run. A batch that expands beyond `RUN_SIZE_MAX` comes in several, so that it is never in
@@ -131,7 +131,7 @@ def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iter
     """
     stored = batch[HEADER_SIZE:]
     if not header.is_compressed:
-        return ((bytes(stored), header.records_count),)
+        return ((stored, header.records_count),)
     pieces = iter(expand(header.codec, stored, size_max=size_max))
     first: list[BytesLike] = []
     size = 0
@@ -140,4 +140,4 @@ def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iter
         size += len(piece)
         if size > RUN_SIZE_MAX:
             return record_runs(chain(first, pieces), header.records_count, size_max)
-    return ((bytes(first[0]) if len(first) == 1 else b"".join(first), header.records_count),)
+    return ((first[0] if len(first) == 1 else b"".join(first), header.records_count),)
