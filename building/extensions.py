@@ -38,7 +38,8 @@ def is_stale(path: Path) -> bool:
     """Whether a source of an extension module is newer, or none is there. A module in C has a
     Python form as well; either may be the newer one."""
     name = path.name.removesuffix(EXTENSION_SUFFIX)
-    changed = [source.stat().st_mtime for suffix in (".py", ".c") if (source := path.with_name(name + suffix)).exists()]
+    sources = [path.with_name(name + suffix) for suffix in (".py", ".c", ".h")]
+    changed = [source.stat().st_mtime for source in sources if source.exists()]
     return not changed or path.stat().st_mtime < max(changed)
 
 

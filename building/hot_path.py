@@ -83,6 +83,8 @@ stay Python: a compiled `__del__` that runs while the interpreter ends crashes i
 """
 C_SOURCES: Final = ("storage/compaction/offset_map.c",)
 """For the C compiler alone: each is the compiled form of the module of the same name, which has the same results."""
+HEADERS: Final = ("storage/compaction/offset_map.h",)
+"""What these include, beside them and with the same name."""
 COMPILED_SOURCES: Final = (*HOT_PATH, *C_SOURCES)
 GROUP: Final = "moldau_hot_path"
 """mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
@@ -91,7 +93,7 @@ GROUP: Final = "moldau_hot_path"
 def digest_of(root: Path) -> str:
     """Changes with the text of any source that is compiled, and with the list of them."""
     digest = hashlib.sha256()
-    for name in COMPILED_SOURCES:
+    for name in (*COMPILED_SOURCES, *HEADERS):
         digest.update(name.encode())
         digest.update((root / name).read_bytes())
     return digest.hexdigest()

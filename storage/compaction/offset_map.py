@@ -93,11 +93,6 @@ class OffsetMap:
     def is_full(self) -> bool:
         return self.count >= self.count_max
 
-    @property
-    def utilization(self) -> float:
-        """The share of the slots in use."""
-        return self.count / self.slots
-
     def put(self, key: bytes, offset: int, is_tombstone: bool = False) -> None:
         """Store the offset of the latest record of a key. Offsets must ascend, and the map must not be full."""
         if offset <= self.latest_offset:

@@ -12,13 +12,13 @@ import pytest
 from building import aside
 from building.aside import Aside
 from building.extensions import EXTENSIONS, LIBRARY, compiled_files, is_current
-from building.hot_path import COMPILED_SOURCES, digest_of
+from building.hot_path import COMPILED_SOURCES, HEADERS, digest_of
 from building.mypyc_build import EXTENSION_SUFFIX, CannotCompile
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    for name in COMPILED_SOURCES:
+    for name in (*COMPILED_SOURCES, *HEADERS):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
         os.utime(tmp_path / name, (1, 1))

@@ -17,7 +17,7 @@ from building.extensions import (
     remove_stale,
     stale_files,
 )
-from building.hot_path import COMPILED_SOURCES, PACKAGES, ROOT
+from building.hot_path import C_SOURCES, COMPILED_SOURCES, HEADERS, PACKAGES, ROOT
 
 
 @pytest.fixture
@@ -71,6 +71,15 @@ def test_an_extension_module_whose_source_is_gone_is_stale(checkout: Path, finis
     install(finished, checkout)
     (checkout / COMPILED_SOURCES[3]).unlink()
     assert stale_files(checkout) == [checkout / EXTENSIONS[3]]
+
+
+@pytest.mark.parametrize("changed", [C_SOURCES[0], C_SOURCES[0].replace(".c", ".py"), HEADERS[0]])
+def test_a_module_in_c_is_stale_where_any_of_its_texts_is_newer(checkout: Path, finished: Path, changed: str) -> None:
+    install(finished, checkout)
+    (checkout / changed).write_text("")
+    made = checkout / EXTENSIONS[COMPILED_SOURCES.index(C_SOURCES[0])]
+    os.utime(made, (2, 2))
+    assert stale_files(checkout) == [made]
 
 
 def test_nothing_is_removed_where_nothing_is_stale(checkout: Path, finished: Path) -> None:
