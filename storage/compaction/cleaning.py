@@ -31,7 +31,7 @@ from storage.segment.transaction_index import AbortedTransaction
 
 SPARE_SLOTS: Final = 3
 """Of a map that can hold every key: one that stays free, and what rounding takes."""
-PIECES_A_STEP: Final = 4
+PIECES_A_STEP: Final = 16
 """Pieces that are read before the driver is asked again: each time it is asked the worker process waits for it."""
 
 

@@ -19,6 +19,8 @@ from storage.segment.transaction_index import AbortedTransaction, CorruptTransac
 
 LENGTH = Struct(">8xi")
 """The length of a batch in its header."""
+PIECE_SIZE_MAX = 1 << 20
+"""Of decompressed records: nearly every batch is one piece, which nothing has to put together."""
 RUN_SIZE_MAX = 4 << 20
 """A batch whose records expand to more bytes is read in several runs."""
 
@@ -132,7 +134,7 @@ def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iter
     stored = batch[HEADER_SIZE:]
     if not header.is_compressed:
         return ((stored, header.records_count),)
-    pieces = iter(expand(header.codec, stored, size_max=size_max))
+    pieces = iter(expand(header.codec, stored, size_max=size_max, piece_size_max=PIECE_SIZE_MAX))
     first: list[BytesLike] = []
     size = 0
     for piece in pieces:
