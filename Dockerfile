@@ -15,6 +15,7 @@ COPY moldau moldau
 COPY broker broker
 COPY protocol protocol
 COPY storage storage
+COPY security security
 COPY replication replication
 COPY kraft kraft
 COPY coordinator coordinator

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-PACKAGES: Final = ("protocol", "storage", "replication", "kraft", "coordinator", "broker")
+PACKAGES: Final = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker")
 """The packages with compiled modules, and all that these modules import."""
 HOT_PATH: Final = (
     "broker/network/connection.py",

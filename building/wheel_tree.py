@@ -11,7 +11,7 @@ from building.mypyc_build import compile_tree
 from building.renaming import Renaming
 
 TARGET: Final = "moldau"
-MOVED: Final = ("broker", "coordinator", "kraft", "protocol", "replication", "spark_jobs", "storage")
+MOVED: Final = ("broker", "coordinator", "kraft", "protocol", "replication", "security", "spark_jobs", "storage")
 """Packages of the repository that a wheel has inside `moldau`, where they collide with none of a user's own."""
 BESIDE: Final = ("pyspark_moldau",)
 """Spark looks for its sources in packages with such names at the top."""

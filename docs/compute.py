@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("broker", "protocol", "storage", "replication", "kraft", "coordinator", "spark_jobs")
+PACKAGES = ("broker", "protocol", "storage", "security", "replication", "kraft", "coordinator", "spark_jobs")
 
 sys.path.insert(0, str(ROOT))
 

@@ -17,7 +17,7 @@ from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.hunt import UNTOLD
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("protocol", "storage", "replication", "kraft", "coordinator", "broker", "tests", "pyproject.toml")
+COPIED = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker", "tests", "pyproject.toml")
 PATIENCE_S = 3000
 
 

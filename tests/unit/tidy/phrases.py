@@ -30,7 +30,7 @@ PHRASES: Final = (
     # A broker, a client, a task: no person. A sentence names it.
     _phrase("nobody|no one", "the subject: no replica, no client, no caller"),
     _phrase("somebody|someone|somebody's", "the subject: another broker, a client, a metrics endpoint"),
-    _phrase("anybody|anyone|everybody|everyone", "the subject: any voter, every member"),
+    _phrase(r"anybody|anyone|everybody|(?<!allow\.)everyone", "the subject: any voter, every member"),
     _phrase("whoever|whomever|whosoever", "the subject: the caller, the client that, the broker that"),
     _phrase("who|whom", "which node, the replica that, the requests that"),
     _phrase("of ours|the rest of us", "of this broker"),

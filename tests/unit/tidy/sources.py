@@ -15,6 +15,7 @@ PACKAGES: Final = (
     "broker",
     "protocol",
     "storage",
+    "security",
     "replication",
     "kraft",
     "coordinator",

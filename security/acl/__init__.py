@@ -1,0 +1,1 @@
+"""Access control lists: bindings, filters, their index, and the decisions of Kafka's StandardAuthorizer."""

@@ -1,0 +1,40 @@
+"""Whether a principal may do something to at least one resource of a kind, which need not exist (KIP-679).
+
+The ACLs alone decide: an allowed literal name counts unless the name or a prefix of it is denied; an allowed prefix
+counts unless it or a shorter prefix of it is denied. A DENY of all resources wins, then an ALLOW of all.
+Implied operations count nowhere but for `PROBE`, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from protocol.access import AclOperation
+from security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
+
+PROBE: Final = "hardcode"
+"""The resource that Apache Kafka asks for first: its super users, and its ACLs on this name, decide at once. A client
+sees the difference where an ACL allows this name an operation that implies the one that is asked for."""
+
+
+def allows_some(bindings: Iterable[AclBinding], operation: int) -> bool:
+    """`bindings`: those of one kind that speak of the principal at its address."""
+    denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
+    allowed: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
+    for binding in bindings:
+        if binding.operation not in (operation, AclOperation.ALL):
+            continue
+        patterns = allowed if binding.permission == PermissionType.ALLOW else denied
+        if binding.pattern_type in patterns:
+            patterns[binding.pattern_type].add(binding.name)
+    if WILDCARD in denied[PatternType.LITERAL]:
+        return False
+    if WILDCARD in allowed[PatternType.LITERAL]:
+        return True
+    prefixes = denied[PatternType.PREFIXED]
+    literals = allowed[PatternType.LITERAL] - denied[PatternType.LITERAL]
+    return any(
+        not any(name[:length] in prefixes for length in range(1, len(name) + 1))
+        for name in literals | allowed[PatternType.PREFIXED]
+    )

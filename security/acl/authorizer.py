@@ -1,0 +1,167 @@
+"""The decisions of Kafka's StandardAuthorizer, and the access of one client that remembers them.
+
+The first row that applies decides:
+
+| row                                                                   | decision                              |
+|-----------------------------------------------------------------------|---------------------------------------|
+| the principal is a super user, from any address                       | allowed                               |
+| the ACLs have not been loaded yet                                     | denied                                |
+| a DENY matches                                                        | denied                                |
+| an ALLOW matches, of the operation or of one that implies it          | allowed                               |
+| no ACL of any principal concerns the resource                         | `allow.everyone.if.no.acl.found`      |
+| otherwise                                                             | denied                                |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from protocol.access import AclOperation
+from security.access import ResourceKind
+from security.acl.any_resource import PROBE, allows_some
+from security.acl.bindings import AclBinding
+from security.acl.index import AclIndex
+from security.principal import Principal, parse_principal
+
+REMEMBERED_MAX: Final = 4_096
+"""Decisions that an access remembers; at the limit it forgets all of them."""
+
+
+class AuthorizerSettings(NamedTuple):
+    """What the configuration says."""
+
+    super_users: frozenset[str] = frozenset()
+    """Each as `User:alice`."""
+    allows_without_acls: bool = False
+    """`allow.everyone.if.no.acl.found`."""
+    audits_allowed: bool = False
+    """Whether allowed requests go to the audit log too."""
+
+
+class AuditLog(Protocol):
+    """Where decisions are written down."""
+
+    def decided(
+        self, access: AclAccess, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool
+    ) -> None:
+        """`name` is None where the question was about any resource of the kind."""
+
+
+def parse_super_users(text: str) -> frozenset[str]:
+    """`super.users`: principals with semicolons between them. Raises ValueError."""
+    return frozenset(str(parse_principal(each.strip())) for each in text.split(";") if each.strip())
+
+
+class Authorizer:
+    """All ACLs of the cluster as this node knows them. `changed` follows the metadata."""
+
+    def __init__(self, settings: AuthorizerSettings, audit: AuditLog) -> None:
+        self.settings = settings
+        self.audit = audit
+        self.index = AclIndex()
+        self.stamp = 1
+        """Another number after every change. It is never 0, which is that of a node without an authorizer."""
+        self.is_loaded = False
+
+    def loaded(self) -> None:
+        """The metadata has been read up to its end, as of the start of this node: ACLs count from now on."""
+        self.is_loaded = True
+        self.stamp += 1
+
+    def changed(self, entries: Mapping[bytes, AclBinding | None]) -> None:
+        """Entries of the metadata by the id of their record; None where one is gone."""
+        for entry_id, binding in entries.items():
+            if binding is None:
+                self.index.remove(entry_id)
+            else:
+                self.index.put(entry_id, binding)
+        self.stamp += 1
+
+    def is_super_user(self, principal: str) -> bool:
+        return principal in self.settings.super_users
+
+    def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
+        """Whether a principal, as `User:alice`, may do something from an address."""
+        if principal in self.settings.super_users:
+            return True
+        if not self.is_loaded:
+            return False
+        decision = self.index.decide(principal, host, operation, kind, name)
+        if decision is not None:
+            return decision
+        return self.settings.allows_without_acls and not self.index.concerns(kind, name)
+
+    def decide_for_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
+        """Whether there is a resource of the kind to which the principal may do something from an address."""
+        if self.decide(principal, host, operation, kind, PROBE):
+            return True
+        return self.is_loaded and allows_some(self.index.bindings_about(kind, principal, host), operation)
+
+    def access(self, principal: Principal, host: str) -> AclAccess:
+        """What a client may do. `host` is its address as Java writes it."""
+        return AclAccess(self, principal, host)
+
+
+class AclAccess:
+    """An `Access` whose decisions the ACLs make."""
+
+    __slots__ = ("_authorizer", "_decisions", "_name", "_stamp", "host", "principal")
+
+    is_unrestricted: Final = False
+
+    def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
+        self.principal = principal
+        self.host = host
+        self._authorizer = authorizer
+        self._name = str(principal)
+        self._stamp = authorizer.stamp
+        self._decisions: dict[tuple[int, int, str | None], bool] = {}
+        """By operation, kind and name: those made under `_stamp`."""
+
+    @property
+    def stamp(self) -> int:
+        return self._authorizer.stamp
+
+    def allows(
+        self,
+        operation: AclOperation,
+        kind: ResourceKind,
+        name: str,
+        *,
+        logs_allowed: bool = True,
+        logs_denied: bool = True,
+    ) -> bool:
+        authorizer = self._authorizer
+        if self._stamp != authorizer.stamp:
+            self._forget()
+        key = (operation, kind, name)
+        is_allowed = self._decisions.get(key)
+        if is_allowed is None:
+            is_allowed = authorizer.decide(self._name, self.host, operation, kind, name)
+            self._remember(key, is_allowed)
+        if (logs_allowed and authorizer.settings.audits_allowed) if is_allowed else logs_denied:
+            authorizer.audit.decided(self, operation, kind, name, is_allowed)
+        return is_allowed
+
+    def allows_for_any(self, operation: AclOperation, kind: ResourceKind) -> bool:
+        authorizer = self._authorizer
+        if self._stamp != authorizer.stamp:
+            self._forget()
+        key = (operation, kind, None)
+        is_allowed = self._decisions.get(key)
+        if is_allowed is None:
+            is_allowed = authorizer.decide_for_any(self._name, self.host, operation, kind)
+            self._remember(key, is_allowed)
+        if not is_allowed or authorizer.settings.audits_allowed:
+            authorizer.audit.decided(self, operation, kind, None, is_allowed)
+        return is_allowed
+
+    def _remember(self, key: tuple[int, int, str | None], is_allowed: bool) -> None:
+        if len(self._decisions) >= REMEMBERED_MAX:
+            self._decisions.clear()
+        self._decisions[key] = is_allowed
+
+    def _forget(self) -> None:
+        self._decisions.clear()
+        self._stamp = self._authorizer.stamp

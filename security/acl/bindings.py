@@ -1,0 +1,103 @@
+"""ACL bindings and the filters that select them (KIP-11, KIP-290).
+
+A binding allows or denies a principal one operation, from one address or any, on the resources of a pattern.
+
+| pattern type | in a binding                             | in a filter: the bindings that it selects               |
+|--------------|------------------------------------------|---------------------------------------------------------|
+| LITERAL      | one resource, or every one by the name * | literal ones of exactly this name                       |
+| PREFIXED     | every resource whose name begins so      | prefixed ones of exactly this name                      |
+| MATCH        | never                                    | those that concern a resource of this name              |
+| ANY          | never                                    | of either type, of exactly this name                    |
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from protocol.access import AclOperation
+from security.access import ResourceKind
+
+WILDCARD: Final = "*"
+"""As the name of a literal pattern: every resource of the kind. As a host: every address."""
+
+
+class PatternType(IntEnum):
+    """How the name of a pattern is compared, with the codes of requests and records."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class PermissionType(IntEnum):
+    """What a binding does, with the codes of requests and records."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclBinding(NamedTuple):
+    """One ACL. The codes are plain integers: a record of a newer version may hold ones that this version does not
+    know. Two bindings are the same where all fields are."""
+
+    kind: int
+    """A `ResourceKind`."""
+    name: str
+    pattern_type: int
+    principal: str
+    """As `User:alice`, or `User:*` for every principal."""
+    host: str
+    operation: int
+    permission: int
+
+    def concerns(self, name: str) -> bool:
+        """Whether the pattern matches a resource of this name."""
+        if self.pattern_type == PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.pattern_type == PatternType.LITERAL and self.name in (name, WILDCARD)
+
+
+class AclFilter(NamedTuple):
+    """Selects bindings. None, and the codes of ANY, match everything."""
+
+    kind: int = ResourceKind.ANY
+    name: str | None = None
+    pattern_type: int = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = AclOperation.ANY
+    permission: int = PermissionType.ANY
+
+    @property
+    def has_unknown_pattern(self) -> bool:
+        return self.kind not in KNOWN_KINDS or self.pattern_type not in KNOWN_PATTERN_TYPES
+
+    @property
+    def has_unknown_entry(self) -> bool:
+        return self.operation not in KNOWN_OPERATIONS or self.permission not in KNOWN_PERMISSIONS
+
+    def matches(self, binding: AclBinding) -> bool:
+        return (
+            self.kind in (ResourceKind.ANY, binding.kind)
+            and self._matches_pattern(binding)
+            and self.principal in (None, binding.principal)
+            and self.host in (None, binding.host)
+            and self.operation in (AclOperation.ANY, binding.operation)
+            and self.permission in (PermissionType.ANY, binding.permission)
+        )
+
+    def _matches_pattern(self, binding: AclBinding) -> bool:
+        if self.pattern_type == PatternType.MATCH:
+            return self.name is None or binding.concerns(self.name)
+        return self.pattern_type in (PatternType.ANY, binding.pattern_type) and self.name in (None, binding.name)
+
+
+KNOWN_KINDS: Final = frozenset(ResourceKind) - {ResourceKind.UNKNOWN}
+KNOWN_PATTERN_TYPES: Final = frozenset(PatternType) - {PatternType.UNKNOWN}
+KNOWN_OPERATIONS: Final = frozenset(AclOperation)
+KNOWN_PERMISSIONS: Final = frozenset(PermissionType) - {PermissionType.UNKNOWN}

@@ -1,0 +1,64 @@
+"""Which rule decides a question, for an operator: the answer of `Authorizer.decide` with its reason."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from protocol.access import AclOperation
+from security.access import ResourceKind
+from security.acl.authorizer import Authorizer
+from security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
+from security.acl.implications import bits_of, decision_of
+from security.principal import WILDCARD as EVERY_PRINCIPAL
+
+
+class Explanation(NamedTuple):
+    """A decision; `binding` is the ACL that makes it, None where a rule about all ACLs does."""
+
+    is_allowed: bool
+    reason: str
+    binding: AclBinding | None = None
+
+
+def explain(authorizer: Authorizer, principal: str, host: str, operation: int, kind: int, name: str) -> Explanation:
+    """It reads all ACLs. Where several decide alike it names the first: literal before prefixed, longer names first."""
+    if authorizer.is_super_user(principal):
+        return Explanation(True, "the principal is a super user")
+    if not authorizer.is_loaded:
+        return Explanation(False, "the ACLs have not been loaded yet")
+    concerned = [each for each in authorizer.index.bindings.values() if each.kind == kind and each.concerns(name)]
+    concerned.sort(key=lambda each: (each.pattern_type, each.name == WILDCARD, -len(each.name), each))
+    deciding = [each for each in concerned if _speaks_of(each, principal, host, operation)]
+    for binding in deciding:
+        if binding.permission != PermissionType.ALLOW:
+            return Explanation(False, "a DENY matches: " + describe(binding), binding)
+    for binding in deciding:
+        return Explanation(True, "an ALLOW matches: " + describe(binding), binding)
+    if concerned or not authorizer.settings.allows_without_acls:
+        return Explanation(False, "no ACL matches")
+    return Explanation(True, "no ACL concerns the resource, and allow.everyone.if.no.acl.found is true")
+
+
+def _speaks_of(binding: AclBinding, principal: str, host: str, operation: int) -> bool:
+    return (
+        binding.principal in (principal, EVERY_PRINCIPAL)
+        and binding.host in (host, WILDCARD)
+        and decision_of(bits_of(binding.operation, binding.permission), operation) is not None
+    )
+
+
+def describe(binding: AclBinding) -> str:
+    """An ACL in one line, with Kafka's words; a code that this version does not know as its number."""
+    return (
+        f"{_word(PermissionType, binding.permission)} {binding.principal} from {binding.host}"
+        f" {_word(AclOperation, binding.operation)} on {_word(PatternType, binding.pattern_type)}"
+        f" {_word(ResourceKind, binding.kind)} {binding.name}"
+    )
+
+
+def _word(names: type[IntEnum], code: int) -> str:
+    try:
+        return names(code).name
+    except ValueError:
+        return str(code)

@@ -1,0 +1,77 @@
+"""All ACLs, by kind of resource, principal and host: a decision reads the few that can speak of it.
+
+kind ──▶ (principal or User:*, host or *) ──▶ Permissions ──▶ what is allowed and denied, as bits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from security.acl.bindings import WILDCARD, AclBinding, PatternType
+from security.acl.implications import decision_of
+from security.acl.permissions import Permissions
+from security.principal import WILDCARD as EVERY_PRINCIPAL
+
+KindIndex = dict[tuple[str, str], Permissions]
+"""The ACLs of one kind of resource by principal and host."""
+_NO_ACLS: Final[Mapping[tuple[str, str], Permissions]] = {}
+
+
+class AclIndex:
+    """Changed by the entries of the metadata, each with the id of its record."""
+
+    __slots__ = ("_bindings", "_kinds")
+
+    def __init__(self) -> None:
+        self._bindings: dict[bytes, AclBinding] = {}
+        self._kinds: dict[int, KindIndex] = {}
+
+    @property
+    def bindings(self) -> Mapping[bytes, AclBinding]:
+        return self._bindings
+
+    def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool | None:
+        """Whether the ACLs allow the operation: False where one denies it, None where none speaks of it."""
+        find = self._kinds.get(kind, _NO_ACLS).get
+        bits = 0
+        for key in (
+            (principal, WILDCARD),
+            (EVERY_PRINCIPAL, WILDCARD),
+            (principal, host),
+            (EVERY_PRINCIPAL, host),
+        ):
+            permissions = find(key)
+            if permissions is not None:
+                bits |= permissions.of(name)
+        return decision_of(bits, operation)
+
+    def concerns(self, kind: int, name: str) -> bool:
+        """Whether an ACL, of any principal, is about the resource. It asks each principal that has ACLs."""
+        return any(permissions.concerns(name) for permissions in self._kinds.get(kind, _NO_ACLS).values())
+
+    def bindings_about(self, kind: int, principal: str, host: str) -> Iterator[AclBinding]:
+        """The ACLs of a kind that speak of the principal at an address."""
+        of_kind = self._kinds.get(kind, _NO_ACLS)
+        for key in {(each, place) for each in (principal, EVERY_PRINCIPAL) for place in (host, WILDCARD)}:
+            if key in of_kind:
+                yield from of_kind[key].bindings.values()
+
+    def put(self, entry_id: bytes, binding: AclBinding) -> None:
+        """The entry is this binding from now on. One whose pattern type this version does not know is about nothing."""
+        self.remove(entry_id)
+        self._bindings[entry_id] = binding
+        if binding.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
+            of_kind = self._kinds.setdefault(binding.kind, {})
+            of_kind.setdefault((binding.principal, binding.host), Permissions()).put(entry_id, binding)
+
+    def remove(self, entry_id: bytes) -> None:
+        """The entry is gone, if it was there."""
+        binding = self._bindings.pop(entry_id, None)
+        if binding is None or binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+            return
+        of_kind = self._kinds[binding.kind]
+        permissions = of_kind[binding.principal, binding.host]
+        permissions.remove(entry_id)
+        if not permissions.bindings:
+            del of_kind[binding.principal, binding.host]

@@ -1,0 +1,129 @@
+"""What the ACLs of one principal and one host say about names, as bits (`security.acl.implications`).
+
+A literal name is looked up. Prefixes are sorted: among them, the last one that does not sort behind a name begins with
+every prefix of that name. So each prefix knows the longest other one that it begins with, and its bits hold those of
+all that it begins with: one bisection and a few comparisons answer for all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from security.acl.bindings import WILDCARD, AclBinding, PatternType
+from security.acl.implications import bits_of
+
+EVERY_NAME: Final = ""
+"""The prefix that stands for the literal name `*`."""
+
+
+class Prefix(NamedTuple):
+    """One of the sorted prefixes, with the longest other one that it begins with."""
+
+    text: str
+    bits: int
+    """Those of shorter prefixes included."""
+    shorter: Prefix | None
+
+
+class PatternAcls:
+    """The ACLs of one pattern. One that is removed takes nothing from the others."""
+
+    __slots__ = ("bits", "entries")
+
+    def __init__(self) -> None:
+        self.bits = 0
+        self.entries: list[tuple[int, int]] = []
+        """(operation, permission) of each."""
+
+    def compute(self) -> None:
+        self.bits = 0
+        for operation, permission in self.entries:
+            self.bits |= bits_of(operation, permission)
+
+
+class Permissions:
+    """The ACLs of one principal and one host on resources of one kind.
+
+    A change of a prefix costs a new sort of them at the next question, which comes late enough for many changes.
+    """
+
+    __slots__ = ("_sorted", "_steps", "bindings", "literal", "prefixed")
+
+    def __init__(self) -> None:
+        self.bindings: dict[bytes, AclBinding] = {}
+        self.literal: dict[str, PatternAcls] = {}
+        self.prefixed: dict[str, PatternAcls] = {}
+        self._sorted: list[str] = []
+        self._steps: list[Prefix] | None = []
+        """By position in `_sorted`; None after a change."""
+
+    def of(self, name: str) -> int:
+        """What the ACLs allow and deny on one resource, as bits."""
+        pattern = self.literal.get(name)
+        bits = 0 if pattern is None else pattern.bits
+        steps = self._steps
+        if steps is None:
+            steps = self._rebuilt()
+        position = bisect_right(self._sorted, name)  # `_longest_prefix` without its call: each decision comes here
+        prefix = steps[position - 1] if position else None
+        while prefix is not None:
+            if name.startswith(prefix.text):
+                return bits | prefix.bits
+            prefix = prefix.shorter
+        return bits
+
+    def concerns(self, name: str) -> bool:
+        """Whether the pattern of one of the ACLs matches the resource."""
+        return name in self.literal or self._longest_prefix(name) is not None
+
+    def put(self, entry_id: bytes, binding: AclBinding) -> None:
+        self.bindings[entry_id] = binding
+        patterns, name = self._place_of(binding)
+        if name not in patterns:
+            patterns[name] = PatternAcls()
+        patterns[name].entries.append((binding.operation, binding.permission))
+        self._changed(patterns, name)
+
+    def remove(self, entry_id: bytes) -> None:
+        binding = self.bindings.pop(entry_id)
+        patterns, name = self._place_of(binding)
+        patterns[name].entries.remove((binding.operation, binding.permission))
+        self._changed(patterns, name)
+
+    def _place_of(self, binding: AclBinding) -> tuple[dict[str, PatternAcls], str]:
+        if binding.pattern_type == PatternType.PREFIXED:
+            return self.prefixed, binding.name
+        if binding.name == WILDCARD:
+            return self.prefixed, EVERY_NAME
+        return self.literal, binding.name
+
+    def _changed(self, patterns: dict[str, PatternAcls], name: str) -> None:
+        pattern = patterns[name]
+        pattern.compute()
+        if not pattern.entries:
+            del patterns[name]
+        if patterns is self.prefixed:
+            self._steps = None
+
+    def _longest_prefix(self, name: str) -> Prefix | None:
+        steps = self._steps
+        if steps is None:
+            steps = self._rebuilt()
+        position = bisect_right(self._sorted, name)
+        prefix = steps[position - 1] if position else None
+        while prefix is not None and not name.startswith(prefix.text):
+            prefix = prefix.shorter
+        return prefix
+
+    def _rebuilt(self) -> list[Prefix]:
+        self._sorted = sorted(self.prefixed)
+        self._steps = steps = []
+        last: Prefix | None = None
+        for text in self._sorted:
+            while last is not None and not text.startswith(last.text):
+                last = last.shorter
+            bits = self.prefixed[text].bits
+            last = Prefix(text, bits if last is None else bits | last.bits, last)
+            steps.append(last)
+        return steps

@@ -1,0 +1,113 @@
+"""What is stored of a SCRAM password, and the arithmetic of RFC 5802, section 3.
+
+SaltedPassword = PBKDF2(password, salt, iterations)
+ClientKey = HMAC(SaltedPassword, "Client Key")      StoredKey = H(ClientKey)
+ServerKey = HMAC(SaltedPassword, "Server Key")
+ClientProof = ClientKey xor HMAC(StoredKey, messages)      ServerSignature = HMAC(ServerKey, messages)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+ITERATIONS_MIN: Final = 4_096
+ITERATIONS_MAX: Final = 16_384
+"""Of credentials that are created, and of those that a server may ask a client of this node to compute with."""
+SALT_BITS: Final = 130
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class ScramMechanism(IntEnum):
+    """With the codes of requests and records."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def mechanism_name(self) -> str:
+        """As SaslHandshake names it."""
+        return self.name.replace("_", "-")
+
+    @property
+    def hash_name(self) -> str:
+        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+    @property
+    def key_size(self) -> int:
+        """Bytes of a key."""
+        return 32 if self is ScramMechanism.SCRAM_SHA_256 else 64
+
+
+SCRAM_MECHANISMS: Final = {
+    each.mechanism_name: each for each in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+}
+
+
+class ScramCredential(NamedTuple):
+    """Enough to check a proof, not enough to make one. Its `repr` shows no key."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential of {self.iterations} iterations"
+
+
+def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """It takes some milliseconds: that is its purpose."""
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
+
+
+def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    return ScramCredential(
+        salt, digest(mechanism, client_key(mechanism, salted)), server_key(mechanism, salted), iterations
+    )
+
+
+def credential_of_password(
+    mechanism: ScramMechanism, password: str, salt: bytes, iterations: int = ITERATIONS_MIN
+) -> ScramCredential:
+    salted = salted_password(mechanism, password.encode(), salt, iterations)
+    return credential_of(mechanism, salted, salt, iterations)
+
+
+def new_salt(random_bytes: Callable[[int], bytes]) -> bytes:
+    """As Kafka's tools make it: a number of 130 bits in digits of base 36."""
+    return salt_of_number(int.from_bytes(random_bytes(17), "big"))
+
+
+def salt_of_number(number: int) -> bytes:
+    number %= 1 << SALT_BITS
+    digits = []
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(reversed(digits)).encode() or b"0"
+
+
+def client_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
+    return keyed(mechanism, salted, b"Client Key")
+
+
+def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
+    return keyed(mechanism, salted, b"Server Key")
+
+
+def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
+    return hashlib.new(mechanism.hash_name, data).digest()
+
+
+def keyed(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
+    """HMAC with the hash of the mechanism."""
+    return hmac.digest(key, data, mechanism.hash_name)
+
+
+def exclusive_or(left: bytes, right: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(left, right, strict=True))

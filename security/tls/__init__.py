@@ -1,0 +1,1 @@
+"""What a client certificate says about its bearer."""

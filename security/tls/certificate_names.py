@@ -1,0 +1,140 @@
+"""The name of a certificate's subject as Java writes it in the form of RFC 2253.
+
+    CN=orders,OU=Sales\\, EU,O=Example,C=DE
+
+The order is the reverse of that in the certificate. Attributes without a keyword in RFC 2253 are written as
+`OID=#hex of the DER value`. TLS has checked the certificate before; bytes that are not DER are an error all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "2.5.4.9": "STREET",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+SEQUENCE: Final = 0x30
+SET: Final = 0x31
+OBJECT_IDENTIFIER: Final = 0x06
+VERSION: Final = 0xA0
+FIELDS_BEFORE_SUBJECT: Final = 4
+"""Of a certificate, behind its version: serial number, algorithm, issuer, validity."""
+ENCODINGS: Final = {
+    0x0C: "utf-8",  # UTF8String
+    0x12: "ascii",  # NumericString
+    0x13: "ascii",  # PrintableString
+    0x14: "latin-1",  # TeletexString
+    0x16: "ascii",  # IA5String
+    0x1C: "utf-32-be",  # UniversalString
+    0x1E: "utf-16-be",  # BMPString
+}
+"""The kinds of text by their tags."""
+ESCAPED: Final = frozenset(',+<>#;"\\=')
+
+
+class MalformedCertificate(ValueError):
+    """The bytes are not those of a certificate."""
+
+
+class Element(NamedTuple):
+    """One element of DER."""
+
+    tag: int
+    content: bytes
+    encoded: bytes
+    """All of it, with tag and length."""
+
+
+def subject_name(certificate: bytes) -> str:
+    """The subject of a certificate in DER. Raises `MalformedCertificate`."""
+    signed = _elements(_content(_first(certificate), SEQUENCE))
+    fields = list(_elements(_content(next(signed, None), SEQUENCE)))
+    if fields and fields[0].tag == VERSION:
+        del fields[0]
+    if len(fields) <= FIELDS_BEFORE_SUBJECT:
+        raise MalformedCertificate("the certificate has no subject")
+    return distinguished_name(fields[FIELDS_BEFORE_SUBJECT].encoded)
+
+
+def distinguished_name(name: bytes) -> str:
+    """A name in DER. Raises `MalformedCertificate`."""
+    parts = [
+        "+".join(_attribute(attribute) for attribute in _elements(_content(part, SET)))
+        for part in _elements(_content(_first(name), SEQUENCE))
+    ]
+    return ",".join(reversed(parts))
+
+
+def _attribute(attribute: Element) -> str:
+    parts = list(_elements(_content(attribute, SEQUENCE)))
+    if len(parts) != 2:
+        raise MalformedCertificate("an attribute is not a type with a value")
+    identifier = _identifier(_content(parts[0], OBJECT_IDENTIFIER))
+    keyword, encoding = KEYWORDS.get(identifier), ENCODINGS.get(parts[1].tag)
+    if keyword is None or encoding is None:
+        return f"{keyword or identifier}=#{parts[1].encoded.hex()}"
+    try:
+        return f"{keyword}={escaped(parts[1].content.decode(encoding))}"
+    except UnicodeDecodeError:
+        raise MalformedCertificate("a text is not what its tag says") from None
+
+
+def escaped(text: str) -> str:
+    """A value as names hold it: special characters behind a backslash, and spaces at both ends."""
+    begin = len(text) - len(text.lstrip(" "))
+    end = len(text.rstrip(" "))
+    return "".join(
+        "\\" + char if char in ESCAPED or not begin <= index < end else "\\00" if char == "\0" else char
+        for index, char in enumerate(text)
+    )
+
+
+def _identifier(content: bytes) -> str:
+    """An object identifier with dots."""
+    if not content or content[-1] & 0x80:
+        raise MalformedCertificate("an object identifier ends too early")
+    arcs, arc = [], 0
+    for byte in content:
+        arc = arc << 7 | byte & 0x7F
+        if not byte & 0x80:
+            arcs.append(arc)
+            arc = 0
+    root = min(arcs[0] // 40, 2)
+    return ".".join(str(each) for each in (root, arcs[0] - 40 * root, *arcs[1:]))
+
+
+def _content(element: Element | None, tag: int) -> bytes:
+    if element is None or element.tag != tag:
+        raise MalformedCertificate(f"an element with the tag {tag:#x} is missing")
+    return element.content
+
+
+def _first(data: bytes) -> Element | None:
+    return next(_elements(data), None)
+
+
+def _elements(data: bytes) -> Iterator[Element]:
+    position = 0
+    while position < len(data):
+        start, tag = position, data[position]
+        if position + 1 >= len(data):
+            raise MalformedCertificate("an element has no length")
+        size, position = data[position + 1], position + 2
+        if size & 0x80:
+            digits = size & 0x7F
+            size, position = int.from_bytes(data[position : position + digits], "big"), position + digits
+            if not 1 <= digits <= 4:
+                raise MalformedCertificate("a length is not one of DER")
+        if position + size > len(data):
+            raise MalformedCertificate("an element ends too early")
+        yield Element(tag, data[position : position + size], data[start : position + size])
+        position += size

@@ -1,0 +1,153 @@
+"""The authorizer's decisions: against the reference, and the rules one by one."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from protocol.access import AclOperation
+from security.access import ResourceKind
+from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
+from security.acl.bindings import AclBinding, PatternType, PermissionType
+from security.acl.explaining import explain
+from security.principal import Principal
+from tests.security.acl_decisions import Silent, differences
+from tests.support.acl_draws import SUPER_USERS, draw_bindings, draw_question
+
+ALICE = Principal("User", "alice")
+HOST = "10.0.0.1"
+TOPIC = ResourceKind.TOPIC
+READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+
+
+def acl(
+    name: str,
+    operation: int = READ,
+    permission: int = PermissionType.ALLOW,
+    *,
+    pattern: int = PatternType.LITERAL,
+    principal: str = "User:alice",
+    host: str = "*",
+) -> AclBinding:
+    return AclBinding(TOPIC, name, pattern, principal, host, operation, permission)
+
+
+def authorizer_of(*bindings: AclBinding, allows_without_acls: bool = False) -> Authorizer:
+    made = Authorizer(AuthorizerSettings(frozenset({"User:root"}), allows_without_acls), Silent())
+    made.changed({bytes([number]): each for number, each in enumerate(bindings)})
+    made.loaded()
+    return made
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_reference_agrees(seed: int) -> None:
+    assert differences(Random(seed), 5_000) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_explanation_agrees_with_the_decision(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(30):
+        authorizer = Authorizer(AuthorizerSettings(SUPER_USERS, random.random() < 0.5), Silent())
+        authorizer.changed({random.randbytes(16): each for each in draw_bindings(random)})
+        if random.random() < 0.9:
+            authorizer.loaded()
+        for _ in range(20):
+            asked = draw_question(random, any_share=0)
+            assert asked.name is not None
+            arguments = (asked.principal, asked.host, asked.operation, asked.kind, asked.name)
+            explanation = explain(authorizer, *arguments)
+            assert explanation.is_allowed == authorizer.decide(*arguments)
+
+
+def test_a_deny_wins_over_an_allow_beside_it() -> None:
+    deny = acl("ord", permission=PermissionType.DENY, pattern=PatternType.PREFIXED, principal="User:*")
+    access = authorizer_of(acl("orders"), acl("*"), deny).access(ALICE, HOST)
+    assert not access.allows(READ, TOPIC, "orders")
+    assert access.allows(READ, TOPIC, "payments")
+
+
+def test_a_deny_implies_nothing() -> None:
+    access = authorizer_of(acl("t", READ, PermissionType.DENY), acl("t", WRITE)).access(ALICE, HOST)
+    assert not access.allows(READ, TOPIC, "t")
+    assert access.allows(DESCRIBE, TOPIC, "t")
+
+
+def test_super_users_come_first_also_before_the_acls_are_loaded() -> None:
+    authorizer = Authorizer(AuthorizerSettings(frozenset({"User:root"})), Silent())
+    authorizer.changed({b"1": acl("t"), b"2": acl("t", AclOperation.ALL, PermissionType.DENY, principal="User:*")})
+    root = authorizer.access(Principal("User", "root"), "anywhere")
+    alice = authorizer.access(ALICE, HOST)
+    assert root.allows(READ, TOPIC, "t")
+    assert not alice.allows(READ, TOPIC, "t")
+    authorizer.changed({b"2": None})
+    assert not alice.allows(READ, TOPIC, "t")
+    authorizer.loaded()
+    assert alice.allows(READ, TOPIC, "t")
+
+
+def test_case_matters_in_names_and_principals() -> None:
+    authorizer = authorizer_of(acl("Orders"))
+    assert not authorizer.access(ALICE, HOST).allows(READ, TOPIC, "orders")
+    assert not authorizer.access(Principal("User", "Alice"), HOST).allows(READ, TOPIC, "Orders")
+
+
+def test_a_resource_without_acls_may_be_open() -> None:
+    authorizer = authorizer_of(acl("t", principal="User:bob"), allows_without_acls=True)
+    access = authorizer.access(ALICE, HOST)
+    assert access.allows(WRITE, TOPIC, "u")
+    assert not access.allows(WRITE, TOPIC, "t")
+
+
+def test_one_removed_acl_among_several_takes_nothing_from_the_others() -> None:
+    """CVE-2024-27309: after removals, the ACLs that are left on a resource still count."""
+    authorizer = authorizer_of(acl("t"), acl("t", WRITE), acl("t", READ, PermissionType.DENY, principal="User:bob"))
+    access = authorizer.access(ALICE, HOST)
+    authorizer.changed({bytes([1]): None})
+    assert access.allows(READ, TOPIC, "t") and not access.allows(WRITE, TOPIC, "t")
+    assert not authorizer.access(Principal("User", "bob"), HOST).allows(READ, TOPIC, "t")
+
+
+def test_a_change_voids_what_an_access_remembers() -> None:
+    authorizer = authorizer_of(acl("t"))
+    access = authorizer.access(ALICE, HOST)
+    before = access.stamp
+    assert access.allows(READ, TOPIC, "t")
+    authorizer.changed({bytes([0]): None})
+    assert access.stamp != before
+    assert not access.allows(READ, TOPIC, "t")
+
+
+class Audit:
+    def __init__(self) -> None:
+        self.lines: list[tuple[str | None, bool]] = []
+
+    def decided(self, access: object, operation: int, kind: int, name: str | None, is_allowed: bool) -> None:
+        self.lines.append((name, is_allowed))
+
+
+def test_each_denied_request_is_audited_and_allowed_ones_where_asked() -> None:
+    audit = Audit()
+    quiet = Authorizer(AuthorizerSettings(), audit)
+    quiet.changed({b"1": acl("t")})
+    quiet.loaded()
+    access = quiet.access(ALICE, HOST)
+    for _ in range(2):
+        assert access.allows(READ, TOPIC, "t")
+        assert not access.allows(READ, TOPIC, "u")
+        assert not access.allows(READ, TOPIC, "v", logs_denied=False)
+    assert audit.lines == [("u", False), ("u", False)]
+    telling = Authorizer(AuthorizerSettings(audits_allowed=True), audit)
+    telling.changed({b"1": acl("t")})
+    telling.loaded()
+    audit.lines.clear()
+    assert telling.access(ALICE, HOST).allows(READ, TOPIC, "t")
+    assert not telling.access(ALICE, HOST).allows_for_any(WRITE, TOPIC)
+    assert audit.lines == [("t", True), (None, False)]
+
+
+def test_super_users_are_separated_by_semicolons() -> None:
+    assert parse_super_users("User:a; User:CN=b,O=c:d;") == {"User:a", "User:CN=b,O=c:d"}
+    with pytest.raises(ValueError, match="principalType:principalName"):
+        parse_super_users("alice")
