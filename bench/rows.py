@@ -137,6 +137,20 @@ ROWS: Final = (
     _within("coordinator killed: until its group goes on, p99", "group_failover", 5000),
     _within("coordinator killed: committed offsets lost", "group_failover", 0),
     _within("RssAnon under load with 20 consumers fetching 50 MB each, at most", "crowd", 150),
+    *(
+        row
+        for size in ("100 B", "1 KiB")
+        for codec in ("none", "lz4", "zstd")
+        for row in (
+            _at_least(f"spark: {size} values, {codec}: full scan, against the JVM connector", "spark", 3.0, 5.0),
+            _at_least(f"spark: {size} values, {codec}: all columns, against Parquet", "spark", 0.9),
+            _at_most(
+                f"spark: {size} values, {codec}: count and bytes from headers, against Parquet's count", "spark", 3.0
+            ),
+        )
+    ),
+    _within("spark: planning 100,000 segments", "spark_planning", 10),
+    _within("spark: planning 100,000 segments: memory", "spark_planning", 500),
     _within("start with 1,000 partitions after a clean stop: exec to first acknowledged produce", "partitions", 1.5),
     _within("start with 1,000 partitions after kill -9: exec to first acknowledged produce", "partitions", 1.5),
     _within("controller, 100,000 partitions: snapshot loaded", "controller_scale", 3),

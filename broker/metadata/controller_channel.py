@@ -6,17 +6,23 @@ controller may receive it twice. It refuses what it has done already, as Apache 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
 from broker.metadata.refusals import error_of, refused
 from broker.network.peer_channel import NoResponse, PeerChannels
 from protocol.errors import ErrorCode
+from protocol.messages.envelope import EnvelopeResponse
 
 if TYPE_CHECKING:
     import asyncio
 
     from broker.runtime.environment import Environment
+
+log = logging.getLogger("moldau.quorum")
 
 Reply = Callable[..., None]
 RETRY_MS: Final = 50
@@ -49,6 +55,7 @@ class Attempt(NamedTuple):
     reply: Reply
     deadline_ms: int
     version: int | None
+    client: ForwardedClient | None
 
 
 class ControllerChannel:
@@ -67,14 +74,18 @@ class ControllerChannel:
         self._loop = loop
         self._is_closed = False
 
-    def submit(self, request: object, reply: Reply, version: int | None = None) -> None:
+    def submit(
+        self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
+    ) -> None:
         """Have the active controller decide on a request. After REQUEST_TIMED_OUT the decision may have been made or
         not.
 
         A client's request is forwarded in the version in which it came: another version may lack some of its fields.
+        Where a client is named, the request reaches another node in an Envelope with the client's principal.
         """
         patience_ms = getattr(request, "timeout_ms", PATIENCE_MS)
-        self._try(Attempt(request, reply, self._environment.monotonic_ms() + max(0, patience_ms), version))
+        deadline_ms = self._environment.monotonic_ms() + max(0, patience_ms)
+        self._try(Attempt(request, reply, deadline_ms, version, client))
 
     def close(self) -> None:
         """Give no response any more: this node stops, and so do the parts that wait."""
@@ -93,10 +104,29 @@ class ControllerChannel:
             self._later(attempt)
         else:
             channel = self._channels.to(PURPOSE, *address)
-            channel.ask(attempt.request, lambda response: self._answered(attempt, response), left_ms, attempt.version)
+            if attempt.client is None:
+                answered = partial(self._answered, attempt)
+                channel.ask(attempt.request, answered, left_ms, attempt.version)
+            else:
+                assert attempt.version is not None, "the request of a client has a version"
+                sealed = sealed_request(attempt.request, attempt.version, attempt.client)
+                channel.ask(sealed, partial(self._answered_in_envelope, attempt), left_ms)
 
     def _later(self, attempt: Attempt) -> None:
         self._loop.call_later(RETRY_MS / 1000, self._try, attempt)
+
+    def _answered_in_envelope(self, attempt: Attempt, response: object) -> None:
+        if not isinstance(response, EnvelopeResponse):
+            self._answered(attempt, response)
+        elif response.error_code == ErrorCode.NONE:
+            assert attempt.version is not None
+            self._answered(attempt, opened_response(response, type(attempt.request), attempt.version))
+        elif response.error_code in LOST:
+            self._later(attempt)
+        else:
+            # As in Apache Kafka: the client is not told what is wrong between brokers and controllers.
+            log.error("the controller refuses an envelope: %s", ErrorCode(response.error_code).name)
+            self._answered(attempt, refused(attempt.request, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _answered(self, attempt: Attempt, response: object) -> None:
         if self._is_closed:

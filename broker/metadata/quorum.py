@@ -10,6 +10,7 @@ from broker.config.catalogue_rules import SettingsInForce
 from broker.config.config import Config
 from broker.metadata.active_controller import ActiveController
 from broker.metadata.controller_channel import ControllerChannel
+from broker.metadata.enveloping import ForwardedClient
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.publisher import Listener, MetadataPublisher, Reply
 from broker.metadata.quorum_start import metadata_log_config, refuse_unsupported
@@ -156,10 +157,12 @@ class Quorum:
 
     # What the node asks
 
-    def submit(self, request: object, reply: Reply, version: int | None = None) -> None:
+    def submit(
+        self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
+    ) -> None:
         """Have the active controller decide on a request, on whichever node it runs. `reply` gets the response
         once the decision is committed. A client's request is forwarded in the version in which it came."""
-        self._controllers.submit(request, reply, version)
+        self._controllers.submit(request, reply, version, client)
 
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
         """Let the Raft machine answer a request of a peer, or of a client, about the quorum."""

@@ -77,6 +77,18 @@ kafka_server_socket_server_metrics_incoming_byte_total  counter  listener
 kafka_server_socket_server_metrics_outgoing_byte_total  counter  listener
     kafka.server:type=socket-server-metrics,name=outgoing-byte-total
     Bytes of replies.
+kafka_server_socket_server_metrics_successful_authentication_total  counter  listener,mechanism
+    kafka.server:type=socket-server-metrics,name=successful-authentication-total
+    Connections that authenticated, by SASL mechanism; SSL for TLS handshakes without SASL.
+kafka_server_socket_server_metrics_failed_authentication_total  counter  listener,mechanism
+    kafka.server:type=socket-server-metrics,name=failed-authentication-total
+    Connections that failed to authenticate, TLS handshakes that failed among them.
+kafka_server_socket_server_metrics_successful_reauthentication_total  counter  listener,mechanism
+    kafka.server:type=socket-server-metrics,name=successful-reauthentication-total
+    Times that a connection authenticated again before its session ended.
+kafka_server_socket_server_metrics_failed_reauthentication_total  counter  listener,mechanism
+    kafka.server:type=socket-server-metrics,name=failed-reauthentication-total
+    Connections that failed to authenticate again.
 moldau_malformed_requests_total  counter  listener
     -
     Connections that were closed because a request could not be parsed, or was larger than it may be.

@@ -73,6 +73,15 @@ def collect_connections(page: Page, listeners: Iterable[Listener]) -> None:
         page.add(f"{SOCKETS}incoming_byte_total", listener.received_bytes, labels)
         page.add(f"{SOCKETS}outgoing_byte_total", listener.sent_bytes, labels)
         page.add("moldau_malformed_requests_total", listener.malformed_count, labels)
+        counts = listener.security.counts
+        for name, by_mechanism in (
+            ("successful_authentication_total", counts.succeeded),
+            ("failed_authentication_total", counts.failed),
+            ("successful_reauthentication_total", counts.renewed),
+            ("failed_reauthentication_total", counts.not_renewed),
+        ):
+            for mechanism, count in (by_mechanism or {"none": 0}).items():
+                page.add(f"{SOCKETS}{name}", count, (*labels, ("mechanism", mechanism)))
         for connection in listener.connections:
             parked.update(connection.replies.parked_apis())
     for name, count in parked.items():

@@ -15,6 +15,8 @@ from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import ListenerSecurity
 from broker.network.route import Route
 from broker.runtime.acceptor import Acceptor
+from security.access import Access
+from security.principal import Principal
 
 log = logging.getLogger("moldau.listener")
 
@@ -150,6 +152,9 @@ class Listener:
         self.go_on()
 
     # Connections
+
+    def access_of(self, principal: Principal, client_host: str) -> Access:
+        return self.security.access_of(principal, client_host)
 
     def opened(self, connection: Connection) -> None:
         self.created_count += 1

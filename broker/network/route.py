@@ -41,6 +41,9 @@ class ServingListener(Protocol):
     def routes(self) -> Mapping[int, Route]:
         """The routes by API key."""
 
+    def access_of(self, principal: Principal, client_host: str) -> Access:
+        """What a principal may do whose requests a broker passes on."""
+
 
 class Authentication(Protocol):
     """The SASL exchange of a connection, as the handlers of its requests see it."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from broker.metadata.enveloping import ForwardedClient
+from broker.network.route import RequestContext
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.runtime.pending import Pending
+from security.principal import ANONYMOUS
 
 Response = TypeVar("Response")
 
@@ -14,7 +17,13 @@ Response = TypeVar("Response")
 class VersionedControllerPort(Protocol):
     """The way to the active controller; a client's request keeps its version."""
 
-    def submit(self, request: object, reply: Callable[..., None], version: int | None = None) -> None:
+    def submit(
+        self,
+        request: object,
+        reply: Callable[..., None],
+        version: int | None = None,
+        client: ForwardedClient | None = None,
+    ) -> None:
         """Send a request; `reply` is called once with the response, on the event loop."""
 
 
@@ -32,13 +41,13 @@ class Forwarding:
         self._purgatory = purgatory
         self._when_made = when_made
 
-    def ask(self, request: object, version: int) -> Pending[Response]:
-        """Forward a request in this version; the controller's answer is the reply."""
+    def ask(self, request: object, context: RequestContext) -> Pending[Response]:
+        """Forward a request in its version; the controller's answer is the reply."""
         reply: Pending[Response] = Pending()
-        self._controller.submit(request, reply.complete, version)
+        self.submit(request, reply.complete, context)
         return reply
 
-    def ask_for_partitions(self, request: object, version: int) -> Pending[Response]:
+    def ask_for_partitions(self, request: object, context: RequestContext) -> Pending[Response]:
         """Forward a request for new partitions; the reply comes once those of this broker can be led."""
         kind = type(request).__name__.removesuffix("Request")
         operation: DelayedOperation[Response] = DelayedOperation(self._purgatory, kind, None, lambda is_last: None)
@@ -46,12 +55,17 @@ class Forwarding:
         def answered(response: Response) -> None:
             self._when_made(lambda: operation.complete(response))
 
-        self._controller.submit(request, answered, version)
+        self.submit(request, answered, context)
         return operation.reply
 
-    def submit(self, request: object, reply: Callable[..., None], version: int | None = None) -> None:
-        """Forward a request of which the answer is only a part of the reply."""
-        self._controller.submit(request, reply, version)
+    def submit(self, request: object, reply: Callable[..., None], context: RequestContext) -> None:
+        """Forward a request of which the answer is only a part of the reply. The controller learns of the client where
+        it is not the anonymous one of a node without an authorizer."""
+        access = context.access
+        client = None
+        if not access.is_unrestricted or access.principal != ANONYMOUS:
+            client = ForwardedClient(access.principal, context.client_host, context.client_id)
+        self._controller.submit(request, reply, context.version, client)
 
 
 class ForwardingServices(Protocol):

@@ -89,8 +89,8 @@ class SegmentCopier:
         """Rounds that ended with an error, since the start."""
 
     def begin_round(self, partition: Partition, followed: FollowedRemoteLog) -> None:
-        """Copy what is to be copied of a partition, and delete what is to be deleted, each in its turn, unless that is
-        under way or has just failed."""
+        """Copy what is to be copied of a partition, and delete what is to be deleted, when it is their turn; not where
+        that is under way or has just failed."""
         if not followed.is_complete or not self._opened.is_checked:
             return
         if not self._backoff.is_waiting(partition):

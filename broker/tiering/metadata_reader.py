@@ -3,9 +3,9 @@
     partition of the metadata topic that this broker leads   ──▶ its committed part, from the local log
     led by another broker                                    ──▶ Fetch over a peer channel, all of one leader together
 
-Only partitions that hold records of a followed partition are read. A partition that is followed later is read from the
-beginning: the reader goes back, and every other remote log skips what it has replayed already. Decoding runs in an
-executor thread; the replay runs on the event loop, in the order of the records.
+Only partitions that hold records of a followed partition are read, and those that this broker leads. A partition that
+is followed later is read from the beginning: the reader goes back, and every other remote log skips what it has
+replayed already. Decoding runs in an executor thread; the replay runs on the event loop, in the order of the records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from protocol.record_reader import records_of
 from replication.partition import Partition
 from replication.partition_listener import HighWatermarkListener
 from storage.tiered.metadata.records import RemoteChange, decode_change
-from storage.tiered.metadata.remote_segment import RemotePartition
+from storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
+from storage.tiered.metadata.segment_state import PartitionDeleteState
 from storage.tiered.metadata.topic_partitioner import metadata_partition
 
 log = logging.getLogger("moldau.tiering")
@@ -82,6 +83,8 @@ class MetadataReader:
         """By the value of a record: what waits for it to be read."""
         self._moved = asyncio.Event()
         self._listened: dict[int, Partition] = {}
+        self.marked: dict[RemotePartition, PartitionDelete] = {}
+        """Partitions whose removal was begun, and not finished, as far as this broker reads their metadata."""
         self.unreadable_count = 0
         """Records that this version cannot read, and passed over."""
 
@@ -112,7 +115,8 @@ class MetadataReader:
         if followed is None:
             return
         index = followed.metadata_index
-        if all(other.metadata_index != index for other in self._followed.values()):
+        is_led = self.leader_of(index) == self._ports.node_id
+        if not is_led and all(other.metadata_index != index for other in self._followed.values()):
             self._positions.pop(index, None)
 
     def expect(self, value: bytes) -> asyncio.Future[None]:
@@ -130,7 +134,11 @@ class MetadataReader:
     # Reading
 
     def look_for_leaders(self) -> None:
-        """Read from each leader of a partition that is read: leaders may have changed."""
+        """Read from each leader of a partition that is read: leaders may have changed. Those that this broker leads are
+        read in any case: it goes on with removals that others have left."""
+        for index in range(self.partition_count or 0):
+            if self.leader_of(index) == self._ports.node_id:
+                self._positions.setdefault(index, 0)
         for index in self._positions:
             leader_id = self.leader_of(index)
             if leader_id >= 0 and leader_id not in self._sources:
@@ -256,6 +264,11 @@ class MetadataReader:
         followed = self._followed.get(read.partition) if read.partition is not None else None
         if followed is not None and read.offset >= followed.next_offset:
             followed.remote_log.replay(read.change)
+        if isinstance(read.change, PartitionDelete) and read.partition is not None:
+            if read.change.state is PartitionDeleteState.DELETE_PARTITION_FINISHED:
+                self.marked.pop(read.partition, None)
+            else:
+                self.marked[read.partition] = read.change
         waiting = self._expected.pop(read.value, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)

@@ -278,10 +278,10 @@ class RemoteSource:
     ) -> RemoteRead | None:
         """The batches at an offset of a segment, through the blocks where the reader is sequential."""
         came = self._readers.at(key.place)
-        position = 0
         if came is not None and came.segment_id == segment.segment_id:
             position = came.position
-        elif key.offset > segment.start_offset:
+        else:
+            # Also at the start of a segment: its manifest is compared with the metadata before anything is served.
             position = await self._position(followed, segment, key.offset)
         if came is None or not self._ahead_size:
             found = await read_from(self._opened.storage, followed.key, segment, position, key.offset, size_max)

@@ -2,14 +2,20 @@
 
     DELETE_PARTITION_MARKED ──▶ DELETE_PARTITION_STARTED ──▶ each segment ──▶ DELETE_PARTITION_FINISHED
 
-The broker that led the partition last does it, and reads the metadata of the partition until it is done. What is left
-where that broker ends meanwhile, is in no topic any more: a sweep of the storage finds it.
+The broker that led the partition last does it, and reads the metadata of the partition until it is done. Partitions
+take turns, remote.log.manager.expiration.thread.pool.size segments at once.
+
+Where that broker ends meanwhile, the mark in the metadata is left without DELETE_PARTITION_FINISHED. The leader of the
+metadata partition then does the rest: at once where the broker of the mark is itself, or is not active; otherwise after
+`ADOPT_MS`, because that broker may be at work still. A broker that ends before it has written the mark leaves objects
+of no topic: a sweep of the storage finds them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import islice
 from typing import Final
 
 from broker.runtime.environment import Environment
@@ -25,6 +31,9 @@ from storage.tiered.metadata.segment_state import PartitionDeleteState
 log = logging.getLogger("moldau.tiering")
 
 RETRY_S: Final = 5.0
+ADOPT_MS: Final = 600_000
+SEGMENTS_AT_ONCE: Final = 100
+"""Segments that are taken from the metadata at once."""
 
 
 class RemoteRemoval:
@@ -38,13 +47,16 @@ class RemoteRemoval:
         reader: MetadataReader,
         writer: MetadataWriter,
         copier: SegmentCopier,
+        count_max: int,
     ) -> None:
+        """`count_max`: how many segments are deleted at once."""
         self._node_id = node_id
         self._environment = environment
         self._spawn = spawn
         self._reader = reader
         self._writer = writer
         self._copier = copier
+        self._places = asyncio.Semaphore(count_max)
         self._under_way: set[RemotePartition] = set()
 
     def begin(self, followed: FollowedRemoteLog) -> None:
@@ -52,6 +64,9 @@ class RemoteRemoval:
         if followed.key not in self._under_way:
             self._under_way.add(followed.key)
             self._spawn(self._run(followed), f"remove-{followed.key.topic}-{followed.key.partition}")
+
+    def is_under_way(self, key: RemotePartition) -> bool:
+        return key in self._under_way
 
     async def _run(self, followed: FollowedRemoteLog) -> None:
         topic, index = followed.key.topic, followed.key.partition
@@ -71,12 +86,16 @@ class RemoteRemoval:
     async def _remove(self, followed: FollowedRemoteLog) -> None:
         while not followed.is_complete or followed.under_way or self._copier.is_copying(followed.key):
             await asyncio.sleep(RETRY_S / 10)  # objects that are put after the deletion would be orphans
-        if not len(followed.remote_log):
+        if not len(followed.remote_log) and followed.remote_log.delete_state is None:
             return
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_MARKED)
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_STARTED)
-        for segment in list(followed.remote_log.segments()):
-            await self._copier.remove(followed, segment, honours_pins=False)
+        while segments := list(islice(followed.remote_log.segments(), SEGMENTS_AT_ONCE)):
+            for segment in segments:
+                async with self._places:
+                    is_gone = await self._copier.remove(followed, segment, honours_pins=False)
+                if not is_gone:
+                    await asyncio.sleep(RETRY_S / 10)  # retention is deleting it
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_FINISHED)
 
     async def _write(self, followed: FollowedRemoteLog, state: PartitionDeleteState) -> None:

@@ -20,11 +20,12 @@ from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_offsets import RemoteOffsets
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from broker.tiering.remote_source import RemoteSource
-from broker.tiering.removal import RemoteRemoval
+from broker.tiering.removal import ADOPT_MS, RemoteRemoval
 from broker.tiering.traffic import RemoteTraffic
 from broker.tiering.transfer_quota import COPY_QUOTA, FETCH_QUOTA, TransferQuota
 from storage.log.log import Log
 from storage.tiered.metadata.remote_segment import RemotePartition
+from storage.tiered.metadata.topic_partitioner import metadata_partition
 
 log = logging.getLogger("moldau.tiering")
 
@@ -72,7 +73,13 @@ class Tiering:
             self.traffic,
         )
         self.removal = RemoteRemoval(
-            metadata.node_id, metadata.environment, metadata.spawn, self.reader, self.writer, self.copier
+            metadata.node_id,
+            metadata.environment,
+            metadata.spawn,
+            self.reader,
+            self.writer,
+            self.copier,
+            config.integer("remote.log.manager.expiration.thread.pool.size"),
         )
         self.source = RemoteSource(
             ports.settings,
@@ -160,10 +167,31 @@ class Tiering:
             if followed.key not in seen:
                 self._leave(followed)
         self.reader.look_for_leaders()
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Go on with removals that another broker, or the process before this one, has begun and does not finish."""
+        metadata = self._ports.metadata
+        image, now_ms = metadata.cluster.image, self._environment.wall_ms()
+        for key, mark in tuple(self.reader.marked.items()):
+            topic = image.topics.by_name(key.topic)
+            is_there = topic is not None and topic.id == key.topic_id
+            if is_there and self._ports.settings.topic_log_config(image, key.topic).is_tiered:
+                continue
+            is_at_work = mark.broker_id != metadata.node_id and image.cluster.is_active(mark.broker_id)
+            if self.removal.is_under_way(key) or (is_at_work and now_ms - mark.event_timestamp_ms < ADOPT_MS):
+                continue
+            count = self.reader.partition_count
+            if count and self.reader.leader_of(metadata_partition(key, count)) == metadata.node_id:
+                followed = self.reader.follow(key)
+                if followed is not None:
+                    self.removal.begin(followed)
 
     def _leave(self, followed: FollowedRemoteLog) -> None:
         """The partition is not a tiered one of this broker any more. Where its topic is gone, or tiered no more, the
         last leader deletes what is remote."""
+        if self.removal.is_under_way(followed.key):
+            return
         topic = self._ports.metadata.cluster.image.topics.by_name(followed.key.topic)
         is_deleted = topic is None or topic.id != followed.key.topic_id
         partition = self._replicas.get(followed.key.topic, followed.key.partition)

@@ -30,7 +30,7 @@ from storage.segment.transaction_index import AbortedTransaction
 
 
 class SourceRange(NamedTuple):
-    """The batches of one .log file that begin in a range of offsets."""
+    """The batches of one .log file that hold an offset of a range."""
 
     path: str
     size: int

@@ -107,14 +107,15 @@ def _piece(file: File, size: int, position: int, piece_size: int) -> memoryview:
 
 
 def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> memoryview:
-    """The batches of a piece whose base offset is in a range. Raises `MalformedMessage` where a header is wrong."""
+    """The batches of a piece that hold an offset of a range: the first of them may begin before it, because a full
+    offset map may end within a batch. Raises `MalformedMessage` where a header is wrong."""
     at, start, end = 0, len(piece), len(piece)
     while at < len(piece):
         header = parse_header(piece, at)
         if header.base_offset >= end_offset:
             end = at
             break
-        if header.base_offset >= first_offset:
+        if header.last_offset >= first_offset:
             start = min(start, at)
         at += header.size
     return piece[min(start, end) : end]

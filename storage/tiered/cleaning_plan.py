@@ -28,7 +28,7 @@ from storage.tiered.metadata.remote_segment import RemoteSegment
 
 
 class PlannedPart(NamedTuple):
-    """The batches of a segment that begin in a range of offsets."""
+    """The batches of a segment that hold an offset of a range."""
 
     first_offset: int
     end_offset: int

@@ -14,6 +14,7 @@ from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTOR
 from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
+from tests.conformance.scenarios.tiered_directories import TIERED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
 from tests.conformance.scenarios.transaction_directories import TRANSACTION_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.transaction_tools import TRANSACTION_TOOL_SCENARIOS
@@ -35,6 +36,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *DIRECTORY_SCENARIOS,
     *TRANSACTION_DIRECTORY_SCENARIOS,
     *COMPACTED_DIRECTORY_SCENARIOS,
+    *TIERED_DIRECTORY_SCENARIOS,
     *COMPACTED_TIER_SCENARIOS,
     *CLUSTER_SCENARIOS,
     *VOTER_SCENARIOS,

@@ -15,6 +15,7 @@ from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.shell import SHELL_MUTANTS
+from tests.mutants.tiering import TIERING_MUTANTS
 from tests.mutants.transaction_coordinator import TRANSACTION_COORDINATOR_MUTANTS
 from tests.mutants.transactions import TRANSACTION_MUTANTS
 from tests.simulation.cluster.plan import Fault
@@ -685,4 +686,5 @@ MUTANTS: Final = (
     *TRANSACTION_COORDINATOR_MUTANTS,
     *LOG_TRANSACTION_MUTANTS,
     *COMPACTION_MUTANTS,
+    *TIERING_MUTANTS,
 )

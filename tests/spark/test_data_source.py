@@ -116,3 +116,43 @@ def test_a_corrupt_batch_fails_the_query_and_is_named(spark: SparkSession, direc
     with pytest.raises(PySparkException) as problem:
         load(spark, directory, subscribe="bad").collect()
     assert reason_of(problem.value) == f"{log}, position 0: the checksum of the batch does not match"
+
+
+def test_predicates_are_pushed_down_where_spark_allows_it(spark: SparkSession, directory: Path) -> None:
+    """The source takes them over, times among them: Spark then has no filter left in its plan."""
+    first = load(spark, directory).where("partition = 0 AND offset = 100").first()
+    assert first is not None
+    query = f"partition = 0 AND offset >= 50 AND timestamp < TIMESTAMP '{first.timestamp:%Y-%m-%d %H:%M:%S.%f}'"
+    expected = load(spark, directory).where(query).orderBy("offset").collect()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        pushed = load(spark, directory, pushdown="true").where(query)
+        plan = pushed._jdf.queryExecution().executedPlan().toString()
+        assert pushed.orderBy("offset").collect() == expected
+        assert 0 < len(expected) < 400
+        assert "Filter (" not in plan, plan
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+def test_tables_are_read_by_sql(spark: SparkSession, directory: Path) -> None:
+    batches = load(spark, directory, table="batches")
+    assert batches.selectExpr("sum(records)", "min(baseOffset)", "max(lastOffset)").first() == (600, 0, 399)
+    assert load(spark, directory, table="latest").where("partition = 1").count() > 0
+    topics = spark.read.format("moldau").option("table", "topics").load(str(directory))
+    assert sorted(row.topic for row in topics.collect()) == ["empty", "t", "t"]
+    segments = spark.read.format("moldau").option("table", "segments").load(str(directory))
+    assert segments.where("NOT isGrowing").count() > 1
+
+
+def test_a_snapshot_is_read_again(spark: SparkSession, directory: Path) -> None:
+    from spark_jobs.options.read_options import parse_options
+    from spark_jobs.planning.planner import Planner
+    from storage.files.local_files import LocalFiles
+
+    write_checkpoints(directory, {("t", 0): 100, ("t", 1): 200})
+    options = parse_options({"path": str(directory), "subscribe": "t"})
+    taken = Planner(LocalFiles(), options).snapshot().as_json()
+    write_checkpoints(directory, {("t", 0): 400, ("t", 1): 200})
+    assert load(spark, directory).count() == 600
+    assert load(spark, directory, snapshot=taken).count() == 300

@@ -66,6 +66,8 @@ class SimulatedBucket:
     removed_until_s: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Objects that a listing may still show: until when, their size."""
     partial_upload_count: int = 0
+    change_count: int = 0
+    """How often an object was put, changed or removed."""
 
     def contents(self) -> dict[str, bytes]:
         return {key: self.objects[key].data for key in sorted(self.objects)}
@@ -73,12 +75,14 @@ class SimulatedBucket:
     def store(self, key: str, data: bytes) -> None:
         """Put an object there, whatever the faults."""
         self.objects[key] = _Stored(data, 0.0)
+        self.change_count += 1
 
     def damage(self, key: str, position: int) -> None:
         """Change one byte of an object."""
         data = bytearray(self.objects[key].data)
         data[position] ^= 0x55
         self.objects[key].data = bytes(data)
+        self.change_count += 1
 
 
 class SimulatedStorage:
@@ -116,6 +120,7 @@ class SimulatedStorage:
         before = len(objects[key].data) if key in objects else 0
         if sum(len(each.data) for each in objects.values()) - before + len(data) > faults.capacity_bytes:
             raise StorageFull(f"{key}: the bucket is full")
+        self.bucket.change_count += 1
         objects[key] = _Stored(data, self._now_s() + self._random.uniform(0, faults.list_lag_s), self._now_s())
         self._end(is_answered, key)
 
@@ -149,6 +154,7 @@ class SimulatedStorage:
         for key in keys:
             stored = self.bucket.objects.pop(key, None)
             if stored is not None:
+                self.bucket.change_count += 1
                 until_s = self._now_s() + self._random.uniform(0, self.faults.list_lag_s)
                 self.bucket.removed_until_s[key] = (until_s, len(stored.data))
         self._end(is_answered, ", ".join(keys))

@@ -47,7 +47,7 @@ def handle(
                 )
             )
     if not answers:
-        return services.controller.ask(request, context.version)
+        return services.controller.ask(request, context)
     if not passed_on:
         return AlterConfigsResponse(responses=answers)
     reply: Pending[AlterConfigsResponse] = Pending()
@@ -56,5 +56,5 @@ def handle(
         reply.complete(AlterConfigsResponse(responses=answers + response.responses))
 
     asked = AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
-    services.controller.submit(asked, decided, context.version)
+    services.controller.submit(asked, decided, context)
     return reply

@@ -18,4 +18,4 @@ if TYPE_CHECKING:
 def handle(
     services: ForwardingServices, context: RequestContext, request: CreateTopicsRequest
 ) -> Pending[CreateTopicsResponse]:
-    return services.controller.ask_for_partitions(request, context.version)
+    return services.controller.ask_for_partitions(request, context)

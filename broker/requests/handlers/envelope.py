@@ -7,15 +7,21 @@ forwarded is accepted inside; its response travels back in the same way.
 from __future__ import annotations
 
 import struct
+from collections.abc import Coroutine
+from ipaddress import ip_address
 from typing import Final, cast
 
 from broker.metadata.refusals import error_of
-from broker.network.route import RequestContext
+from broker.network.principal_data import read_principal
+from broker.network.route import Authentication, ClientConnection, RequestContext, ServingListener
 from broker.runtime.pending import Pending
+from protocol.access import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint
+from protocol.primitives import BytesLike, Chunk, MalformedMessage
 from protocol.tagged_section import skip_tags
+from security.access import CLUSTER_NAME, Access, ResourceKind
+from security.principal import Principal
 
 ADDRESS_SIZES: Final = (4, 16)
 
@@ -28,12 +34,17 @@ def handle(
     services: object, context: RequestContext, request: EnvelopeRequest
 ) -> EnvelopeResponse | Pending[EnvelopeResponse]:
     """Answer the request inside as if it had come by itself; its answer comes back with its header."""
+    access = context.access
+    if not access.is_unrestricted and not access.allows(
+        AclOperation.CLUSTER_ACTION, ResourceKind.CLUSTER, CLUSTER_NAME
+    ):
+        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        _check_principal(request.request_principal)
+        principal = read_principal(request.request_principal)
     except (MalformedMessage, IndexError):
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     try:
-        inner, message = _opened(context, request)
+        inner, message = _opened(context, request, principal)
     except (MalformedMessage, IndexError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     route = inner.route
@@ -46,7 +57,37 @@ def handle(
     return reply
 
 
-def _opened(context: RequestContext, envelope: EnvelopeRequest) -> tuple[RequestContext, object]:
+class EnvelopedClient:
+    """The client of a request in an envelope, in place of the broker whose connection brought it."""
+
+    def __init__(self, connection: ClientConnection, access: Access, client_host: str) -> None:
+        self.access = access
+        self.client_host = client_host
+        self.client_port = 0
+        self.software = ("unknown", "unknown")
+        self.served: dict[tuple[str | bytes, int], int] = {}
+        self.heartbeat_broker_id = -1
+        self.authentication: Authentication | None = None
+        self._connection = connection
+
+    @property
+    def listener(self) -> ServingListener:
+        return self._connection.listener
+
+    def close(self, reason: str) -> None:
+        self._connection.close(reason)
+
+    def sends_files(self) -> bool:
+        return False
+
+    def hold(self) -> None:
+        self._connection.hold()
+
+    def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
+        return self._connection.hold_during(work)
+
+
+def _opened(context: RequestContext, envelope: EnvelopeRequest, principal: Principal) -> tuple[RequestContext, object]:
     """The request inside, and what its header says. Raises `MalformedMessage` also where it may not be inside, or
     `IndexError`."""
     if len(envelope.client_host_address) not in ADDRESS_SIZES:
@@ -66,7 +107,9 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest) -> tuple[Request
     if version >= route.flexible_from:
         position = skip_tags(data, position)
     message, _ = decoder(data, position)
-    return RequestContext(context.connection, route, version, correlation_id, client_id), message
+    host = str(ip_address(bytes(envelope.client_host_address)))
+    client = EnvelopedClient(context.connection, context.listener.access_of(principal, host), host)
+    return RequestContext(client, route, version, correlation_id, client_id), message
 
 
 def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
@@ -78,18 +121,3 @@ def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
     chunks: list[Chunk] = [header(inner.correlation_id)]
     route.encoders[version](response, chunks)
     return EnvelopeResponse(response_data=b"".join(cast("list[BytesLike]", chunks)))
-
-
-def _check_principal(principal: bytes | None) -> None:
-    """Read a serialized principal: a version, type and name as compact strings, whether a delegation token
-    authenticated it, tags. No access is decided by it, but one without a name is refused. Raises `MalformedMessage` or
-    `IndexError`."""
-    if principal is None or principal[:2] != b"\0\0":
-        raise MalformedMessage("the principal has no version that is known")
-    position = 2
-    for _ in ("type", "name"):
-        size, position = read_uvarint(principal, position)
-        position += size - 1
-        if size == 0 or position >= len(principal):
-            raise MalformedMessage("the principal ends within its name")
-    skip_tags(principal, position + 1)

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 
 def handle(services: ForwardingServices, context: RequestContext, request: object) -> Pending[object]:
-    return services.controller.ask(request, context.version)
+    return services.controller.ask(request, context)

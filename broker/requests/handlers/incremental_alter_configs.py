@@ -56,7 +56,7 @@ def handle(
         answers.append(None if verdict is None else _answer(resource, verdict))
     passed_on = [resource for resource, answer in zip(request.resources, answers, strict=True) if answer is None]
     if len(passed_on) == len(answers):
-        return services.controller.ask(request, context.version)
+        return services.controller.ask(request, context)
     if not passed_on:
         return IncrementalAlterConfigsResponse(responses=[answer for answer in answers if answer is not None])
     reply: Pending[IncrementalAlterConfigsResponse] = Pending()
@@ -66,7 +66,7 @@ def handle(
         reply.complete(IncrementalAlterConfigsResponse(responses=[each or next(theirs) for each in answers]))
 
     asked = IncrementalAlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
-    services.controller.submit(asked, decided, context.version)
+    services.controller.submit(asked, decided, context)
     return reply
 
 

@@ -221,6 +221,10 @@ def _answer(
         answer.leader_epoch = partition.leader_epoch
     elif wish.timestamp in POSITIONS:
         offset = POSITIONS[wish.timestamp](its_log)
+        if wish.timestamp == EARLIEST_PENDING_UPLOAD and offset >= end_offset:
+            if is_behind:
+                return _refused(wish, _not_available(version))
+            offset = NO_OFFSET  # as Apache Kafka: there is no such record that the client may read
         epoch = its_log.epochs.epoch_of(offset) if offset >= 0 else None
         answer.offset = offset
         answer.leader_epoch = NO_EPOCH if epoch is None else epoch

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
-from tests.simulation.cluster.plan import Fault, Plan
+from tests.simulation.cluster.plan import STORAGE_FAULTS, Fault, Plan
 
 Shape = tuple[tuple[str, object], ...]
 """Fields of a plan, and their values."""
@@ -34,6 +34,22 @@ TRANSACTIONAL: Final[Shape] = (
     ("fault_s", 10.0),
 )
 """Little else goes on, and the cluster serves most of the time."""
+
+
+TIERED: Final[Shape] = (
+    ("is_tiered", True),
+    ("tiered_segment_bytes", 1000),
+    ("producers", 1),
+    ("partitions", 1),
+    ("members", 0),
+    ("churns_topics", False),
+    ("directories", 1),
+    ("table_keys", 0),
+    ("mixed", 0),
+    ("careless", 0),
+    ("look_every_s", 0.03),
+    ("pause_s", 0.06),
+)
 
 
 class Family(NamedTuple):
@@ -158,6 +174,19 @@ FAMILIES: Final = (
             Fault.MOVE_TRANSACTION_VERSION,
         ),
         (("transactional", 1), ("transforms", True), *TRANSACTIONAL),
+    ),
+    Family(
+        "copies",
+        (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.MOVE_LEADERS, *STORAGE_FAULTS),
+        (
+            *TIERED,
+            ("transactional", 1),
+            ("transforms", False),
+            ("retains", "bytes"),
+            ("skew_ms_max", 0),
+            ("trims", False),
+            ("strike_every_s", 1.0),
+        ),
     ),
     Family(
         "links",

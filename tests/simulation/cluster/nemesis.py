@@ -31,6 +31,7 @@ from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRe
 from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offsets
 from storage.log.log import Log
 from tests.simulation.cluster.plan import DIRECTORIES, Fault, Plan
+from tests.simulation.cluster.storage_strikes import StorageStrikes, mend_storage, switch_copies
 from tests.support.cluster import CLUSTER_ID, voter_of
 from tests.support.node import Closed
 from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
@@ -95,6 +96,7 @@ class Nemesis:
             Fault.REASSIGN: self.reassign,
             Fault.CHANGE_VOTERS: self.change_voters,
             Fault.MOVE_TRANSACTION_VERSION: self.move_transaction_version,
+            **StorageStrikes(cluster, plan, random).table(),
         }
 
     async def work(self) -> None:
@@ -123,12 +125,15 @@ class Nemesis:
             node.host.disk.crash_at_step = None
             node.host.disk.faults = DiskFaults()
             node.host.disk.mend_directories()
+            mend_storage(node)
         await asyncio.sleep(1)
         for node in self._cluster.nodes.values():
             if node.is_up and self._is_impaired(node):
                 node.kill()  # an operator starts a broker again that lost its log directory
             if not node.is_up:
                 self._boot(node)
+        if self._plan.is_tiered:
+            await switch_copies(self._cluster, self._plan, is_on=True)
 
     @staticmethod
     def _is_impaired(node: ClusterNode) -> bool:

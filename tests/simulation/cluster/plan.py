@@ -42,13 +42,32 @@ class Fault(Enum):
     LOSE_DIRECTORY = "a log directory fails"
     KILL_TRANSACTION_COORDINATOR = "kill a transaction coordinator"
     MOVE_TRANSACTION_VERSION = "another transaction.version"
+    STORAGE_ERRORS = "remote storage refuses, cuts, and loses answers"
+    STORAGE_SLOW = "slow remote storage"
+    STORAGE_AWAY = "remote storage is away"
+    STORAGE_EXPIRED = "credentials of remote storage expire"
+    STORAGE_FULL = "remote storage is full"
+    STORAGE_LAG = "lists of remote storage lag"
+    SWITCH_COPIES = "copies switched off and on"
 
+
+STORAGE_FAULTS = (
+    Fault.STORAGE_ERRORS,
+    Fault.STORAGE_SLOW,
+    Fault.STORAGE_AWAY,
+    Fault.STORAGE_EXPIRED,
+    Fault.STORAGE_FULL,
+    Fault.STORAGE_LAG,
+    Fault.SWITCH_COPIES,
+)
+"""Only where topics are tiered."""
 
 DRAWN_ALONE = (
     Fault.BIT_ROT,
     Fault.LOSE_DIRECTORY,
     Fault.KILL_TRANSACTION_COORDINATOR,
     Fault.MOVE_TRANSACTION_VERSION,
+    *STORAGE_FAULTS,
 )
 """Added to what is drawn of the others, whose draws it leaves as they are."""
 ALWAYS_SAFE = tuple(fault for fault in Fault if fault not in (Fault.POWER_CUT_ALL, *DRAWN_ALONE))
@@ -57,9 +76,23 @@ TRANSACTIONAL_SHARE = 0.3
 AGREEING_MS = 500
 COMPACTED_SHARE = 0.4
 """Of the seeds."""
+TIERED_SHARE = 0.3
+"""Of the seeds."""
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")
+TIERED_PROPERTIES = {
+    "remote.log.storage.system.enable": "true",
+    "moldau.tiered.storage": "s3://bucket/prefix",
+    "remote.log.manager.task.interval.ms": "500",
+    "remote.log.manager.task.retry.backoff.ms": "200",
+    "remote.log.manager.task.retry.backoff.max.ms": "2000",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "300",
+    "log.segment.delete.delay.ms": "200",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +155,10 @@ class Plan:
     """Of each partition of a compacted topic, where there is one; the internal topics are compacted as eagerly then."""
     tombstones_ms: int = 1000
     """How long deletions of keys are kept."""
+    is_tiered: bool = False
+    """Topics have remote storage, small segments, and keep little on their disks."""
+    tiered_segment_bytes: int = 1000
+    local_retention_bytes: int = 1000
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -184,6 +221,15 @@ class Plan:
             plan = replace(
                 plan, table_keys=random.choice((2, 5, 20)), tombstones_ms=random.choice((300, 3000, 300_000))
             )
+        if random.random() < TIERED_SHARE:
+            faults = (*plan.faults, *random.sample(STORAGE_FAULTS, random.randint(1, 4)))
+            plan = replace(
+                plan,
+                faults=faults,
+                is_tiered=True,
+                tiered_segment_bytes=random.choice((600, 1000, 2000)),
+                local_retention_bytes=random.choice((1, 1000, 4000)),
+            )
         return plan
 
     def broker_properties(self) -> dict[str, str]:
@@ -217,7 +263,7 @@ class Plan:
             given["log.roll.ms"] = "500"
         if self.flushes:
             given["log.flush.interval.messages"] = "1"
-        return given | dict(self.properties)
+        return given | (TIERED_PROPERTIES if self.is_tiered else {}) | dict(self.properties)
 
     def features(self) -> dict[str, int]:
         return {ELIGIBLE_LEADER_REPLICAS: int(self.has_eligible_replicas)}
@@ -227,14 +273,28 @@ class Plan:
         limit = {"retention.bytes": "1000", "retention.ms": "-1"}
         if self.retains == "time":
             limit = {"retention.ms": "1000", "message.timestamp.type": "LogAppendTime"}
+        if self.is_tiered:
+            limit = {name: f"{8 * int(value)}" if value == "1000" else value for name, value in limit.items()}
+            limit |= self.tiered_configs()
         return {"internal.segment.bytes": "1000", "min.insync.replicas": "1", **limit}
 
+    def tiered_configs(self) -> dict[str, str]:
+        """Of a topic with remote storage."""
+        return {
+            "remote.storage.enable": "true",
+            "internal.segment.bytes": str(self.tiered_segment_bytes),
+            "local.retention.bytes": str(self.local_retention_bytes),
+        }
+
     def table_configs(self) -> dict[str, str]:
-        """Of the compacted topic."""
-        return {"internal.segment.bytes": "1000", "cleanup.policy": "compact"}
+        """Of the compacted topic. With transactions, a follower that lags must not miss the marker of a transaction of
+        which it has records: as in Apache Kafka, it may be away for no longer than delete.retention.ms."""
+        given = {"internal.segment.bytes": "1000", "cleanup.policy": "compact"}
+        return given | ({"delete.retention.ms": "300000"} if self.transactional else {})
 
     def topic_configs(self) -> dict[str, str]:
-        return {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})
+        given = {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})
+        return given | (self.tiered_configs() if self.is_tiered else {})
 
 
 def harsh(seed: int) -> Plan:

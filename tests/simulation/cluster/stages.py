@@ -26,6 +26,7 @@ from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
+from tests.simulation.tiering import scripts
 from tests.simulation.transactions.swarm import Swarm as Transactions
 
 Lines = list[str] | None
@@ -188,7 +189,9 @@ GROUPS: Final = "groups"
 TRANSACTIONS: Final = "transaction-coordinator"
 LOG_CLEANER: Final = "log-cleaner"
 ONE_NODE: Final = "one-node"
-SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL)
+COPIES: Final = "copies"
+"""A family of clusters: tiered topics."""
+SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL, *scripts.ALL)
 FIRST_STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")
 )
@@ -243,6 +246,7 @@ OPENING: Final = (
     Stage((REPLICAS,), 40, at_once=20),
     Stage((ONE_NODE,), 16, at_once=8),
     Stage((LOG_CLEANER,), 80, at_once=20),
+    Stage((COPIES,), 2),
     Stage((METADATA,), 6, at_once=3),
     Stage(EAGER[:EAGEREST]),
     Stage((QUORUM,), 44, at_once=22),

@@ -22,7 +22,9 @@ from protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
+from tests.simulation.cluster.tiered import Tiered
 from tests.simulation.cluster.transactional import Transactional
+from tests.simulation.cluster.transactional_table import TransactionalTable
 from tests.simulation.invariants import ALL, Invariant
 from tests.simulation.invariants.acknowledged import check_acknowledged
 from tests.simulation.invariants.deleted_everywhere import DeletedEverywhere
@@ -141,6 +143,14 @@ class Swarm:
         self._table = KeyedTable(Random(f"{seed}/table"), plan.table_keys)
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
+        trimmed = frozenset({TOPIC} if plan.trims else ())
+        self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, trimmed)
+        if plan.is_tiered:
+            self.invariants.append(self._tiered.rules)
+        partitions = [(TABLE, index) for index in range(TABLE_PARTITIONS if plan.table_keys else 0)]
+        self._transactional_table = TransactionalTable(
+            self._table, partitions, plan, self.bootstrap, self.run.table_history
+        )
         self._is_ended = False
 
     # What clients need of the cluster
@@ -212,6 +222,7 @@ class Swarm:
         if self.plan.table_keys:
             await self.cluster.create(TABLE, TABLE_PARTITIONS, REPLICAS, **self.plan.table_configs())
         await self._transactional.begin(self._topic_configs())
+        self._transactional_table.begin()
         working = self._begin()
         if story is None:
             striking = loop.create_task(self.nemesis.work())
@@ -235,6 +246,8 @@ class Swarm:
         await self.full_service()
         await self._end(working)
         await self.converged()
+        if self.plan.is_tiered:
+            await self._tiered.settled()
         watch.cancel()
         operator.cancel()
         self.look(is_full=True)
@@ -294,6 +307,8 @@ class Swarm:
             trimmer = Trimmer(key, readers, producers, self.bootstrap(f"trim-{key[1]}"), run.complaints)
             trimmer.on_asking = DeletedEverywhere(self.cluster, self._fail).asking
             working.append(loop.create_task(trimmer.work(lambda: self._is_ended)))
+        if plan.is_tiered:
+            working += self._tiered.readers(self.keys, lambda: self._is_ended)
         for administrator in self._administrators if plan.churns_topics else []:
             working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
         return working
@@ -305,6 +320,9 @@ class Swarm:
             yield Producer(name, (TABLE, index), self.bootstrap(name), history, complaints, **of_table)
 
     async def _read_table(self) -> None:
+        if self.plan.table_keys and self.plan.transactional:
+            self.run.complaints += await self._transactional_table.finish(DRAIN_S)
+            return
         for index in range(TABLE_PARTITIONS if self.plan.table_keys else 0):
             reading = self.run.table_history.reading("final", (TABLE, index), is_complete=True)
             bootstrap, may_rot = self.bootstrap(f"table-{index}"), Fault.BIT_ROT in self.plan.faults
@@ -441,6 +459,7 @@ class Swarm:
                 DRAIN_S,
             )
             await self.cluster.until(self._transactional.has_progressed, "a commit of every application", COMMIT_S)
+            await self._transactional_table.stop(DRAIN_S)
             await self._transactional.end(DRAIN_S)
             for producer in self.producers:
                 producer.is_ending = True

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from random import Random
+from typing import Any, Final, cast
 
 from broker.config.config import Config
 from broker.metadata.dynamic_config import DynamicConfig
@@ -33,14 +34,24 @@ from tests.support.simulation.world import SimulatedEnvironment
 ROOT = "/data"
 LED, COPY = "led", "copy"
 LEADER_ID = 2
+WAITS: Final = 0.15
+"""How often the cleaner waits."""
+WAIT_S_MAX: Final = 0.3
+
+
+def wait_s(random: Random) -> float:
+    """Mostly 0."""
+    return random.random() * WAIT_S_MAX if random.random() < WAITS else 0.0
 
 
 class WatchedWork:
-    """A round of cleaning, of which each finished segment is looked at before the cleaner swaps it."""
+    """A round of cleaning, of which each finished segment is looked at before the cleaner swaps it. Some of them wait
+    for the event loop, so that the log changes meanwhile."""
 
-    def __init__(self, environment: SimulatedEnvironment, work: RunningWork[object]) -> None:
+    def __init__(self, environment: SimulatedEnvironment, work: RunningWork[object], waits: Random) -> None:
         self._environment = environment
         self._work = work
+        self._waits = waits
 
     async def next_event(self) -> object:
         event = await self._work.next_event()
@@ -49,6 +60,7 @@ class WatchedWork:
             cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
             if stale := [name for name in cleaned if offset_of_name(name) != event.base_offset]:
                 raise Violation(f"a crash in the swap at {event.base_offset} would lose it: {stale} are there as well")
+            await asyncio.sleep(wait_s(self._waits))
         return event
 
     def close(self) -> None:
@@ -58,8 +70,9 @@ class WatchedWork:
 class WatchedEnvironment:
     """That of a broker. No round begins beside what another one has left, unless one has failed."""
 
-    def __init__(self, environment: SimulatedEnvironment) -> None:
+    def __init__(self, environment: SimulatedEnvironment, waits: Random) -> None:
         self._environment = environment
+        self._waits = waits
         self.has_failed: Callable[[], bool] = lambda: False
 
     def __getattr__(self, name: str) -> Any:
@@ -70,14 +83,20 @@ class WatchedEnvironment:
         names = self._environment.fs.list_directory(work.keywords["request"].directory)
         if (stale := [name for name in names if name.endswith(CLEANED_SUFFIX)]) and not self.has_failed():
             raise Violation(f"an earlier round has left {stale}")
-        return WatchedWork(self._environment, self._environment.in_process(work))
+        return WatchedWork(self._environment, self._environment.in_process(work), self._waits)
 
 
 class Process:
     """One life of the broker."""
 
-    def __init__(self, environment: SimulatedEnvironment, config: LogConfig, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, environment: SimulatedEnvironment, config: LogConfig, properties: Mapping[str, str], waits: Random
+    ) -> None:
+        """`waits` says for how long the cleaner waits for the disk and the event loop."""
         self.environment = environment
+        self._waits = waits
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called while the cleaner waits until a log is durable."""
         self.directory = LogDirectory.open(environment.fs, ROOT, lambda _: None, environment.boot_id())
         self.replicas = Replicas()
         self.led = self._load(LED, config)
@@ -86,7 +105,7 @@ class Process:
         self.flusher = Flusher(environment, self.tasks.spawn, self.replicas.flushed)
         self.checkpoints = LogCheckpoints(environment, lambda: (self.directory,))
         self.removal = FileRemoval(environment, self.tasks.spawn)
-        watched = WatchedEnvironment(environment)
+        watched = WatchedEnvironment(environment, waits)
         watched.has_failed = lambda: self.cleaner.totals.failures > 0
         self.cleaner = LogCleaner(
             DynamicConfig(Config.load(PROPERTIES | dict(properties))),
@@ -95,8 +114,15 @@ class Process:
             self.replicas,
             self.flusher,
             self.removal,
-            self.checkpoints.write,
+            self._write_checkpoints,
         )
+
+    async def _write_checkpoints(self) -> bool:
+        is_durable = await self.checkpoints.write()
+        if (delay_s := wait_s(self._waits)) > 0:
+            await asyncio.sleep(delay_s)
+            self.on_wait()
+        return is_durable
 
     def _load(self, topic: str, config: LogConfig) -> Partition:
         log = self.directory.load(topic, 0, config, self.environment.wall_ms(), lambda _: None)

@@ -126,7 +126,8 @@ class Oracle:
         """(offset, wall clock in ms): from then on everything before the offset could be cleaned. Rising."""
 
         self.unsure_producers: dict[int, None] = {}
-        """Batches of theirs were cut away. The cleaner may have removed the ones before, as in Apache Kafka."""
+        """Batches of theirs were cut away. The cleaner may have removed the ones before, as in Apache Kafka: until they
+        begin an epoch or write data, no log has to know them."""
 
     @property
     def end_offset(self) -> int:
@@ -136,6 +137,9 @@ class Oracle:
         assert batch.base_offset >= self.end_offset
         self.batches.append(batch)
         self.by_offset[batch.base_offset] = batch
+        known = self.view.producers.get(batch.producer_id)
+        if not batch.is_marker or known is None or known.epoch != batch.producer_epoch:
+            self.unsure_producers.pop(batch.producer_id, None)
         self.view.take(batch)
 
     def cut(self, end_offset: int) -> None:

@@ -3,6 +3,7 @@
 each batch     is one that was appended, with its offsets, producer, sequences and epochs; its records are of it
 untouched      what was never cleanable, or is younger than min.compaction.lag.ms, is there whole
 latest         the latest committed record of each key is there; a tombstone for delete.retention.ms at least
+horizons       that of a batch never changes
 nothing back   where a tombstone is gone, no older record of its key is there
 clean part     before the first dirty offset each key has one committed record
 transactions   while records of one are there, so is its marker; a read_committed consumer gets no aborted record,
@@ -21,6 +22,7 @@ from protocol.batch_iterator import iterate_batches
 from protocol.record_batch import BatchHeader, crc_is_valid
 from protocol.record_builder import Record
 from protocol.record_reader import records_of
+from replication.partition import Partition
 from storage.log.log import Log
 from storage.log.reading import LogRead
 from tests.simulation.compaction.oracle import NO_SEQUENCE, Oracle, View
@@ -64,24 +66,37 @@ class Looked:
         return {record.offset: record for each in self.held if not each.header.is_control for record in each.records}
 
 
-def check(log: Log, high_watermark: int, oracle: Oracle, now_ms: int, random: Random, *, is_copy: bool = False) -> None:
-    """Raises `Violation`. A copy was fetched from a log that had been cleaned, so that it may lack more."""
+def check(
+    partition: Partition, oracle: Oracle, horizons: dict[int, int], now_ms: int, random: Random, *, is_copy: bool
+) -> None:
+    """Raises `Violation`. A copy was fetched from a log that had been cleaned, so that it may lack more. `horizons` are
+    the delete horizons that were seen in this log; those of now are added."""
     try:
-        _check(log, high_watermark, oracle, now_ms, random, is_copy=is_copy)
+        _check(partition.log, partition.high_watermark, oracle, horizons, now_ms, random, is_copy=is_copy)
     except Violation as violation:
-        raise Violation(f"{log.topic}: {violation}") from None
+        raise Violation(f"{partition.topic}: {violation}") from None
 
 
-def _check(log: Log, high_watermark: int, oracle: Oracle, now_ms: int, random: Random, *, is_copy: bool) -> None:
+def _check(
+    log: Log,
+    high_watermark: int,
+    oracle: Oracle,
+    horizons: dict[int, int],
+    now_ms: int,
+    random: Random,
+    *,
+    is_copy: bool,
+) -> None:
     seen = Looked(log, oracle, oracle.up_to(log.end_offset) if is_copy else oracle.view, held_by(log), now_ms)
     check_batches(seen)
+    check_horizons(seen.held, horizons)
     if not is_copy:
         check_untouched(seen)
     offsets = seen.offsets
     check_latest(seen, offsets, is_copy=is_copy)
     check_clean_part(seen, offsets)
     check_transactions(seen, offsets)
-    check_producers(seen, is_copy=is_copy)
+    check_producers(seen)
     check_stable_offset(seen, high_watermark)
     begins = [random.choice(oracle.batches).base_offset for _ in oracle.batches[:CONSUMERS]]
     for offset in (log.log_start_offset, *begins):
@@ -112,6 +127,13 @@ def held_by(log: Log) -> list[Held]:
     return found
 
 
+def stored_offsets(log: Log) -> list[int]:
+    """The base offsets of all batches in the segments: those before the log start offset as well, which the cleaner
+    cleans like all others and for which it keeps markers."""
+    data = [segment.file().pread(segment.size, 0) for segment in log.segments]
+    return [header.base_offset for each in data for _, header in iterate_batches(each)]
+
+
 def check_batches(seen: Looked) -> None:
     for header, records in seen.held:
         batch = seen.oracle.by_offset.get(header.base_offset)
@@ -133,6 +155,15 @@ def check_batches(seen: Looked) -> None:
         raise Violation(f"the last batch ends at {seen.held[-1].header.next_offset}, the log at {log.end_offset}")
     if not seen.held and seen.view.end_offset > log.log_start_offset:
         raise Violation(f"no batch is left of a log that ends at {log.end_offset}")
+
+
+def check_horizons(held: list[Held], known: dict[int, int]) -> None:
+    """`known`: by base offset, the delete horizons (ms) that batches had before."""
+    for header, _ in held:
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is not None and known.setdefault(header.base_offset, horizon_ms) != horizon_ms:
+            told = f"{horizon_ms}; it was {known[header.base_offset]}"
+            raise Violation(f"the delete horizon of the batch at {header.base_offset} is {told}")
 
 
 def check_untouched(seen: Looked) -> None:
@@ -222,29 +253,25 @@ def check_consumer(seen: Looked, from_offset: int, high_watermark: int) -> None:
                 raise Violation(f"a consumer from {from_offset} {what} {record} at {record.offset}")
 
 
-def check_producers(seen: Looked, *, is_copy: bool) -> None:
+def check_producers(seen: Looked) -> None:
     """Of those that have written behind the start of the log. A copy may lack what its leader has removed in favour of
     a batch that the copy has not got yet."""
-    log = seen.log
+    log, left = seen.log, seen.left.producers
     newest = {key: each.last_offset for key, each in seen.oracle.view.producers.items()}
-    expected = {
-        key: (each.epoch, each.last_sequence)
-        for key, each in seen.view.producers.items()
-        if each.last_data_offset >= log.log_start_offset and each.last_offset == newest[key]
-        if key not in seen.oracle.unsure_producers and each.last_sequence != NO_SEQUENCE
-    }
-    known = {key: (each.producer_epoch, each.last_sequence) for key, each in log.producers.entries.items()}
-    of_batches = {key: (each.epoch, each.last_sequence) for key, each in seen.left.producers.items()}
-    for header, records in seen.held:
-        if header.is_control and not records:
-            expected.pop(header.producer_id, None)  # as in Apache Kafka, which takes nothing of an empty marker
-    if is_copy:
-        for key, each in seen.view.producers.items():
-            if (last := seen.oracle.by_offset.get(each.last_offset)) is not None and last.is_marker:
-                expected.pop(key, None)
-    for key, fields in expected.items():
-        if (known.get(key), of_batches.get(key)) != (fields, fields):
-            told = f"known as {known.get(key)}, and by the batches that are left as {of_batches.get(key)}"
+    markers = {each.header.base_offset for each in seen.held if each.header.is_control and each.records}
+    for key, each in seen.view.producers.items():
+        if each.last_data_offset < log.log_start_offset or each.last_offset != newest[key]:
+            continue
+        if key in seen.oracle.unsure_producers:
+            continue
+        fields = each.epoch, each.last_sequence
+        entry = log.producers.entries.get(key)
+        known = entry and (entry.producer_epoch, entry.last_sequence)
+        of_batches = left.get(key) and (left[key].epoch, left[key].last_sequence)
+        if each.last_sequence == NO_SEQUENCE and each.last_offset not in markers and known != fields:
+            continue  # a marker has begun the epoch, and is empty: a start takes nothing of it, as in Apache Kafka
+        if (known, of_batches) != (fields, fields):
+            told = f"known as {known}, and by the batches that are left as {of_batches}"
             raise Violation(f"producer {key}, whose epoch and last sequence are {fields}, is {told}")
 
 

@@ -25,7 +25,7 @@ from storage.log.log import Log
 from storage.log_config import LogConfig
 from tests.simulation.compaction.host import ROOT, Process
 from tests.simulation.compaction.oracle import NO_PRODUCER, Appended, Oracle
-from tests.simulation.compaction.rules import Violation, check, held_by
+from tests.simulation.compaction.rules import Violation, check, held_by, stored_offsets
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 LIMIT_S: Final = 300.0
@@ -33,13 +33,17 @@ IDEMPOTENT: Final = (1, 2, 3)
 TRANSACTIONAL: Final = (11, 12, 13)
 LEAP: Final = (1 << 31) - 200
 """Offsets that compaction, long ago, has left out: an index of one segment holds not many more."""
+HOPS_MAX: Final = 40
+"""Offsets that compaction has left out a while ago."""
 LEFTOVERS: Final = (".cleaned", ".swap", ".deleted")
 ENTRY_SIZE: Final = 24
 FILE_DELAY_MS: Final = 100
 ROUNDS_MAX: Final = 16
 """How many rounds of cleaning it may take until nothing superfluous is left."""
+CLEANED_ANEW: Final = 3
 CLEAN_S: Final = 60.0
-"""How long the cleaner may take to clean everything in a process that nothing befalls."""
+"""How long the cleaner may take until a log is clean, or clean up to a later offset, in a process that nothing
+befalls. With an offset map of nine keys, a hundred segments are many rounds."""
 
 
 class End(Enum):
@@ -76,7 +80,7 @@ class Shape:
             segment_bytes=random.choice((500, 700, 1500)),
             index_interval_bytes=random.choice((0, 100, 4096)),
             cleanup_policy=("compact",),
-            delete_retention_ms=random.choice((0, 300, 2000)),
+            delete_retention_ms=random.choice((0, 300, 2000, 8000)),
             min_compaction_lag_ms=random.choice((0, 0, 0, 400)),
             min_cleanable_dirty_ratio=random.choice((0.01, 0.01, 0.4)),
             file_delete_delay_ms=FILE_DELAY_MS,
@@ -97,9 +101,9 @@ class Shape:
             ends=tuple(random.choices(list(End), weights=(2, 2, 6, 1), k=random.randint(2, 4))),
             acts=random.randint(20, 60),
             pause_s=random.choice((0.02, 0.1)),
-            trims=random.random() < 0.2,
+            trims=random.random() < 0.3,
             empties=random.random() < 0.25,
-            leaps=random.random() < 0.15,
+            leaps=random.random() < 0.25,
             weights={each: random.choice((0.05, 0.3, 1.0)) for each in producers},
         )
 
@@ -111,6 +115,7 @@ class Swarm:
         self.seed = seed
         self.random = Random(f"{seed}/log cleaner")
         self.shape = Shape.drawn(Random(f"{seed}/shape"))
+        self._waits = Random(f"{seed}/waits")
         self.world = World(seed)
         self.host = self.world.add_host("broker-1")
         self.oracle = Oracle()
@@ -119,6 +124,8 @@ class Swarm:
         """Rounds of cleaning."""
         self._epoch = 0
         self._count = 0
+        self._keys = "key"
+        """How the keys of the records begin that are written."""
         self._leaps_left = 2 * self.shape.leaps
         self._truncating: dict[str, int] = {}
         """By topic: the end of a truncation that is not durable yet."""
@@ -126,8 +133,11 @@ class Swarm:
         """By topic: where the log of the last process must end at least after its end."""
         self._durable: dict[str, int] = {}
         """The same after a loss of power."""
+        self._horizons: dict[str, dict[int, int]] = {}
+        """By topic: the delete horizons that this process has seen. A crash may bring back the batch without one."""
         self._is_stopping = False
         self._is_last = False
+        self._is_settling = False
         self._has_ended = False
         self._process: Process | None = None
         self._acts: list[tuple[float, Callable[[Process], Awaitable[None] | None]]] = [
@@ -142,7 +152,7 @@ class Swarm:
             (0.6, self._truncate),
             (0.3 * self.shape.trims, self._trim),
             (0.2 * self.shape.empties, self._empty),
-            (0.3 * self.shape.leaps, self._leap),
+            (1.5 * self.shape.leaps, self._leap),
         ]
 
     def run(self) -> None:
@@ -203,9 +213,11 @@ class Swarm:
     # The process
 
     async def _live(self, environment: SimulatedEnvironment) -> None:
-        process = Process(environment, self.shape.config, self.shape.properties)
+        process = Process(environment, self.shape.config, self.shape.properties, self._waits)
+        self._horizons.clear()
         await self._recovered(process)
         self._process = process
+        process.on_wait = lambda: self._trim(process) if self.shape.trims and not self._is_settling else None
         process.cleaner.begin()
         weights = [weight for weight, _ in self._acts]
         number = 0
@@ -268,9 +280,9 @@ class Swarm:
         random = self.random
         number = random.randrange(self.shape.keys)
         if self.shape.is_uniform:
-            key, value = f"key-{number:03}", f"{self._count:06}"
+            key, value = f"{self._keys}-{number:03}", f"{self._count:06}"
         else:
-            key = f"key-{number}" * random.choice((1, 1, 5))
+            key = f"{self._keys}-{number}" * random.choice((1, 1, 5))
             value = f"{self._count}" * random.choice((1, 5, 20))
         is_tombstone = random.random() < 0.2 and not self.shape.is_uniform
         timestamp = process.environment.wall_ms() - random.choice((0, 0, random.randrange(300)))
@@ -317,6 +329,11 @@ class Swarm:
         if opened:
             self._end(process, self.random.choice(opened), commits=self.random.random() < 0.5)
 
+    def _end_all(self, process: Process, *, commits: bool) -> None:
+        for producer_id, producer in [*self.oracle.view.producers.items()]:
+            if producer.opened:
+                self._end(process, producer_id, commits=commits)
+
     def _end(self, process: Process, producer_id: int, *, commits: bool) -> None:
         now_ms, log = process.environment.wall_ms(), process.led.log
         epoch = self.oracle.view.producers[producer_id].epoch + self.random.choice((0, 1))
@@ -330,15 +347,18 @@ class Swarm:
         self._append_data(log, bytearray(marker), batch, now_ms)
 
     def _leap(self, process: Process) -> None:
-        """A batch as a follower gets it behind a gap."""
-        if self._leaps_left:
-            self._leaps_left -= 1
+        """A batch as a follower gets it behind a gap. The batch and all before it are committed: the leader has cleaned
+        past the batch, since a round keeps the batch that ends where it may clean no further."""
+        is_leap = self._leaps_left > 0 and self.random.random() < 0.3
+        if self.shape.leaps:
+            self._leaps_left -= is_leap
             log = process.led.log
-            offset = log.end_offset + LEAP
+            offset = log.end_offset + (LEAP if is_leap else self.random.randint(1, HOPS_MAX))
             record = self._record(process)
             data = build_batch([record], base_offset=offset, partition_leader_epoch=self._epoch)
             self.oracle.append(Appended(offset, (record,), leader_epoch=self._epoch))
             self.oracle.data[offset] = data
+            self.oracle.committed_end = offset + 1
             result = log.append_as_follower(data, self._epoch, process.environment.wall_ms())
             assert result.error == 0, result
 
@@ -365,6 +385,7 @@ class Swarm:
         due_ms = process.environment.wall_ms() - self.shape.config.delete_retention_ms
         if since_ms is not None and since_ms <= due_ms:
             self._truncating[process.copy.topic] = led.log_start_offset
+            self._horizons.clear()
             await process.truncate(process.copy, led.log_start_offset, is_emptied=True)
             self._truncating.clear()
             while copy.end_offset < led.end_offset:
@@ -380,12 +401,18 @@ class Swarm:
     async def _empty(self, process: Process) -> None:
         """As a follower whose leader has nothing of what it has."""
         offset = self.random.choice((self.oracle.start_offset, self.oracle.end_offset))
+        count = len(self.oracle.batches)
         await self._truncate_to(process, offset, is_emptied=True)
+        if self.shape.is_uniform:
+            for _ in range(count):  # the segments are as large as they were
+                self._append(process)
+            process.led.follow_high_watermark(process.led.log.end_offset)
 
     async def _truncate_to(self, process: Process, offset: int, *, is_emptied: bool) -> None:
         if is_emptied:
             self._truncating = {each.topic: offset for each in process.partitions}
             self.oracle.restart(offset)
+            self._horizons.clear()
             await process.truncate(process.led, offset, is_emptied=True)
             await process.truncate(process.copy, offset, is_emptied=True)
         else:
@@ -402,7 +429,9 @@ class Swarm:
         led = process.led
         bases = [each.base_offset for each in self.oracle.batches if each.base_offset <= led.high_watermark]
         if bases:
-            led.log.advance_log_start(self.random.choice(bases[: len(bases) // 2 + 1]), led.high_watermark)
+            is_all = self.random.random() < 0.3
+            offset = led.high_watermark if is_all else self.random.choice(bases[: len(bases) // 2 + 1])
+            led.log.advance_log_start(offset, led.high_watermark)
         for each in process.partitions:
             process.retain(each)
 
@@ -417,23 +446,23 @@ class Swarm:
             if (reason := process.cleaner.uncleanable.get(each.log)) is not None:
                 raise Violation(f"{each.topic} cannot be cleaned: {reason}")
             is_copy = each is process.copy
-            check(each.log, each.high_watermark, self.oracle, now_ms, self.random, is_copy=is_copy)
+            horizons = self._horizons.setdefault(each.topic, {})
+            check(each, self.oracle, horizons, now_ms, self.random, is_copy=is_copy)
 
     async def _settle(self, process: Process) -> None:
         """Nothing fails any more: everything is cleaned, deletions and the ends of transactions go at last."""
-        for producer_id, producer in [*self.oracle.view.producers.items()]:
-            if producer.opened:
-                self._end(process, producer_id, commits=False)
+        self._is_settling = True
+        self._end_all(process, commits=False)
         await self._catch_up(process)
         ends = {each.topic: each.log.active.base_offset for each in process.partitions}
         retention_ms = self.shape.config.delete_retention_ms + self.shape.config.min_compaction_lag_ms
+        self._keys = "end"  # nothing written from here on supersedes a deletion
         for _ in range(ROUNDS_MAX):  # faster than tombstones may go
             await asyncio.sleep((retention_ms + 200) / 1000 / 2)
             self._append(process)
-            for producer_id, producer in [*self.oracle.view.producers.items()]:
-                if producer.opened:
-                    self._end(process, producer_id, commits=True)
+            self._end_all(process, commits=True)
             await self._catch_up(process)
+            await self._append_at_rest(process)
             for each in process.partitions:
                 await self._until_clean(process, each)
             stays = [what for each in process.partitions for what in self._superfluous(each, ends[each.topic])]
@@ -441,8 +470,23 @@ class Swarm:
                 break
         else:
             raise Violation(f"after {ROUNDS_MAX} rounds stay {stays[:2]}")
+        await self._clean_anew(process)
         for each in process.partitions:
             await self._until_tidy(process, each)
+
+    async def _clean_anew(self, process: Process) -> None:
+        """As where the checkpoint of the cleaner was lost, while a deletion is the last record: it goes, and the offset
+        behind it stays the end of the log."""
+        self._end_all(process, commits=True)
+        deletion = self._record(process)._replace(value=None)
+        self._write(process, Appended(process.led.log.end_offset, (deletion,), leader_epoch=self._epoch))
+        await self._catch_up(process)
+        for _ in range(CLEANED_ANEW):
+            for each in process.partitions:
+                await self._until_clean(process, each)
+            await asyncio.sleep(self.shape.config.delete_retention_ms / 1000)
+            for each in process.partitions:
+                each.log.first_dirty_offset = None
 
     async def _catch_up(self, process: Process) -> None:
         process.led.log.roll(process.environment.wall_ms())
@@ -453,10 +497,22 @@ class Swarm:
         self._may_be_cleaned(process)
         self._look(process)
 
+    async def _append_at_rest(self, process: Process) -> None:
+        """Batches that are committed and not rolled: the active segment is cleaned by no round, and holds up none."""
+        self._append(process)
+        process.led.follow_high_watermark(process.led.log.end_offset)
+        while process.copy.log.end_offset < process.led.log.end_offset:
+            await self._fetch(process)
+        self._may_be_cleaned(process)
+        self._look(process)
+
     async def _until_clean(self, process: Process, partition: Partition) -> None:
         log, ratio = partition.log, self.shape.config.min_cleanable_dirty_ratio
-        for _ in range(int(CLEAN_S / 0.1)):
+        clean_offset, waited_s = log.first_dirty_offset, 0.0
+        while waited_s < CLEAN_S:
             await asyncio.sleep(0.1)
+            waited_s = waited_s + 0.1 if log.first_dirty_offset == clean_offset else 0.0
+            clean_offset = log.first_dirty_offset
             dirty = sum(each.size for each in log.segments[:-1] if each.base_offset >= (log.first_dirty_offset or 0))
             if dirty <= ratio * log.size:
                 self._look(process)
@@ -479,7 +535,7 @@ class Swarm:
         if self.shape.config.min_cleanable_dirty_ratio > 0.1:
             return []  # the last round may have been long ago as well
         held = [each for each in held_by(log) if each.header.base_offset < end_offset]
-        needed = {view.markers.get(each.header.base_offset) for each in held}
+        needed = {view.markers.get(offset) for offset in stored_offsets(log)}
         markers = [
             header for header, records in held if header.is_control and records and header.base_offset not in needed
         ]

@@ -16,7 +16,7 @@ class AbortedTransactions:
             log, batches = replica.partition.log, replica.content.batches
             newest = (log.end_offset, batches[-1].identity if batches else None)
             place = (replica.node_id, replica.life, key)
-            if self._looked.get(place) == newest or log.failure is not None or log.log_start_offset > 0:
+            if self._looked.get(place) == newest or log.failure is not None or log.local_start_offset > 0:
                 continue  # of a deleted transaction the log may hold the marker alone
             self._looked[place] = newest
             expected = aborted_of(batches)

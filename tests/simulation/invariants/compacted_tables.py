@@ -6,6 +6,7 @@ For a moment of a replica's log, up to its high watermark:
     the latest committed record of a key is there, or it is a tombstone that was there before
     a replica that has had a tombstone, and has dropped it, holds no older record of that key
     while a record of an aborted transaction is there, so is the transaction's marker
+    a read_committed consumer, by what the log lists as aborted, gets no aborted record, and every committed one
 
 The oracle learns from leaders what is committed before the cleaner can have touched it.
 """
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from protocol.record_batch import parse_header
 from protocol.record_reader import records_of
+from storage.segment.transaction_index import CorruptTransactionIndex
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
 
 
@@ -56,7 +58,8 @@ class Table:
                 break
             if batch.last_offset < high_watermark:
                 new.append(batch)
-        self.has_gaps = self.has_gaps or not new or new[-1].base_offset > self.end_offset
+        if high_watermark > self.end_offset:
+            self.has_gaps = self.has_gaps or not new or new[-1].base_offset > self.end_offset
         for batch in reversed(new):
             self._take(leader, batch)
         self.end_offset = max(self.end_offset, high_watermark)
@@ -127,6 +130,7 @@ class CompactedTables:
             marker = table.aborted.get(offset, end_offset)
             if marker < end_offset and marker not in markers:
                 raise Violation(f"{replica} holds the aborted record at {offset}, and not the marker at {marker}")
+        check_visible(table, replica, [each for each in batches if each.is_transactional], end_offset)
         had = self._had.setdefault((replica.node_id, key), {})
         for offsets in table.offsets.values():
             if start_offset <= offsets[-1] < end_offset:
@@ -151,6 +155,30 @@ class CompactedTables:
             raise Violation(
                 f"{replica} has dropped the tombstone at {latest}, and holds {held[back[-1]]} at {back[-1]}"
             )
+
+
+def check_visible(table: Table, replica: Replica, batches: list[StoredBatch], end_offset: int) -> None:
+    """Of the transactions that have ended before `end_offset`, by the index of the log from its start on."""
+    log = replica.partition.log
+    try:
+        found = log.aborted_transactions(log.log_start_offset, end_offset)
+    except (CorruptTransactionIndex, OSError):
+        return  # told by the rule about the index
+    listed = [each for each in found if each.last_offset < end_offset]
+    for batch in batches:
+        is_skipped = any(
+            each.producer_id == batch.producer_id and each.first_offset <= batch.last_offset <= each.last_offset
+            for each in listed
+        )
+        for offset in range(batch.base_offset, batch.last_offset + 1):
+            record = table.records.get(offset)
+            if batch.is_marker or record is None or table.has_gaps:
+                continue
+            is_aborted = table.aborted.get(offset, end_offset) < end_offset
+            if is_aborted and not is_skipped:
+                raise Violation(f"{replica} shows {record} at {offset}, of an aborted transaction")
+            if is_skipped and not is_aborted:
+                raise Violation(f"{replica} lists {record} at {offset} as aborted, which is not")
 
 
 def is_rotten_anywhere(seen: Observation, replica: Replica) -> bool:

@@ -24,7 +24,7 @@ class InSyncComplete:
         if log.end_offset < committed.end_offset:
             raise Violation(f"{replica} is in sync and ends at {log.end_offset}; committed is {committed.end_offset}")
         for batch in reversed(replica.content.batches):
-            if batch.last_offset < log.log_start_offset:
+            if batch.last_offset < log.local_start_offset:
                 return  # deleted, and its segment may be gone
             if batch.last_offset < committed.end_offset:
                 known = committed.batches.get(batch.base_offset)

@@ -27,7 +27,7 @@ class ProducerSequences:
     def check(self, seen: Observation) -> None:
         for key, replica in seen.all_replicas():
             log = replica.partition.log
-            if log.failure is not None or log.log_start_offset > 0:
+            if log.failure is not None or log.local_start_offset > 0:
                 continue  # who began in the middle does not know what producers had sent before
             place = (replica.node_id, replica.life, key)
             walk, batches = self._walks.setdefault(place, Walk()), replica.content.batches

@@ -20,7 +20,7 @@ class ProducerState:
             if self._looked.get(place) == newest or log.failure is not None or replica.partition.is_internal:
                 continue
             self._looked[place] = newest
-            if log.log_start_offset > 0:
+            if log.local_start_offset > 0:
                 continue  # what was cut away at the front is still known
             expected = states_of(replica.content)
             known = {

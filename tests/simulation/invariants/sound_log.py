@@ -20,7 +20,7 @@ class SoundLog:
             start = max(0, min(self._checked.get(place, (0, None))[0], len(batches)) - 20)
             self._checked[place] = newest
             self._check(replica, start)
-            end_offset = batches[-1].last_offset + 1 if batches else log.log_start_offset
+            end_offset = batches[-1].last_offset + 1 if batches else log.local_start_offset
             if end_offset != log.end_offset:
                 raise Violation(f"{replica}: its batches end at {end_offset}, it says {log.end_offset}")
 

@@ -21,7 +21,7 @@ class StableOffset:
     def check(self, seen: Observation) -> None:
         for key, replica in seen.all_replicas():
             partition = replica.partition
-            if partition.log.failure is not None or partition.is_internal or partition.log.log_start_offset > 0:
+            if partition.log.failure is not None or partition.is_internal or partition.log.local_start_offset > 0:
                 continue
             batches, high_watermark = replica.content.batches, partition.high_watermark
             newest = ((len(batches), batches[-1].identity if batches else None), high_watermark)

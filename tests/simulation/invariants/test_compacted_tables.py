@@ -37,20 +37,26 @@ def record(offset: int, key: bytes, value: bytes | None, *, is_transactional: bo
     )
 
 
+def marker(offset: int, *, commits: bool) -> bytes:
+    return end_transaction_marker(
+        commits=commits,
+        producer_id=PRODUCER_ID,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp=0,
+        base_offset=offset,
+        partition_leader_epoch=0,
+    )
+
+
 OLD, LATEST = record(0, b"a", b"old"), record(1, b"a", b"latest")
 WRITTEN, DELETED = record(2, b"b", b"written"), record(3, b"b", None)
 ABORTED = record(4, b"c", b"aborted", is_transactional=True)
-MARKER = end_transaction_marker(
-    commits=False,
-    producer_id=PRODUCER_ID,
-    producer_epoch=0,
-    coordinator_epoch=0,
-    timestamp=0,
-    base_offset=5,
-    partition_leader_epoch=0,
-)
+MARKER, WRONG_COMMIT = marker(5, commits=False), marker(5, commits=True)
 END = record(6, b"end", b"end")
-HISTORY: Final = (OLD, LATEST, WRITTEN, DELETED, ABORTED, MARKER, END)
+COMMITTED = record(7, b"d", b"committed", is_transactional=True)
+COMMIT, WRONG_ABORT = marker(8, commits=True), marker(8, commits=False)
+HISTORY: Final = (OLD, LATEST, WRITTEN, DELETED, ABORTED, MARKER, END, COMMITTED, COMMIT)
 
 
 def replica(node_id: int, *batches: bytes) -> Replica:
@@ -89,6 +95,8 @@ def test_what_compaction_may_leave_is_no_violation() -> None:
         ("the latest of its key", (OLD, DELETED, END)),
         ("has dropped the tombstone", (LATEST, WRITTEN, END)),
         ("not the marker", (LATEST, DELETED, ABORTED, END)),
+        ("shows .* of an aborted transaction", (LATEST, DELETED, ABORTED, WRONG_COMMIT, END)),
+        ("as aborted, which is not", (LATEST, DELETED, END, COMMITTED, WRONG_ABORT)),
     ],
 )
 def test_a_planted_violation_is_found(told: str, batches: tuple[bytes, ...]) -> None:

@@ -73,6 +73,15 @@ class Sent:
         self.producer = producer
         self.batch = batch
         self.guard = guard
+        self.was_ongoing = self.is_ongoing
+        """The coordinator may have confirmed it when the leader began to ask, and its answer be late."""
+
+    @property
+    def is_ongoing(self) -> bool:
+        """Whether the coordinator confirms it now."""
+        producer = self.producer
+        is_of_epoch = parse_header(self.batch).producer_epoch == producer.epoch
+        return is_of_epoch and producer.transaction is not None and producer.ending is None
 
 
 class TransactionalProducer:
@@ -176,9 +185,7 @@ class TransactionalClients:
         """The coordinator answers; the append comes later still."""
         if self._unverified:
             sent = self._unverified.pop(self._random.randrange(len(self._unverified)))
-            producer = sent.producer
-            is_ongoing = producer.transaction is not None and producer.ending is None
-            if is_ongoing and parse_header(sent.batch).producer_epoch == producer.epoch:
+            if sent.is_ongoing:
                 self._verified.append(sent)
 
     def append(self) -> None:
@@ -343,8 +350,10 @@ class TransactionalClients:
         return bool(unfinished)
 
     def check_late(self, leader: Host) -> None:
-        """What arrives when every transaction is over opens none."""
-        for sent in [*self._verified, *self._unverified]:
+        """What arrives when every transaction is over opens none: neither what the coordinator confirmed before, nor
+        what it was not asked for. A question that comes now it answers with a refusal, and the leader appends nothing.
+        """
+        for sent in [*self._verified, *(each for each in self._unverified if each.was_ongoing)]:
             if sent.host is leader and leader.life == sent.life:
                 self._append(leader, sent.producer, sent.batch, sent.guard)
         self._verified, self._unverified = [], []

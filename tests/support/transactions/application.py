@@ -10,11 +10,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from protocol.record_builder import Record
 from tests.support.cluster_clients import Bootstrap
 from tests.support.history import Key
 from tests.support.transactions.connections import Connections
 from tests.support.transactions.ledger import Attempt, Ledger
-from tests.support.transactions.producer import GaveUp, Identity, Refused, TransactionalProducer
+from tests.support.transactions.producer import GaveUp, Identity, Refused, TransactionalProducer, plain_record
 
 ABORTS: Final = 0.2
 DIES: Final = 0.04
@@ -39,7 +40,9 @@ class TransactionalApplication:
         ledger: Ledger,
         *,
         pause_s: float,
+        record_of: Callable[[str], Record] = plain_record,
     ) -> None:
+        """`record_of`: the record of a name; each name is asked for once."""
         self.identity = identity
         self.is_ending = False
         self.committed_count = 0
@@ -47,6 +50,7 @@ class TransactionalApplication:
         self._bootstrap_of = bootstrap_of
         self._ledger = ledger
         self._pause_s = pause_s
+        self._record_of = record_of
         self._incarnation = 0
         self._connections: list[Connections] = []
         self._zombies: list[asyncio.Task[None]] = []
@@ -72,7 +76,7 @@ class TransactionalApplication:
         name = f"{self.identity.name}.{self._incarnation}"
         connections = Connections(self._bootstrap_of(name))
         self._connections.append(connections)
-        return TransactionalProducer(name, self.identity, connections, self._ledger), connections
+        return TransactionalProducer(name, self.identity, connections, self._ledger, self._record_of), connections
 
     async def _live(self, producer: TransactionalProducer, random: Random) -> None:
         """One process, until it ends or is taken over."""

@@ -83,9 +83,9 @@ class Ledger:
         return {outcome.value: sum(each.outcome is outcome for each in self.attempts) for outcome in Outcome}
 
     def problems(self) -> list[str]:
-        return [*self.complaints[:5], *told(anomalies(self._history())), *self._torn()]
+        return [*self.complaints[:5], *told(anomalies(self.history())), *self._torn()]
 
-    def _history(self) -> History:
+    def history(self) -> History:
         """The transactions as single records of which each was acknowledged, has failed, or is in doubt."""
         history = History(readings=list(self.readings))
         for attempt in self.attempts:

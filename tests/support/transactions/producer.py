@@ -76,14 +76,27 @@ class Identity:
     """Each producer id and epoch, and the producer that was given it."""
 
 
+def plain_record(name: str) -> Record:
+    """Its value is its name."""
+    return Record(value=name.encode(), timestamp=TIMESTAMP_MS)
+
+
 class TransactionalProducer:
-    def __init__(self, name: str, identity: Identity, connections: Connections, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        name: str,
+        identity: Identity,
+        connections: Connections,
+        ledger: Ledger,
+        record_of: Callable[[str], Record] = plain_record,
+    ) -> None:
         self.name = name
         self.identity = identity
         self.committed_count = 0
         self._connections = connections
         self._random = connections.random
         self._ledger = ledger
+        self._record_of = record_of
         self._id = (-1, -1)
         self._generation = 0
         self._sequences: dict[Key, int] = {}
@@ -147,7 +160,7 @@ class TransactionalProducer:
             await self._add_partition(key)
         sequence = self._sequences.get(key, 0)
         data = build_batch(
-            [Record(value=value.encode(), timestamp=TIMESTAMP_MS) for value in values],
+            [self._record_of(value) for value in values],
             producer_id=self._id[0],
             producer_epoch=self._id[1],
             base_sequence=sequence,

@@ -9,6 +9,7 @@ from protocol.batch_iterator import iterate_batches
 from protocol.control_records import ControlRecordType, control_record_type
 from protocol.messages.fetch import PartitionData
 from protocol.record_batch import BatchHeader, crc_is_valid
+from protocol.record_builder import Record
 from protocol.record_reader import records_of
 from storage.segment.batch_scan import damage_in
 from tests.support.cluster_clients import Bootstrap, within
@@ -31,13 +32,16 @@ class CommittedReader:
         *,
         from_followers: bool = False,
         may_rot: bool = False,
+        name_of: Callable[[Record], str] = lambda record: (record.value or b"").decode(),
     ) -> None:
+        """`name_of`: what a record is called in the reading."""
         self.reading = reading
         self.offset = 0
         self._bootstrap = bootstrap
         self._ledger = ledger
         self._from_followers = from_followers
         self._may_rot = may_rot
+        self._name_of = name_of
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
         """Until nothing more will come and the end of the log is reached."""
@@ -96,7 +100,7 @@ class CommittedReader:
     def _read(self, stored: bytes, place: int, header: BatchHeader) -> None:
         for record in records_of(stored, place, header):
             if record.offset >= self.offset:
-                self._ledger.read(self.reading, record.offset, (record.value or b"").decode())
+                self._ledger.read(self.reading, record.offset, self._name_of(record))
 
     def _complain(self, text: str) -> None:
         self._ledger.complaints.append(f"{self.reading.reader} {text} of {self.reading.key}")
@@ -117,5 +121,6 @@ def told_apart(stored: bytes, data: PartitionData) -> Iterator[tuple[int, BatchH
 
 
 def marker_of(stored: bytes, place: int, header: BatchHeader) -> ControlRecordType | None:
-    (record,) = records_of(stored, place, header)
-    return control_record_type(record.key)
+    """None also where compaction has left nothing of it but the header."""
+    record = next(iter(records_of(stored, place, header)), None)
+    return None if record is None else control_record_type(record.key)

@@ -103,6 +103,29 @@ def test_a_deleted_topic_takes_its_objects_along() -> None:
     serve_tiered(story)
 
 
+def test_a_broker_that_starts_again_goes_on_with_the_removal_of_a_topic() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, local_retention_bytes=1)
+        await fill(client)
+        log = partition_of(node).log
+        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        node.host.storage_faults.may_write = False
+        reply = await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        assert reply.responses[0].error_code == 0
+        await until(lambda: tiering_of(node).reader.marked, "the removal is marked")
+        node.stop()
+        await until(lambda: not node.host.is_up, "the broker has stopped")
+        assert stored(node)
+        node.host.storage_faults.may_write = True
+        node.boot()
+        await node.connect()
+        await until(lambda: not stored(node), "the objects are gone")
+        await until(lambda: not tiering_of(node).reader.marked, "the removal is finished")
+
+    serve_tiered(story)
+
+
 def test_tiering_that_is_disabled_deletes_the_remote_segments() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()

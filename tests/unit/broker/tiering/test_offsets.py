@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -13,7 +14,7 @@ from protocol.messages.list_offsets import (
 )
 from protocol.record_builder import Record, build_batch
 from tests.support.node import Client, Node
-from tests.support.tiered_node import partition_of, serve_tiered, tiered_topic, until
+from tests.support.tiered_node import copied, partition_of, serve_tiered, tiered_topic, until
 
 BATCHES = 20
 VERSION = 11
@@ -44,6 +45,34 @@ def test_the_positions_of_tiered_storage() -> None:
         local = partition_of(node).log.active.base_offset
         found = {position: (await offset_of(client, position)).offset for position in (-1, -2, -4, -5, -6)}
         assert found == {-1: 2 * BATCHES, -2: 0, -4: local, -5: local - 1, -6: local}
+
+    serve_tiered(story)
+
+
+def test_the_positions_of_a_tiered_topic_before_its_first_copy() -> None:
+    """As Apache Kafka 4.3.1 answers: no record waits for a copy in an empty log."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client)
+        positions = (-1, -2, -4, -5, -6)
+        assert [(await offset_of(client, each)).offset for each in positions] == [0, 0, 0, -1, -1]
+        assert (await client.produce("t", build_batch([Record(key=b"k", value=b"v", timestamp=0)]))).error_code == 0
+        assert [(await offset_of(client, each)).offset for each in positions] == [1, 0, 0, -1, 0]
+
+    serve_tiered(story)
+
+
+def test_log_directories_have_the_size_of_the_local_files() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await two_tiers(node, client)
+        topics = [DescribableLogDirTopic(topic="t", partitions=[0])]
+        reply = await client.ask(DescribeLogDirsRequest(topics=topics), 4)
+        found = [each for result in reply.results for topic in result.topics for each in topic.partitions]
+        log = partition_of(node).log
+        assert [(each.partition_size, each.offset_lag) for each in found] == [(log.active.size, 0)]
+        assert sum(each.size for each in copied(node)) > log.active.size
 
     serve_tiered(story)
 

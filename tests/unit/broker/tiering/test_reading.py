@@ -177,7 +177,8 @@ def test_a_sequential_reader_finds_its_next_records_read_already() -> None:
         serve_tiered(story, **properties)
         return took[0]
 
-    assert duration_s() < 0.5 * duration_s(moldau_tiered_read_ahead_bytes=0)
+    # Segments of a few records: the manifest and the indexes of each are read when the reader gets there.
+    assert duration_s() < 0.7 * duration_s(moldau_tiered_read_ahead_bytes=0)
 
 
 def test_a_reader_that_jumps_reads_what_it_asked_for() -> None:

@@ -12,6 +12,7 @@ from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offset
 from storage.compaction.cleaning import clean
 from storage.compaction.request import CleanerLimits
 from storage.directory.log_directory import LogDirectory
+from storage.files.log_paths import CLEANED_SUFFIX, LOG_SUFFIX, offset_name
 from storage.log.log import Log
 from storage.log.segment_swap import SegmentCleaned
 from storage.log_config import LogConfig
@@ -161,6 +162,25 @@ def test_a_power_cut_after_a_cleaning_that_was_given_up(events: int) -> None:
         del given_up
         disk.crash_at_step = disk.steps + step - FIRST_STEP
         with suppress(SimulatedCrash):  # some of these cleanings have fewer steps left
+            rounds(disk, owner, log)
+        disk.crash()
+        owner, log = load(disk)
+        assert_is_sound(disk, log, EXPECTED)
+
+
+def test_a_power_cut_beside_what_a_stopped_cleaning_has_left() -> None:
+    """A `.cleaned` file at an offset where no later round begins a segment: beside it a start would undo later swaps,
+    whose replaced segments are gone."""
+    for step in range(FIRST_STEP + 1, LAST_STEP + 1, 3):
+        disk = SimulatedDisk(seed=step)
+        owner, log = write_history(disk)
+        stale = disk.open(f"{log.directory}/{offset_name(1, LOG_SUFFIX)}{CLEANED_SUFFIX}", create=True)
+        stale.append([b"half a batch"])
+        stale.sync()
+        stale.close()
+        disk.sync_directory(log.directory)
+        disk.crash_at_step = disk.steps + step - FIRST_STEP
+        with pytest.raises(SimulatedCrash):
             rounds(disk, owner, log)
         disk.crash()
         owner, log = load(disk)

@@ -1,0 +1,87 @@
+"""Planning a read of very many segments: `python -m bench.spark_planning DIRECTORY` plans in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.figures import OURS, Figure
+from bench.groups import Form
+from bench.subjects import Bench
+from spark_jobs.options.read_options import parse_options
+from spark_jobs.planning.planner import Planner
+from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, write_offsets
+from storage.files.local_files import LocalFiles
+from storage.files.log_paths import LOG_SUFFIX, offset_name
+
+SEGMENTS: Final = 100_000
+SEGMENTS_QUICK: Final = 10_000
+PARTITIONS: Final = 100
+OFFSETS: Final = 100_000
+"""Of one segment."""
+SEGMENT_SIZE: Final = 64 << 20
+"""A hole: the files take no space."""
+TOPIC: Final = "many"
+
+
+class Planned(NamedTuple):
+    """What a process needed for its plan."""
+
+    seconds: float
+    cpu_s: float
+    memory_mb: float
+    tasks: int
+
+
+def measure(bench: Bench, form: Form) -> list[Figure]:
+    directory = bench.directory / "many-segments"
+    count = SEGMENTS_QUICK if form.is_quick else SEGMENTS
+    make_segments(directory, count)
+    runs = [plan_aside(directory) for _ in range(form.rounds)]
+    note = f"{count:,} segments of {PARTITIONS} partitions, {runs[0].tasks:,} tasks; {runs[0].cpu_s:.2f} s of CPU"
+    return [
+        Figure("spark: planning 100,000 segments", "s", {OURS: [run.seconds for run in runs]}, note=note),
+        Figure("spark: planning 100,000 segments: memory", "MB", {OURS: [run.memory_mb for run in runs]}),
+    ]
+
+
+def make_segments(directory: Path, count: int) -> None:
+    """Partitions of sealed segments; the high watermark is where the last one begins."""
+    ends = {}
+    per_partition = count // PARTITIONS
+    for partition in range(PARTITIONS):
+        home = directory / f"{TOPIC}-{partition}"
+        home.mkdir(parents=True)
+        for number in range(per_partition + 1):
+            path = home / offset_name(number * OFFSETS, LOG_SUFFIX)
+            path.touch()
+            if number < per_partition:
+                os.truncate(path, SEGMENT_SIZE)
+        ends[TOPIC, partition] = per_partition * OFFSETS
+    write_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS, ends)
+
+
+def plan_aside(directory: Path) -> Planned:
+    told = subprocess.run(
+        [sys.executable, "-m", "bench.spark_planning", str(directory)], capture_output=True, text=True, check=True
+    )
+    return Planned(*json.loads(told.stdout))
+
+
+def main() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began, cpu_began = time.perf_counter(), time.process_time()
+    plan = Planner(LocalFiles(), parse_options({"path": sys.argv[1], "subscribe": TOPIC})).plan()
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu_began
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps([seconds, cpu, max(memory, before) / 1000, len(plan.tasks)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Requests of clients that reach the controller in an Envelope, with the principal and the address of the client."""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from broker.network.principal_data import written_principal
+from protocol.compiler import decoder_of, encode
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.primitives import MalformedMessage
+from protocol.schema import header_flexible_from, response_class_of, spec_of
+from protocol.tagged_section import skip_tags
+from security.principal import Principal
+
+_HEADER: Final = struct.Struct(">hhih").pack
+CORRELATION_ID: Final = 0
+"""Of the request inside: the envelope has its own."""
+
+
+class ForwardedClient(NamedTuple):
+    """On whose behalf a broker asks."""
+
+    principal: Principal
+    host: str
+    client_id: str | None
+
+
+def sealed_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:
+    """A request with its header, in an envelope."""
+    spec = spec_of(type(request))
+    assert spec.key is not None, "only requests are sent"
+    name = b"" if client.client_id is None else client.client_id.encode()
+    header = _HEADER(spec.key, version, CORRELATION_ID, -1 if client.client_id is None else len(name)) + name
+    return EnvelopeRequest(
+        request_data=header + b"\0" * (version in spec.flexible) + encode(request, version),
+        request_principal=written_principal(client.principal),
+        client_host_address=_address(client.host),
+    )
+
+
+def opened_response(envelope: EnvelopeResponse, request_class: type[object], version: int) -> object:
+    """The response inside. Raises `MalformedMessage`."""
+    if envelope.response_data is None:
+        raise MalformedMessage("an envelope without a response")
+    data = memoryview(envelope.response_data)
+    response_class = response_class_of(request_class)
+    position = 4
+    if version >= header_flexible_from(response_class):
+        position = skip_tags(data, position)
+    response, _ = decoder_of(response_class, version)(data, position)
+    return response
+
+
+def _address(host: str) -> bytes:
+    try:
+        return ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        return bytes(4)  # the simulated network and tests have hosts without an address

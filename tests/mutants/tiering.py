@@ -1,0 +1,189 @@
+"""Planted bugs of tiered storage: copies, their metadata, retention of both tiers, and reads of what is remote.
+
+Numbers 309 to 314 are the list that the simulator was asked to kill, as 9 to 14 of it. Its last, generations of a
+compacted topic that are read mixed, needs compacted tiered topics in the swarm: 315 is kept for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Hunt, Mutant
+from tests.simulation.cluster.plan import STORAGE_FAULTS, Fault
+
+FAULTS: Final = (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.MOVE_LEADERS, *STORAGE_FAULTS)
+TIERED: Final[tuple[tuple[str, object], ...]] = (
+    ("is_tiered", True),
+    ("transactional", 1),
+    ("transforms", False),
+    ("retains", "bytes"),
+    ("skew_ms_max", 0),
+    ("trims", False),
+    ("table_keys", 0),
+    ("producers", 1),
+    ("partitions", 1),
+    ("look_every_s", 0.03),
+    ("strike_every_s", 1.0),
+    ("pause_s", 0.06),
+)
+
+TIERING_MUTANTS: Final = (
+    Mutant(
+        309,
+        "a local segment is deleted before its copy is finished",
+        "storage/log/retention.py",
+        "if not is_hidden and not (is_due and next_start <= tiered_end_offset):",
+        "if not is_hidden and not is_due:",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        310,
+        "a copy beyond the last stable offset",
+        "broker/tiering/copying.py",
+        "copy_limit(its_log, partition.last_stable_offset)",
+        "copy_limit(its_log, partition.high_watermark)",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        311,
+        "remote retention counts the local part of what is remote",
+        "broker/tiering/expiration.py",
+        "only_local = (segment.size for segment in log.segments if segment.base_offset >= log.tiered_end_offset)",
+        "only_local = (segment.size for segment in log.segments)",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        312,
+        "an object is deleted while the metadata still names it",
+        "broker/tiering/copying.py",
+        "        if segment.state is not DELETE_STARTED:\n            await self._write_state",
+        "        await remove_manifest(storage, *place)\n"
+        "        if segment.state is not DELETE_STARTED:\n            await self._write_state",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        313,
+        "two leaders copy one range, and both copies count",
+        "storage/tiered/metadata/epoch_segments.py",
+        '        self._starts[first:end] = array("q", [start_offset])\n'
+        '        self._rows[first:end] = array("i", [row])\n'
+        "        self.unreferenced.update(displaced)\n",
+        '        self._starts[first:first] = array("q", [start_offset])\n'
+        '        self._rows[first:first] = array("i", [row])\n',
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        314,
+        "a follower is built with the leader epochs of an earlier time",
+        "storage/tiered/follower_state.py",
+        "    return tuple(entries)\n",
+        "    return tuple(entries[:-1] or entries)\n",
+        Hunt.SWARM,
+        (Fault.REASSIGN, Fault.KILL_LEADER, Fault.MOVE_LEADERS),
+        shape=(*TIERED, ("nodes", 4), ("partitions", 2), ("local_retention_bytes", 1)),
+    ),
+    Mutant(
+        320,
+        "the copied transaction index lacks its first entry",
+        "broker/tiering/segment_contents.py",
+        "    aborted = segment.transaction_index.entries()\n    if aborted:\n",
+        "    aborted = segment.transaction_index.entries()[1:]\n    if segment.transaction_index.entries():\n",
+        Hunt.SWARM,
+        FAULTS,
+        shape=TIERED,
+    ),
+    Mutant(
+        321,
+        "a copy says that it holds the first offset of the next segment",
+        "broker/tiering/segment_contents.py",
+        "        found.end_offset - 1,\n",
+        "        found.end_offset,\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        322,
+        "the index cache serves the indexes of another segment",
+        "storage/tiered/index_cache.py",
+        "        entry = self._entries.get(segment_id)\n        if entry is None:\n",
+        "        entry = self._entries.get(segment_id) or next(iter(self._entries.values()), None)\n"
+        "        if entry is None:\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        323,
+        "a partition that is followed again begins at the present end of the metadata",
+        "broker/tiering/metadata_reader.py",
+        "            self._positions[followed.metadata_index] = 0\n",
+        "            self._positions.setdefault(followed.metadata_index, 0)\n",
+        Hunt.SWARM,
+        (Fault.REASSIGN,),
+        shape=(*TIERED, ("nodes", 4), ("partitions", 2)),
+    ),
+    Mutant(
+        324,
+        "a deposed leader finishes its copy",
+        "broker/tiering/copying.py",
+        "        self._check(partition, epoch)\n"
+        "        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)\n",
+        "        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)\n",
+        Hunt.SWARM,
+        FAULTS,
+        shape=TIERED,
+    ),
+    Mutant(
+        325,
+        "a copy that was begun before is left where it is",
+        "broker/tiering/copying.py",
+        "for segment in (*remote_log.unfinished(), *remote_log.in_deletion()):",
+        "for segment in remote_log.in_deletion():",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        326,
+        "a copy has the producers of the end of the log",
+        "broker/tiering/segment_contents.py",
+        "ObjectKind.PRODUCER_SNAPSHOT: log.snapshots.path(found.end_offset),",
+        "ObjectKind.PRODUCER_SNAPSHOT: log.snapshots.path(log.snapshots.offsets[-1]),",
+        Hunt.SWARM,
+        FAULTS,
+        shape=TIERED,
+    ),
+    Mutant(
+        327,
+        "a fetched record of the metadata is decoded from a buffer that the next response overwrites",
+        "broker/tiering/asking.py",
+        "            _keep_records(response)\n",
+        "",
+        Hunt.SWARM,
+        FAULTS,
+        shape=TIERED,
+    ),
+    Mutant(
+        328,
+        "aborted transactions whose markers are in later segments are not looked for",
+        "broker/tiering/remote_source.py",
+        "            if each >= epoch and not is_complete:\n",
+        "            if each == epoch and each > 0 and not is_complete:\n",
+        Hunt.SWARM,
+        FAULTS,
+        shape=TIERED,
+    ),
+    Mutant(
+        329,
+        "a read of a segment begins behind the batch that holds the offset",
+        "storage/tiered/remote_lookup.py",
+        "if header.last_offset >= offset]",
+        "if header.base_offset >= offset]",
+        Hunt.SWARM,
+        FAULTS,
+        shape=TIERED,
+    ),
+    Mutant(
+        330,
+        "the copy is finished before its manifest is there",
+        "storage/tiered/segment_copy.py",
+        "    await storage.put(manifest_key(partition, segment), manifest.encode())\n",
+        "",
+        Hunt.SCENARIOS,
+    ),
+)
