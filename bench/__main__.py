@@ -63,7 +63,7 @@ def measured(groups: Sequence[Group], arguments: argparse.Namespace) -> tuple[li
             began = time.perf_counter()
             print(f"{group.name}: {group.about}", flush=True)
             try:
-                form = group.form(is_quick=quick, rounds=arguments.rounds)
+                form = group.form(is_quick=quick, rounds=arguments.rounds, case=arguments.case)
                 figures += [figure._replace(made=made) for figure in group.measure(bench, form)]
             except KeyboardInterrupt:
                 print("interrupted", flush=True)
@@ -82,7 +82,7 @@ def keep(figures: Sequence[Figure], arguments: argparse.Namespace, *, is_whole: 
     as a whole."""
     write_json(LATEST, {"date": time.strftime("%Y-%m-%d"), **machine()}, figures)
     print(f"written to {LATEST}")
-    is_complete = is_whole and not (arguments.quick or arguments.only or arguments.alone)
+    is_complete = is_whole and not (arguments.quick or arguments.only or arguments.case or arguments.alone)
     if is_complete or arguments.merge:
         recomputed([LATEST])
 
@@ -132,6 +132,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the short form: fewer groups, rounds and requests")
     parser.add_argument("--long", action="store_true", help="the groups too that take dozens of minutes")
     parser.add_argument("--only", nargs="+", choices=names, metavar="GROUP", help=f"of {', '.join(names)}")
+    parser.add_argument("--case", default="", help="in the group compaction: the logs whose name has this in it")
     parser.add_argument("--merge", action="store_true", help="put what is measured into the kept results and the page")
     parser.add_argument("--page", nargs="*", type=Path, metavar="JSON", help="measure nothing: merge these, recompute")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")

@@ -36,6 +36,7 @@ KINDS: Final = (
     Kind("1 KiB values, lz4", 2_000_000, 200_000, 1024, Codec.LZ4),
     Kind("100-byte values, no codec", 5_000_000, 500_000, 100, Codec.NONE),
     Kind("10 M keys, 100-byte values", 12_000_000, 10_000_000, 100, Codec.NONE),
+    Kind("keys at random, 100-byte values, lz4", 5_000_000, 1_500_000, 100, Codec.LZ4, is_shuffled=True),
 )
 QUICK_DIVISOR: Final = 40
 WARM_UP_LOGS: Final = 2
@@ -61,6 +62,8 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     idle_mb = _idle_worker_mb()
     figures: list[Figure] = []
     for kind in KINDS:
+        if form.case not in kind.name:
+            continue
         measured = kind.shortened(QUICK_DIVISOR) if form.is_quick else kind
         log = write_log(bench.directory / "dirty", measured, time.time_ns() // 1_000_000)
         try:

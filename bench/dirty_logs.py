@@ -54,13 +54,16 @@ CLEANED_S_MAX: Final = 900.0
 
 
 class Kind(NamedTuple):
-    """What a log is full of: `records` of `keys` keys, each key as often as the others."""
+    """What a log is full of: `records` of `keys` keys."""
 
     name: str
     records: int
     keys: int
     value_size: int
     codec: Codec
+    is_shuffled: bool = False
+    """Keys come at random. Without it each key comes once before any comes again, so that the records of a batch are
+    kept or removed together."""
 
     def shortened(self, divisor: int) -> Kind:
         return self._replace(records=self.records // divisor, keys=self.keys // divisor)
@@ -101,12 +104,18 @@ def batches(kind: Kind, now_ms: int) -> Iterator[bytes]:
             for delta in range(count)
             for part in (
                 heads[delta],
-                _key((first + delta) * STRIDE % kind.keys),
+                _key(_key_number(kind, first + delta)),
                 values[(first + delta) % len(values)],
             )
         )
         records = compress(kind.codec, body)
         yield assemble(records, first, 0, int(kind.codec), count - 1, now_ms, now_ms, -1, -1, -1, count)
+
+
+def _key_number(kind: Kind, number: int) -> int:
+    if kind.is_shuffled:
+        return crc32c(b"%d" % number, 0) % kind.keys
+    return number * STRIDE % kind.keys
 
 
 def _key(number: int) -> bytes:

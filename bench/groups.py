@@ -25,6 +25,8 @@ class Form(NamedTuple):
     is_quick: bool
     rounds: int
     warm_up_s: float
+    case: str = ""
+    """A part of the name of the cases to measure, in a group that has several; empty for all."""
 
 
 class Group(NamedTuple):
@@ -42,10 +44,10 @@ class Group(NamedTuple):
     def is_there(self) -> bool:
         return find_spec(self.module) is not None
 
-    def form(self, *, is_quick: bool, rounds: int | None) -> Form:
+    def form(self, *, is_quick: bool, rounds: int | None, case: str = "") -> Form:
         """`rounds` where somebody has asked for a number of them."""
         wanted = rounds or (min(ROUNDS_QUICK, self.rounds) if is_quick else self.rounds)
-        return Form(is_quick, wanted, WARM_UP_QUICK_S if is_quick else WARM_UP_S)
+        return Form(is_quick, wanted, WARM_UP_QUICK_S if is_quick else WARM_UP_S, case)
 
     def measure(self, bench: Bench, form: Form) -> list[Figure]:
         measure: object = import_module(self.module).measure

@@ -185,6 +185,7 @@ ROWS: Final = (
     _within("log cleaner, 100-byte values, no codec: memory of the worker above an idle one", "compaction", 198),
     _at_least("log cleaner, 10 M keys, 100-byte values: rate", "compaction", 1.0, 2.0),
     _within("log cleaner, 10 M keys, 100-byte values: memory of the worker above an idle one", "compaction", 198),
+    _at_least("log cleaner, keys at random, 100-byte values, lz4: rate", "compaction", 1.0, 2.0),
     _within("produce 200 B while logs are cleaned: p99, times that of idle", "compaction_latency", 1.5),
     _at_most("produce 200 B while logs are cleaned: p99", "compaction_latency", 1.0),
     _within("fetch 64 KiB while logs are cleaned: p99, times that of idle", "compaction_latency", 1.5),

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from building.extensions import EXTENSIONS, LIBRARY, install, is_current, remove_compiled
-from building.hot_path import GROUP, HOT_PATH, NEEDS_LIBRT, PACKAGES, ROOT, digest_of
+from building.hot_path import COMPILED_SOURCES, GROUP, NEEDS_LIBRT, PACKAGES, ROOT, digest_of
 from building.mypyc_build import (
     EXTENSION_SUFFIX,
     CannotCompile,
@@ -127,8 +127,8 @@ class Aside:
                     self._root / package, work / package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
                 )
             digest = digest_of(work)
-            compile_tree(work, HOT_PATH, GROUP, self._root / "requirements.lock")
-            tried = [name for name in HOT_PATH if name not in NEEDS_LIBRT or find_spec("librt")]
+            compile_tree(work, COMPILED_SOURCES, GROUP, self._root / "requirements.lock")
+            tried = [name for name in COMPILED_SOURCES if name not in NEEDS_LIBRT or find_spec("librt")]
             run(["-c", TRY, *tried], work, "the extension modules cannot be loaded")
             finished = work / "finished"
             for name in (*EXTENSIONS, LIBRARY):
@@ -186,7 +186,7 @@ TRY: Final = """
 import sys
 from importlib import import_module
 for source in sys.argv[1:]:
-    assert not import_module(source.removesuffix(".py").replace("/", ".")).__file__.endswith(".py")
+    assert not import_module(source.rpartition(".")[0].replace("/", ".")).__file__.endswith(".py")
 from protocol.record_walk import walk_records
 assert walk_records(bytes.fromhex("0e00000002610000"), 0, 8, 1) == (0, 0, 0)
 """

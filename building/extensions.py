@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from building.hot_path import GROUP, HOT_PATH, PACKAGES, ROOT
+from building.hot_path import COMPILED_SOURCES, GROUP, PACKAGES, ROOT
 from building.mypyc_build import EXTENSION_SUFFIX, extension_name, library_name
 
-EXTENSIONS: Final = tuple(extension_name(source) for source in HOT_PATH)
+EXTENSIONS: Final = tuple(extension_name(source) for source in COMPILED_SOURCES)
 """Relative to the root of the checkout."""
 LIBRARY: Final = library_name(GROUP)
 
@@ -35,9 +35,12 @@ def stale_files(root: Path = ROOT) -> list[Path]:
 
 
 def is_stale(path: Path) -> bool:
-    """Whether the source of an extension module is newer, or gone."""
-    source = path.with_name(path.name.removesuffix(EXTENSION_SUFFIX) + ".py")
-    return not source.exists() or path.stat().st_mtime < source.stat().st_mtime
+    """Whether a source of an extension module is newer, or none is there. A module in C has a
+    Python form as well; either may be the newer one."""
+    name = path.name.removesuffix(EXTENSION_SUFFIX)
+    sources = [path.with_name(name + suffix) for suffix in (".py", ".c", ".h")]
+    changed = [source.stat().st_mtime for source in sources if source.exists()]
+    return not changed or path.stat().st_mtime < max(changed)
 
 
 def is_current(root: Path = ROOT) -> bool:

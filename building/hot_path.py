@@ -57,9 +57,8 @@ HOT_PATH: Final = (
     "storage/compaction/batch_cleaner.py",
     "storage/compaction/cleaned_segment.py",
     "storage/compaction/cleaned_transactions.py",
-    "storage/compaction/offset_map.py",
-    "storage/compaction/record_loop.py",
     "storage/compaction/source_segment.py",
+    "storage/compaction/timestamp_shift.py",
     "storage/files/file_slice.py",
     "storage/log/append_result.py",
     "storage/log/boundaries.py",
@@ -77,12 +76,17 @@ HOT_PATH: Final = (
     "storage/segment/segment_files.py",
     "storage/segment/sparse_index.py",
 )
-"""From the bytes of a request to the write, or to the socket; the loading of committed offsets;
+"""For mypyc: from the bytes of a request to the write, or to the socket; the loading of committed offsets;
 what the log cleaner does with each batch, and the Spark data source with each record.
 
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
 """
+C_SOURCES: Final = ("storage/compaction/offset_map.c",)
+"""For the C compiler alone: each is the compiled form of the module of the same name, which has the same results."""
+HEADERS: Final = ("storage/compaction/offset_map.h",)
+"""What these include, beside them and with the same name."""
+COMPILED_SOURCES: Final = (*HOT_PATH, *C_SOURCES)
 NEEDS_LIBRT: Final = ("protocol/record_spans.py",)
 """These need librt to be loaded, which the extra `spark` brings: nothing else imports them."""
 GROUP: Final = "moldau_hot_path"
@@ -90,9 +94,9 @@ GROUP: Final = "moldau_hot_path"
 
 
 def digest_of(root: Path) -> str:
-    """Changes with the text of any module that is compiled, and with the list of them."""
+    """Changes with the text of any source that is compiled, and with the list of them."""
     digest = hashlib.sha256()
-    for name in HOT_PATH:
+    for name in (*COMPILED_SOURCES, *HEADERS):
         digest.update(name.encode())
         digest.update((root / name).read_bytes())
     return digest.hexdigest()

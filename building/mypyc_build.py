@@ -1,4 +1,7 @@
-"""Runs mypyc and the C compiler over a copy of the sources, and leaves the extension modules beside the copies."""
+"""Runs mypyc and the C compiler over a copy of the sources, and leaves the extension modules beside the copies.
+
+A source is a Python module, which mypyc translates, or a module in C.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def library_name(group: str) -> str:
 
 def extension_name(source: str) -> str:
     """The extension module of a source, both relative to the root of the tree."""
-    return source.removesuffix(".py") + EXTENSION_SUFFIX
+    return source.rpartition(".")[0] + EXTENSION_SUFFIX
 
 
 def compile_tree(tree: Path, sources: Sequence[str], group: str, constraints: Path | None = None) -> list[str]:
@@ -77,9 +80,14 @@ tools, group, *sources = sys.argv[1:]
 sys.path.insert(0, tools)
 sys.argv = ["setup.py", "-q", "build_ext", "--inplace"]
 from mypyc.build import mypycify
-from setuptools import setup
+from setuptools import Extension, setup
 options = ["--follow-imports=silent", "--ignore-missing-imports"]
 level = os.environ.get("MYPYC_OPT_LEVEL", "3")
-extensions = mypycify([*options, *sources], group_name=group, opt_level=level)
+in_c = [source for source in sources if source.endswith(".c")]
+modules = [source for source in sources if source not in in_c]
+extensions = mypycify([*options, *modules], group_name=group, opt_level=level)
+for source in in_c:
+    name = source.removesuffix(".c").replace("/", ".")
+    extensions.append(Extension(name, [source], extra_compile_args=[f"-O{level}"]))
 setup(name="moldau-hot-path", packages=[], ext_modules=extensions)
 """

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from building.hot_path import HOT_PATH
+from building.hot_path import COMPILED_SOURCES
 from building.mypyc_build import compile_tree
 from building.renaming import Renaming
 
@@ -37,7 +37,7 @@ def make_tree(root: Path, tree: Path) -> None:
 
 def compile_wheel(tree: Path) -> None:
     """Compile the hot path of a tree from `make_tree` beside its sources. Raises `CannotCompile`."""
-    made = compile_tree(tree, [f"{TARGET}/{source}" for source in HOT_PATH], GROUP)
+    made = compile_tree(tree, [f"{TARGET}/{source}" for source in COMPILED_SOURCES], GROUP)
     assert all((tree / name).is_file() for name in made)
 
 

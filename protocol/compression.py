@@ -105,21 +105,25 @@ def decompress(codec: Codec, data: BytesLike, *, size_max: int) -> BytesLike:
         if len(data) > size_max:
             raise DecompressedSizeExceeded(f"{len(data)} bytes exceed {size_max}")
         return data
-    pieces = list(EXPANDERS[codec](data, size_max))
+    pieces = list(EXPANDERS[codec](data, size_max, PIECE_SIZE_MAX))
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def expand(codec: Codec, data: BytesLike, *, size_max: int) -> Iterator[BytesLike]:
-    """Decompress in pieces of at most about `PIECE_SIZE_MAX` bytes; a snappy block is one piece, whatever its size."""
+def expand(
+    codec: Codec, data: BytesLike, *, size_max: int, piece_size_max: int = PIECE_SIZE_MAX
+) -> Iterator[BytesLike]:
+    """Decompress in pieces of at most about `piece_size_max` bytes; a snappy block is one piece, whatever its size."""
     if codec is Codec.NONE:
         view = memoryview(data)
-        return (view[start : start + PIECE_SIZE_MAX] for start in range(0, len(view), PIECE_SIZE_MAX))
-    return EXPANDERS[codec](data, size_max)
+        return (view[start : start + piece_size_max] for start in range(0, len(view), piece_size_max))
+    return EXPANDERS[codec](data, size_max, piece_size_max)
 
 
-def pull_pieces(pull: Callable[[int], bytes], compressed_size: int, size_max: int) -> Iterator[bytes]:
+def pull_pieces(
+    pull: Callable[[int], bytes], compressed_size: int, size_max: int, piece_size_max: int
+) -> Iterator[bytes]:
     """The pieces that `pull(size)` returns until it returns none. Raises `DecompressedSizeExceeded` past `size_max`."""
-    piece_size = min(max(4 * compressed_size, PIECE_SIZE_MIN), PIECE_SIZE_MAX)
+    piece_size = min(max(4 * compressed_size, PIECE_SIZE_MIN), piece_size_max)
     total = 0
     while piece := pull(min(piece_size, size_max - total + 1)):
         total += len(piece)
@@ -128,7 +132,7 @@ def pull_pieces(pull: Callable[[int], bytes], compressed_size: int, size_max: in
         yield piece
 
 
-def expand_gzip(data: BytesLike, size_max: int) -> Iterator[bytes]:
+def expand_gzip(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
     """One gzip member."""
     stream = zlib.decompressobj(GZIP_WINDOW_BITS)
     rest: BytesLike = data
@@ -142,7 +146,7 @@ def expand_gzip(data: BytesLike, size_max: int) -> Iterator[bytes]:
         return piece
 
     try:
-        yield from pull_pieces(pull, len(data), size_max)
+        yield from pull_pieces(pull, len(data), size_max, piece_size_max)
     except zlib.error as corrupt:
         raise MalformedMessage(f"corrupt gzip data: {corrupt}") from None
     if stream.unused_data:
@@ -150,8 +154,9 @@ def expand_gzip(data: BytesLike, size_max: int) -> Iterator[bytes]:
         raise MalformedMessage("bytes after the gzip member")
 
 
-def expand_snappy(data: BytesLike, size_max: int) -> Iterator[bytes]:
-    """Blocks in xerial's framing, as Java clients send, or the single raw block that many C and Go clients send."""
+def expand_snappy(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
+    """Blocks in xerial's framing, as Java clients send, or the single raw block that many C and Go clients send. A
+    block is a piece."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         yield decompress_snappy_block(view, size_max)
@@ -192,7 +197,7 @@ def decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
     return plain
 
 
-def expand_lz4(data: BytesLike, size_max: int) -> Iterator[bytes]:
+def expand_lz4(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
     """One LZ4 frame of independent blocks."""
     import lz4.frame
 
@@ -215,7 +220,7 @@ def expand_lz4(data: BytesLike, size_max: int) -> Iterator[bytes]:
         return b""
 
     try:
-        yield from pull_pieces(pull, len(data), size_max)
+        yield from pull_pieces(pull, len(data), size_max, piece_size_max)
     except RuntimeError as corrupt:
         raise MalformedMessage(f"corrupt LZ4 frame: {corrupt}") from None
     if stream.unused_data:
@@ -223,7 +228,7 @@ def expand_lz4(data: BytesLike, size_max: int) -> Iterator[bytes]:
         raise MalformedMessage("bytes after the LZ4 frame")
 
 
-def expand_zstd(data: BytesLike, size_max: int) -> Iterator[bytes]:
+def expand_zstd(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
     """One zstd frame or several in a row, each with or without a content size."""
     import zstandard
 
@@ -231,7 +236,7 @@ def expand_zstd(data: BytesLike, size_max: int) -> Iterator[bytes]:
     try:
         walk_zstd_frames(data)
         with decompressor.stream_reader(data, read_across_frames=True) as stream:
-            yield from pull_pieces(stream.read, len(data), size_max)
+            yield from pull_pieces(stream.read, len(data), size_max, piece_size_max)
     except zstandard.ZstdError as corrupt:
         raise MalformedMessage(f"corrupt zstd data: {corrupt}") from None
 
@@ -264,7 +269,7 @@ def walk_zstd_frames(data: BytesLike) -> None:
             raise MalformedMessage("zstd frame is cut short")
 
 
-EXPANDERS: dict[Codec, Callable[[BytesLike, int], Iterator[bytes]]] = {
+EXPANDERS: dict[Codec, Callable[[BytesLike, int, int], Iterator[bytes]]] = {
     Codec.GZIP: expand_gzip,
     Codec.SNAPPY: expand_snappy,
     Codec.LZ4: expand_lz4,

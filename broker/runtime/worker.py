@@ -4,8 +4,8 @@ The work is a generator over the file port. It yields an event after each piece 
 event until the broker asks for the next one: so the broker limits the rate of the work, and a loaded event loop slows
 the work down instead of the other way round.
 
-    broker -> process   the pickled work; then one byte for each event that the broker wants
-    process -> broker   for each of them a frame: length in 4 bytes, big-endian, and a pickled `Reply`
+    broker -> process   a frame with the pickled work; then one byte for each event that the broker wants
+    process -> broker   for each of them a frame with a pickled `Reply` (broker/runtime/work_reply.py)
 
 The process ends when its input ends: a broker that is killed leaves no process behind.
 """
@@ -18,9 +18,9 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator
-from struct import Struct
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
+from broker.runtime.work_reply import FRAME_LENGTH, Reply
 from storage.files.port import FileSystem
 
 E = TypeVar("E")
@@ -41,17 +41,8 @@ class RunningWork(Protocol[E_co]):
         """End the work wherever it is."""
 
 
-FRAME_LENGTH: Final = Struct(">I")
 NEXT: Final = b"\x01"
 MODULE: Final = f"{__name__.rpartition('.')[0]}.worker_process"
-
-
-class Reply(NamedTuple):
-    """The result of one step of the work: an event, the error that the work raised, or its end."""
-
-    event: object = None
-    error: Exception | None = None
-    is_end: bool = False
 
 
 class WorkerDied(ChildProcessError):

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from broker.runtime.worker import FRAME_LENGTH, Reply
+from broker.runtime.work_reply import FRAME_LENGTH, Reply
 from storage.files.local_files import LocalFiles
 
 NICENESS: Final = 10

@@ -32,6 +32,8 @@ records are the same.
 
 from __future__ import annotations
 
+from typing import Final
+
 from protocol.compression import compress
 from protocol.primitives import BytesLike
 from protocol.record_batch import (
@@ -46,10 +48,13 @@ from protocol.record_builder import assemble
 from storage.compaction.cleaned_segment import CleanedBatch
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.events import CleaningStatistics
-from storage.compaction.offset_map import OffsetMap
-from storage.compaction.record_loop import Selection, select_run, shifted
+from storage.compaction.offset_map import LATEST, NOT_NOTED, SUPERSEDED, OffsetMap
 from storage.compaction.request import CleaningRequest
 from storage.compaction.source_segment import expanded_runs
+from storage.compaction.timestamp_shift import shifted
+
+SMALLEST: Final = -(1 << 63)
+"""No timestamp delta is smaller."""
 
 
 class BatchCleaner:
@@ -92,35 +97,52 @@ class BatchCleaner:
         return CleanedBatch(batch, header.last_offset, header.max_timestamp)
 
     def _cleaned_data(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
+        count, fate = header.records_count, NOT_NOTED
+        if count == header.last_offset_delta + 1:
+            fate = self._offsets.fate(header.base_offset, count)
+        if fate == SUPERSEDED:
+            self._statistics.messages_read += count
+            return self._empty(header)
+        if fate == LATEST:
+            self._statistics.messages_read += count
+            self._statistics.messages_written += count
+            return CleanedBatch(batch, header.last_offset, header.max_timestamp)
+        return self._searched(header, batch)
+
+    def _searched(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
+        """The batch with those of its records that are kept."""
         request, statistics = self._request, self._statistics
         horizon_ms = header.delete_horizon_ms
         is_settled = header.last_offset < request.tombstones_end_offset
         keeps_tombstones = horizon_ms is None or request.now_ms < horizon_ms or not is_settled
-        selection = Selection()
-        parts: list[bytes] = []
+        kept_count, max_timestamp_delta, has_tombstones = 0, SMALLEST, False
+        parts: list[BytesLike] = []
         for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
-            select_run(run, count, header.base_offset, keeps_tombstones, self._offsets, selection)
-            parts += [run[start:end] for start, end in selection.spans]
+            part, part_count, part_max, part_has_tombstones, without_key_count = self._offsets.select_run(
+                run, count, header.base_offset, keeps_tombstones
+            )
+            parts.append(part)
+            kept_count += part_count
+            max_timestamp_delta = max(max_timestamp_delta, part_max)
+            has_tombstones = has_tombstones or part_has_tombstones
+            statistics.invalid_messages_read += without_key_count
         statistics.messages_read += header.records_count
-        statistics.messages_written += selection.kept_count
-        statistics.invalid_messages_read += selection.without_key_count
-        if not selection.kept_count:
+        statistics.messages_written += kept_count
+        if not kept_count:
             return self._empty(header)
         is_in_map = header.last_offset <= self._offsets.latest_offset
-        needs_horizon = selection.has_tombstones and horizon_ms is None and is_in_map and is_settled
-        is_whole = selection.kept_count == header.records_count
+        needs_horizon = has_tombstones and horizon_ms is None and is_in_map and is_settled
+        is_whole = kept_count == header.records_count
         if is_whole and not needs_horizon:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)
         if is_whole or header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             max_timestamp = header.max_timestamp
         else:
-            max_timestamp = header.base_timestamp + selection.max_timestamp_delta
-        body = b"".join(parts)
+            max_timestamp = header.base_timestamp + max_timestamp_delta
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
         if needs_horizon:
-            return self._with_horizon(header, body, selection.kept_count, max_timestamp)
-        return self._rewritten(
-            header, body, selection.kept_count, header.attributes, header.base_timestamp, max_timestamp
-        )
+            return self._with_horizon(header, bytes(body), kept_count, max_timestamp)
+        return self._rewritten(header, body, kept_count, header.attributes, header.base_timestamp, max_timestamp)
 
     def _with_horizon(self, header: BatchHeader, body: bytes, count: int, max_timestamp: int) -> CleanedBatch:
         horizon_ms = self._request.now_ms + self._request.delete_retention_ms

@@ -13,6 +13,7 @@ removes the cleaned segment that it has not finished. What a stopped round has l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from protocol.primitives import MalformedMessage
 from storage.compaction.batch_cleaner import BatchCleaner
@@ -20,14 +21,18 @@ from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, LogChanged, Moved
 from storage.compaction.grouping import group_segments
-from storage.compaction.offset_map import OffsetMap
-from storage.compaction.record_loop import index_run
+from storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
 from storage.compaction.request import CleaningRequest
 from storage.compaction.source_segment import SourceSegment, checked_batches, expanded_runs
 from storage.files.port import FileSystem
 from storage.log.segment_swap import SegmentCleaned, SegmentSize
 from storage.log.unfinished_cleaning import remove_cleaned
 from storage.segment.transaction_index import AbortedTransaction
+
+SPARE_SLOTS: Final = 3
+"""Of a map that can hold every key: one that stays free, and what rounding takes."""
+PIECES_A_STEP: Final = 16
+"""Pieces that are read before the driver is asked again: each time it is asked the worker process waits for it."""
 
 
 def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
@@ -40,12 +45,13 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
     limits = request.limits
-    offsets = OffsetMap(limits.dedupe_buffer_size, limits.load_factor, request.salt)
+    offsets = offset_map(request)
     sources = [SourceSegment(fs, request.directory, known) for known in request.segments]
     aborted = [*request.aborted_behind]
     for source in sources:
         aborted += source.aborted_transactions()
-    yield from build_map(request, sources, aborted, offsets, statistics)
+    step_size = PIECES_A_STEP * limits.io_buffer_size
+    yield from in_steps(build_map(request, sources, aborted, offsets, statistics), step_size)
     next_dirty_offset = max(offsets.latest_offset + 1, request.first_dirty_offset)
     cleaned_sources = [source for source in sources if source.base_offset < next_dirty_offset]
     groups = group_segments(
@@ -61,7 +67,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
         cleaned = CleanedSegment(fs, request.directory, group[0].base_offset, request.index_interval_bytes)
         transactions.on_kept = cleaned.note_aborted
         try:
-            yield from clean_group(request, group, cleaned, cleaner, statistics)
+            yield from in_steps(clean_group(request, group, cleaned, cleaner, statistics), step_size)
             suffixes = cleaned.finish()
         except (OSError, MalformedMessage, LogChanged):
             cleaned.discard()
@@ -73,8 +79,31 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
             request.directory, request.truncation_count, replaced, end_offset, before, cleaned.size, suffixes
         )
         before = SegmentSize(cleaned.base_offset, cleaned.size)
-    statistics.buffer_utilization = offsets.utilization
+    statistics.buffer_utilization = offsets.count * ENTRY_SIZE / limits.dedupe_buffer_size
     yield CleaningDone(next_dirty_offset, statistics)
+
+
+def offset_map(request: CleaningRequest) -> OffsetMap:
+    """An empty map. Its table is no larger than the dirty part can fill: its entries lie scattered, so all of its
+    memory is touched, and memory that was never touched before is slow."""
+    size, load_factor = request.limits.dedupe_buffer_size, request.limits.load_factor
+    dirty_count = max(0, request.first_uncleanable_offset - request.first_dirty_offset)
+    if load_factor > 0:
+        size = min(size, (int(dirty_count / load_factor) + SPARE_SLOTS) * ENTRY_SIZE)
+    return OffsetMap(size, load_factor, request.salt, request.first_dirty_offset, dirty_count)
+
+
+def in_steps(moves: Iterator[Moved], size_min: int) -> Iterator[Moved]:
+    """The same moves put together, so that all but the last are of `size_min` bytes at least."""
+    bytes_read = bytes_written = 0
+    for move in moves:
+        bytes_read += move.bytes_read
+        bytes_written += move.bytes_written
+        if bytes_read + bytes_written >= size_min:
+            yield Moved(bytes_read, bytes_written)
+            bytes_read = bytes_written = 0
+    if bytes_read:
+        yield Moved(bytes_read, bytes_written)
 
 
 def end_of(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
@@ -120,10 +149,12 @@ def index_piece(
             transactions.take_control(header, batch)
         elif not transactions.take_data(header):
             for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
-                read_count = index_run(run, count, header.base_offset, start_offset, offsets)
+                read_count = offsets.index_run(run, count, header.base_offset, start_offset)
                 statistics.map_messages_read += read_count
                 if read_count < count:
                     return False
+        if offsets.latest_offset > header.last_offset:
+            offsets.forget_fates()  # a record lies past the end of its batch, among the offsets of the next one
         if header.last_offset >= start_offset:
             offsets.reach(header.last_offset)
     return True

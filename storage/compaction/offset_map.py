@@ -1,12 +1,18 @@
 """The map of the cleaner: for each key of the dirty part, the offset of its latest record, in bounded memory.
 
-An entry is 24 bytes: 128 bits that stand for the key, and the offset. The map holds no keys, so two keys with the same
-128 bits would be taken for one, and the older record of the two would be lost. The bits are two SipHash values, those
-of the interpreter's `hash`, over the key behind two secret prefixes. SipHash behind a secret prefix cannot be predicted
-from outside, whatever PYTHONHASHSEED is. Two of 10 million keys collide with a probability of 10^-25, and a client
-that chooses its keys cannot do better than chance.
+It reads and selects records as they are encoded, without building a value. The framing of a record is in
+protocol/record_walk.py. Headers are not looked at: the size of a record says where it ends.
 
-Ordinary typed Python that `building/` compiles.
+An entry is 24 bytes: 128 bits that stand for the key, and the offset. The map holds no keys, so two keys with the same
+128 bits would be taken for one, and the older record of the two would be lost. The bits are those of SipHash with a
+secret salt, so they cannot be predicted from outside. Two of 10 million keys collide with a probability of 10^-25, and
+a client that chooses its keys cannot do better than chance.
+
+Beside the entries the map notes the fate of each record that it has read. Where all records of a batch have one fate,
+the batch need not be decompressed and searched a second time.
+
+offset_map.c is the compiled form: the same names and the same results, by `tests/unit/storage/compaction`. Python
+prefers it where `building/` has made it.
 """
 
 from __future__ import annotations
@@ -14,14 +20,25 @@ from __future__ import annotations
 import mmap as mmap_module
 from contextlib import suppress
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from mypy_extensions import i64
+from protocol.primitives import BytesLike, MalformedMessage
+from protocol.record_walk import read_raw_varint, read_raw_varlong
 
 ENTRY_SIZE: Final = 24
 SALT_SIZE: Final = 32
 NOT_FOUND: Final = -1
+FATES_MAX: Final = 32 << 20
+"""Fates in memory, of a byte each; records at later offsets are searched in the map once more."""
+NOT_NOTED: Final = 0
+"""No record with a key was put into the map at this offset, or the fate of this offset is not in memory."""
+SUPERSEDED: Final = 1
+LATEST: Final = 2
+"""The latest record of its key, with a value."""
+LATEST_TOMBSTONE: Final = 3
+"""The latest record of its key, without a value."""
+
+INT64_MIN: Final = -(1 << 63)
 HUGE_PAGES: int = getattr(mmap_module, "MADV_HUGEPAGE", -1)
 """Linux's advice; -1 on other systems."""
 SCATTERED_PROBES: Final = 16
@@ -41,10 +58,23 @@ def zeroed_table(slots: int) -> memoryview:
 class OffsetMap:
     """The latest offset of each key, and how far into the log the map reaches."""
 
-    __slots__ = ("_first_salt", "_second_salt", "_table", "count", "count_max", "latest_offset", "slots")
+    __slots__ = (
+        "_fates",
+        "_first_fate_offset",
+        "_first_salt",
+        "_second_salt",
+        "_table",
+        "count",
+        "count_max",
+        "latest_offset",
+        "slots",
+    )
 
-    def __init__(self, memory_size: int, load_factor: float, salt: bytes) -> None:
-        """`salt` are `SALT_SIZE` secret random bytes; what the map answers does not depend on them."""
+    def __init__(
+        self, memory_size: int, load_factor: float, salt: bytes, first_offset: int = 0, offsets_count: int = 0
+    ) -> None:
+        """`salt` are `SALT_SIZE` secret random bytes; what the map answers does not depend on them. Fates are noted of
+        `offsets_count` offsets from `first_offset` on, but of `FATES_MAX` at most."""
         assert len(salt) == SALT_SIZE
         self.slots: int = memory_size // ENTRY_SIZE
         assert self.slots >= 2, "room for one key, and a free slot that ends every search"
@@ -56,51 +86,68 @@ class OffsetMap:
         self._table = zeroed_table(self.slots)
         self._first_salt: bytes = salt[:16]
         self._second_salt: bytes = salt[16:]
+        self._first_fate_offset: int = first_offset
+        self._fates = bytearray(max(0, min(offsets_count, FATES_MAX)))
 
     @property
     def is_full(self) -> bool:
         return self.count >= self.count_max
 
-    @property
-    def utilization(self) -> float:
-        """The share of the slots in use."""
-        return self.count / self.slots
-
-    def put(self, key: bytes, offset: i64) -> None:
+    def put(self, key: bytes, offset: int, is_tombstone: bool = False) -> None:
         """Store the offset of the latest record of a key. Offsets must ascend, and the map must not be full."""
-        first: i64 = hash(self._first_salt + key)
-        second: i64 = hash(self._second_salt + key)
-        place: i64 = self._place(first, second)
+        if offset <= self.latest_offset:
+            self.forget_fates()
+        first = hash(self._first_salt + key)
+        second = hash(self._second_salt + key)
+        place = self._place(first, second)
         table = self._table
         if not table[place + 2]:
             table[place] = first
             table[place + 1] = second
             self.count += 1
+        else:
+            self._note(table[place + 2] - 1, SUPERSEDED)
         table[place + 2] = offset + 1
+        self._note(offset, LATEST_TOMBSTONE if is_tombstone else LATEST)
         self.latest_offset = offset
 
-    def get(self, key: bytes) -> i64:
+    def get(self, key: bytes) -> int:
         """The offset of the latest record of a key, `NOT_FOUND` where the map has none."""
-        first: i64 = hash(self._first_salt + key)
-        second: i64 = hash(self._second_salt + key)
-        found: i64 = self._table[self._place(first, second) + 2]
-        return found - 1
+        first = hash(self._first_salt + key)
+        second = hash(self._second_salt + key)
+        return self._table[self._place(first, second) + 2] - 1
 
-    def reach(self, offset: i64) -> None:
+    def reach(self, offset: int) -> None:
         """Raise `latest_offset` over records that do not enter the map: all up to this offset (inclusive) were read."""
         if offset > self.latest_offset:
             self.latest_offset = offset
 
-    def _place(self, first: i64, second: i64) -> i64:
+    def forget_fates(self) -> None:
+        """From here on no fate is known: offsets that do not ascend would make them wrong."""
+        self._fates = bytearray()
+
+    def fate(self, first_offset: int, count: int) -> int:
+        """The fate of all records at the `count` offsets from `first_offset` on; `NOT_NOTED` where they differ."""
+        start = first_offset - self._first_fate_offset
+        if start < 0 or count <= 0 or start + count > len(self._fates):
+            return NOT_NOTED
+        fate = self._fates[start]
+        return fate if self._fates.count(fate, start, start + count) == count else NOT_NOTED
+
+    def _note(self, offset: int, fate: int) -> None:
+        if 0 <= offset - self._first_fate_offset < len(self._fates):
+            self._fates[offset - self._first_fate_offset] = fate
+
+    def _place(self, first: int, second: int) -> int:
         """The index in the table where a key is, or where it belongs. An entry with the offset field 0 is free."""
         table = self._table
-        slots: i64 = self.slots
-        slot: i64 = (first & 0x7FFFFFFFFFFFFFFF) % slots
-        step: i64 = (second & 0x7FFFFFFFFFFFFFFF) % slots
-        probes: i64 = 0
+        slots = self.slots
+        slot = (first & 0x7FFFFFFFFFFFFFFF) % slots
+        step = (second & 0x7FFFFFFFFFFFFFFF) % slots
+        probes = 0
         while True:
-            place: i64 = slot * 3
-            known: i64 = table[place]
+            place = slot * 3
+            known = table[place]
             if known == first and table[place + 1] == second:
                 return place
             if not known and not table[place + 2]:
@@ -109,3 +156,135 @@ class OffsetMap:
             slot += step if probes < SCATTERED_PROBES else 1
             if slot >= slots:
                 slot -= slots
+
+    def index_run(self, records: BytesLike, count: int, base_offset: int, start_offset: int) -> int:
+        """Put the keys of the records at or past `start_offset` into the map; there must be exactly `count` records.
+
+        Returns how many records were read: less than `count` where the map is full. Raises `MalformedMessage`.
+        """
+        try:
+            return self._index(bytes(records), count, base_offset, start_offset)
+        except IndexError:
+            raise MalformedMessage("a record goes past the end of its batch") from None
+
+    def _index(self, run: bytes, count: int, base_offset: int, start_offset: int) -> int:
+        limit = len(run)
+        at = 0
+        for number in range(count):
+            size = run[at]
+            at += 1
+            if size >= 0x80:
+                size, at = read_raw_varint(run, at - 1)
+            end = at + (size >> 1)
+            if size & 1 or end > limit:
+                raise MalformedMessage(f"record {number} goes past the end of its batch")
+            delta = run[at + 1]  # byte 0 is the attributes, none of which is defined
+            at += 2
+            if delta >= 0x80:
+                delta, at = read_raw_varlong(run, at - 1)
+            delta = run[at]
+            at += 1
+            if delta >= 0x80:
+                delta, at = read_raw_varint(run, at - 1)
+            size = run[at]
+            at += 1
+            if size >= 0x80:
+                size, at = read_raw_varint(run, at - 1)
+            key_end = key_end_of(number, size, at, end)
+            if size != 1:
+                offset = base_offset + ((delta >> 1) ^ -(delta & 1))
+                if offset >= start_offset:
+                    if self.count >= self.count_max:
+                        return number
+                    self.put(run[at:key_end], offset, run[key_end] == 1)
+            at = end
+        if at != limit:
+            raise MalformedMessage(f"{limit - at} bytes after the {count} records of the batch")
+        return count
+
+    def select_run(
+        self, records: BytesLike, count: int, base_offset: int, keeps_tombstones: bool
+    ) -> tuple[BytesLike, int, int, bool, int]:
+        """Select the records of a run that are kept: all past the end of the map, before it the latest of each key.
+
+        Before the end of the map, a tombstone is kept only with `keeps_tombstones`. Returns the records that are kept
+        as they are encoded, their number, their largest timestamp delta, whether one of them has no value, and how many
+        records before the end of the map have no key. Raises `MalformedMessage`.
+        """
+        try:
+            return self._select(bytes(records), count, base_offset, keeps_tombstones)
+        except IndexError:
+            raise MalformedMessage("a record goes past the end of its batch") from None
+
+    def _select(
+        self, run: bytes, count: int, base_offset: int, keeps_tombstones: bool
+    ) -> tuple[bytes, int, int, bool, int]:
+        limit = len(run)
+        latest_offset = self.latest_offset
+        max_delta = INT64_MIN
+        kept_count = 0
+        without_key_count = 0
+        has_tombstones = False
+        span_start = -1
+        parts: list[bytes] = []
+        at = 0
+        for number in range(count):
+            start = at
+            size = run[at]
+            at += 1
+            if size >= 0x80:
+                size, at = read_raw_varint(run, at - 1)
+            end = at + (size >> 1)
+            if size & 1 or end > limit:
+                raise MalformedMessage(f"record {number} goes past the end of its batch")
+            timestamp = run[at + 1]
+            at += 2
+            if timestamp >= 0x80:
+                timestamp, at = read_raw_varlong(run, at - 1)
+            delta = run[at]
+            at += 1
+            if delta >= 0x80:
+                delta, at = read_raw_varint(run, at - 1)
+            offset = base_offset + ((delta >> 1) ^ -(delta & 1))
+            size = run[at]
+            at += 1
+            if size >= 0x80:
+                size, at = read_raw_varint(run, at - 1)
+            is_kept = offset > latest_offset
+            key_end = key_end_of(number, size, at, end)
+            is_tombstone = run[key_end] == 1
+            if not is_kept:
+                if size == 1:
+                    without_key_count += 1
+                elif keeps_tombstones or not is_tombstone:
+                    fate = self.fate(offset, 1)
+                    is_kept = offset >= self.get(run[at:key_end]) if fate == NOT_NOTED else fate != SUPERSEDED
+            if is_kept:
+                kept_count += 1
+                if span_start < 0:
+                    span_start = start
+                timestamp = (timestamp >> 1) ^ -(timestamp & 1)
+                if timestamp > max_delta:
+                    max_delta = timestamp
+                if is_tombstone:
+                    has_tombstones = True
+            elif span_start >= 0:
+                parts.append(run[span_start:start])
+                span_start = -1
+            at = end
+        if at != limit:
+            raise MalformedMessage(f"{limit - at} bytes after the {count} records of the batch")
+        if span_start >= 0:
+            parts.append(run[span_start:])
+        return b"".join(parts), kept_count, max_delta, has_tombstones, without_key_count
+
+
+def key_end_of(number: int, size: int, start: int, end: int) -> int:
+    """Where the key of a record ends: `size` is its size before zig-zag decoding, `end` the end of the record. At least
+    one byte is left for the size of the value."""
+    if size & 1 and size != 1:
+        raise MalformedMessage(f"record {number} has a key of a negative size")
+    key_end = start + (size >> 1)
+    if key_end >= end:
+        raise MalformedMessage(f"record {number} has a key past its end")
+    return key_end

@@ -21,7 +21,7 @@ from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.cleaning import index_piece
 from storage.compaction.events import CleaningStatistics, Moved
-from storage.compaction.offset_map import OffsetMap
+from storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
 from storage.compaction.request import CleaningRequest
 from storage.compaction.source_segment import batches_between, checked_batches, file_pieces
 from storage.files.port import FileSystem
@@ -116,7 +116,7 @@ def clean_remote(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[Rem
         cleaned_end_offset = group.cleaned_end_offset if group.is_copied else map_end_offset
         if group.is_copied or group.cleaned_end_offset < map_end_offset:
             yield from _clean_group(fs, request, number, cleaned_end_offset, offsets, statistics)
-    statistics.buffer_utilization = offsets.utilization
+    statistics.buffer_utilization = offsets.count * ENTRY_SIZE / rules.limits.dedupe_buffer_size
     yield PassDone(statistics)
 
 

@@ -19,6 +19,8 @@ from storage.segment.transaction_index import AbortedTransaction, CorruptTransac
 
 LENGTH = Struct(">8xi")
 """The length of a batch in its header."""
+PIECE_SIZE_MAX = 1 << 20
+"""Of decompressed records: nearly every batch is one piece, which nothing has to put together."""
 RUN_SIZE_MAX = 4 << 20
 """A batch whose records expand to more bytes is read in several runs."""
 
@@ -144,7 +146,7 @@ def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview
         at += header.size
 
 
-def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iterable[tuple[bytes, int]]:
+def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iterable[tuple[BytesLike, int]]:
     """The records of a batch as they are encoded, in runs of whole records with their count. Raises `MalformedMessage`.
 
     Nearly every batch is one run. A batch that expands beyond `RUN_SIZE_MAX` comes in several, so that it is never in
@@ -152,8 +154,8 @@ def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iter
     """
     stored = batch[HEADER_SIZE:]
     if not header.is_compressed:
-        return ((bytes(stored), header.records_count),)
-    pieces = iter(expand(header.codec, stored, size_max=size_max))
+        return ((stored, header.records_count),)
+    pieces = iter(expand(header.codec, stored, size_max=size_max, piece_size_max=PIECE_SIZE_MAX))
     first: list[BytesLike] = []
     size = 0
     for piece in pieces:
@@ -161,4 +163,4 @@ def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iter
         size += len(piece)
         if size > RUN_SIZE_MAX:
             return record_runs(chain(first, pieces), header.records_count, size_max)
-    return ((bytes(first[0]) if len(first) == 1 else b"".join(first), header.records_count),)
+    return ((first[0] if len(first) == 1 else b"".join(first), header.records_count),)

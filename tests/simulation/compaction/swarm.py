@@ -89,7 +89,7 @@ class Shape:
         properties = {
             "log.cleaner.backoff.ms": "50",
             "log.cleaner.dedupe.buffer.size": str(ENTRY_SIZE * 2 * random.choice((5, 9, 1000))),
-            "log.cleaner.io.buffer.size": str(random.choice((400, 4000, 1 << 19))),
+            "log.cleaner.io.buffer.size": str(random.choice((40, 400, 1 << 19))),
             "log.cleaner.threads": random.choice(("1", "1", "2")),
         }
         producers = (NO_PRODUCER, *IDEMPOTENT, *TRANSACTIONAL)

@@ -21,7 +21,8 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from broker.runtime.acceptor import Acceptor, AcceptPolicy
-from broker.runtime.worker import E, Reply, RunningWork, Work, WorkerDied
+from broker.runtime.work_reply import Reply
+from broker.runtime.worker import E, RunningWork, Work, WorkerDied
 from broker.runtime.worker_process import encode
 from storage.tiered.object_options import ObjectStoreOptions
 from storage.tiered.port import RemoteStorage

@@ -12,13 +12,13 @@ import pytest
 from building import aside
 from building.aside import Aside
 from building.extensions import EXTENSIONS, LIBRARY, compiled_files, is_current
-from building.hot_path import HOT_PATH, digest_of
+from building.hot_path import COMPILED_SOURCES, HEADERS, digest_of
 from building.mypyc_build import EXTENSION_SUFFIX, CannotCompile
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    for name in HOT_PATH:
+    for name in (*COMPILED_SOURCES, *HEADERS):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
         os.utime(tmp_path / name, (1, 1))
@@ -59,7 +59,7 @@ def test_a_later_start_takes_the_finished_set(checkout: Path, started: list[obje
 def test_a_finished_set_of_other_sources_is_thrown_away(checkout: Path, started: list[object]) -> None:
     """The source changed while it was being compiled: the set would look newer than the change."""
     make_ready(checkout)
-    (checkout / HOT_PATH[0]).write_text("changed = True\n")
+    (checkout / COMPILED_SOURCES[0]).write_text("changed = True\n")
     assert "background" in Aside(checkout).begin()
     assert len(started) == 1 and list(compiled_files(checkout)) == []
 
@@ -67,7 +67,7 @@ def test_a_finished_set_of_other_sources_is_thrown_away(checkout: Path, started:
 def test_a_stale_set_is_removed_before_the_start(checkout: Path, started: list[object]) -> None:
     make_ready(checkout)
     Aside(checkout).begin()
-    (checkout / HOT_PATH[0]).write_text("changed = True\n")
+    (checkout / COMPILED_SOURCES[0]).write_text("changed = True\n")
     os.utime(checkout / EXTENSIONS[0], (1, 1))
     Aside(checkout).begin()
     assert list(compiled_files(checkout)) == [] and len(started) == 1

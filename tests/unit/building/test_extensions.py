@@ -17,14 +17,14 @@ from building.extensions import (
     remove_stale,
     stale_files,
 )
-from building.hot_path import HOT_PATH, PACKAGES, ROOT
+from building.hot_path import C_SOURCES, COMPILED_SOURCES, HEADERS, PACKAGES, ROOT
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """The names of the sources, an hour old, with nothing compiled."""
     root = tmp_path / "checkout"
-    for name in HOT_PATH:
+    for name in COMPILED_SOURCES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
         os.utime(root / name, (1, 1))
@@ -46,20 +46,20 @@ def test_no_extension_module_here_is_older_than_its_source() -> None:
 
 
 def test_all_of_the_hot_path_is_compiled_here_or_none_of_it() -> None:
-    assert len(list(compiled_files())) in (0, len(HOT_PATH))
+    assert len(list(compiled_files())) in (0, len(COMPILED_SOURCES))
     assert (ROOT / LIBRARY).exists() == bool(list(compiled_files()))
 
 
 def test_the_modules_named_are_there_and_in_packages_that_are_searched() -> None:
-    assert all((ROOT / name).is_file() for name in HOT_PATH)
-    assert {name.partition("/")[0] for name in HOT_PATH} <= set(PACKAGES)
+    assert all((ROOT / name).is_file() for name in COMPILED_SOURCES)
+    assert {name.partition("/")[0] for name in COMPILED_SOURCES} <= set(PACKAGES)
 
 
 def test_a_set_is_current_until_a_source_is_newer(checkout: Path, finished: Path) -> None:
     assert not is_current(checkout)
     install(finished, checkout)
     assert is_current(checkout) and stale_files(checkout) == []
-    source = checkout / HOT_PATH[0]
+    source = checkout / COMPILED_SOURCES[0]
     os.utime(source, None)
     os.utime(checkout / EXTENSIONS[0], (2, 2))
     assert not is_current(checkout) and stale_files(checkout) == [checkout / EXTENSIONS[0]]
@@ -69,8 +69,17 @@ def test_a_set_is_current_until_a_source_is_newer(checkout: Path, finished: Path
 
 def test_an_extension_module_whose_source_is_gone_is_stale(checkout: Path, finished: Path) -> None:
     install(finished, checkout)
-    (checkout / HOT_PATH[3]).unlink()
+    (checkout / COMPILED_SOURCES[3]).unlink()
     assert stale_files(checkout) == [checkout / EXTENSIONS[3]]
+
+
+@pytest.mark.parametrize("changed", [C_SOURCES[0], C_SOURCES[0].replace(".c", ".py"), HEADERS[0]])
+def test_a_module_in_c_is_stale_where_any_of_its_texts_is_newer(checkout: Path, finished: Path, changed: str) -> None:
+    install(finished, checkout)
+    (checkout / changed).write_text("")
+    made = checkout / EXTENSIONS[COMPILED_SOURCES.index(C_SOURCES[0])]
+    os.utime(made, (2, 2))
+    assert stale_files(checkout) == [made]
 
 
 def test_nothing_is_removed_where_nothing_is_stale(checkout: Path, finished: Path) -> None:
@@ -102,7 +111,7 @@ def test_the_library_is_there_only_while_the_set_is_whole(
     monkeypatch.setattr(Path, "unlink", watched_unlink)
     install(finished, checkout)
     remove_compiled(checkout)
-    assert all(seen) and len(seen) > 3 * len(HOT_PATH)
+    assert all(seen) and len(seen) > 3 * len(COMPILED_SOURCES)
 
 
 def test_an_installation_that_was_killed_is_done_again(
