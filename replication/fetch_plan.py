@@ -206,6 +206,9 @@ class FetchPlanner:
             return PlannedRead(key, data, partition, found.slice, wish.fetch_offset)
         if isinstance(found, Cold | Remote):
             return found
+        if found is MOVED_AWAY:
+            data.error_code, data.aborted_transactions = found, None
+            return PlannedRead(key, data, partition)  # its offsets count: the follower takes the log start offset
         return PlannedRead(key, failed(data, found), partition)
 
     def _near_replica(self, partition: Partition, wish: FetchPartition, rack: str) -> int:

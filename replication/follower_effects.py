@@ -37,10 +37,20 @@ class LookUp(NamedTuple):
     leader_epoch: int
 
 
+class Rebuild(NamedTuple):
+    """The leader has the next offset only in remote storage: begin the log anew where its local log begins, with the
+    state of the remote part. Answer with `rebuilt`."""
+
+    partition: Partition
+    leader_epoch: int
+    log_start_offset: int
+    """The leader's."""
+
+
 class Complain(NamedTuple):
     """Log a warning for the operator."""
 
     message: str
 
 
-Effect: TypeAlias = TruncateTo | StartAt | Flush | LookUp | Complain
+Effect: TypeAlias = TruncateTo | StartAt | Flush | LookUp | Rebuild | Complain

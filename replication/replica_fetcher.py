@@ -4,6 +4,7 @@ Each partition is in one state; every state but FETCHING leaves it out of the re
 
     FETCHING   ──diverging epoch, or the leader's log ends before this one──▶ TRUNCATING ──truncated──▶ FETCHING
     FETCHING   ──offset out of the leader's range──▶ LOOKING_UP ──▶ TRUNCATING, or empty from the leader's log start on
+    FETCHING   ──the leader has the offset only in remote storage──▶ REBUILDING ──the log begins anew──▶ FETCHING
     FETCHING   ──flush.messages or more are unflushed──▶ FLUSHING ──flushed──▶ FETCHING
     FETCHING   ──over the quota of followers, and throttled──▶ DELAYED ──after 100 ms──▶ FETCHING
     FETCHING   ──an error──▶ DELAYED ──after 20 ms, then longer, up to replica.fetch.backoff.ms──▶ FETCHING
@@ -22,7 +23,7 @@ from typing import Final, NamedTuple
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
 from replication.fetch_session_handler import FetchSessionHandler, Key
-from replication.follower_effects import Complain, Effect, Flush, LookUp, StartAt, TruncateTo
+from replication.follower_effects import Complain, Effect, Flush, LookUp, Rebuild, StartAt, TruncateTo
 from replication.partition import Partition
 from replication.replication_quota import ReplicationQuota
 
@@ -45,6 +46,7 @@ class FetchState(Enum):
     FETCHING = auto()
     TRUNCATING = auto()
     LOOKING_UP = auto()
+    REBUILDING = auto()
     FLUSHING = auto()
     DELAYED = auto()
 
@@ -265,9 +267,10 @@ class ReplicaFetcher:
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._enter(followed, FetchState.LOOKING_UP)
             effects.append(LookUp(partition, partition.leader_epoch))
+        elif error == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._enter(followed, FetchState.REBUILDING)
+            effects.append(Rebuild(partition, partition.leader_epoch, max(data.log_start_offset, 0)))
         elif error != ErrorCode.NONE:
-            if error == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and not followed.failure_count:
-                effects.append(Complain(moved_away(partition)))
             self._delay(followed, now_ms)
         elif data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED:
             self._enter(followed, FetchState.TRUNCATING)
@@ -324,6 +327,15 @@ class ReplicaFetcher:
     def flushed(self, partition: Partition, leader_epoch: int) -> None:
         self._resume(partition, leader_epoch, FetchState.FLUSHING)
 
+    def rebuilt(self, partition: Partition, leader_epoch: int) -> None:
+        self._resume(partition, leader_epoch, FetchState.REBUILDING)
+
+    def not_rebuilt(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
+        """The leader or the remote storage did not tell the state: fetch again after a backoff, which finds out."""
+        followed = self._current(partition, leader_epoch, FetchState.REBUILDING)
+        if followed is not None:
+            self._delay(followed, now_ms)
+
     def look_up_failed(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
         followed = self._current(partition, leader_epoch, FetchState.LOOKING_UP)
         if followed is not None:
@@ -357,14 +369,6 @@ class ReplicaFetcher:
         if followed is None or followed.partition is not partition or partition.leader_epoch != leader_epoch:
             return None
         return followed if followed.state is state else None
-
-
-def moved_away(partition: Partition) -> str:
-    """What is told of a follower that the leader's local log cannot serve any more."""
-    return (
-        f"{partition.topic}-{partition.index}: the leader has offset {partition.log.end_offset} only in remote storage;"
-        " this version cannot build a follower from there, and the replica stays out of sync"
-    )
 
 
 def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:

@@ -2,6 +2,9 @@
 
 DIVERGES: Apache Kafka loads a Java class for the storage (`remote.log.storage.manager.class.name`). Here
 `moldau.tiered.storage` names the storage, and remote.log.storage.system.enable needs it.
+
+DIVERGES: Apache Kafka refuses remote.storage.enable for a topic with cleanup.policy=compact. Here the log cleaner
+cleans remote segments as well.
 """
 
 from __future__ import annotations
@@ -113,10 +116,6 @@ def tiering_refusal(config: Config, topic: ConfigValues, before: ConfigValues) -
         return None
     if not config.flag("remote.log.storage.system.enable"):
         return DISABLED
-    if "compact" in topic.entries("cleanup.policy"):
-        return (
-            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
-        )
     for unit in ("ms", "bytes"):
         local, both = topic.integer(f"local.retention.{unit}"), topic.integer(f"retention.{unit}")
         problem = _local_problem(local, both, f"retention.{unit}")

@@ -27,4 +27,7 @@ def compose_tiering(node: Node) -> Tiering | None:
         node.replicas,
         config.inter_broker_listener_name,
     )
-    return Tiering(TieringPorts(metadata, node.settings, node.flusher, node.topics))
+    tiering = Tiering(TieringPorts(metadata, node.settings, node.flusher, node.topics))
+    node.cleaner.remote = tiering.cleaner
+    node.fetchers.remote_state = tiering.follower_state
+    return tiering

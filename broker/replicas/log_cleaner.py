@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from broker.config.config import Config
 from broker.metadata.dynamic_config import DynamicConfig
@@ -33,6 +33,7 @@ from storage.compaction.offset_map import SALT_SIZE
 from storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
 from storage.log.log import Log
 from storage.log.segment_swap import SegmentCleaned, discard_cleaned
+from storage.log_config import INT64_MAX
 
 log = logging.getLogger("moldau.cleaner")
 
@@ -61,6 +62,19 @@ class CleanerTotals:
     """Cleanings that ended with an OSError: of the disk, or because the worker process ended early."""
 
 
+class RemoteTier(Protocol):
+    """What the cleaner asks of tiered storage (decision 14)."""
+
+    def tombstones_end_offset(self, partition: Partition) -> int:
+        """The offset from which on no tombstone and no marker of its log may be dropped."""
+
+    def wants(self, partition: Partition) -> bool:
+        """Whether remote segments of the partition are to be cleaned, by this broker, now."""
+
+    async def clean(self, partition: Partition, limits: CleanerLimits) -> bool:
+        """One pass over its remote segments; whether it ended without an error."""
+
+
 class LogCleaner:
     """Runs on the event loop. `log.cleaner.threads` logs are cleaned at a time; the setting may change at any time.
 
@@ -87,6 +101,8 @@ class LogCleaner:
         self._checkpoint = checkpoint
         self._running = 0
         self._in_progress: dict[Log, None] = {}
+        self.remote: RemoteTier | None = None
+        """None where no log is tiered."""
         self.uncleanable: dict[Log, str] = {}
         """The logs that cannot be cleaned, with the reason."""
         self.totals = CleanerTotals()
@@ -110,11 +126,33 @@ class LogCleaner:
         self._running -= 1
 
     async def _clean_next(self) -> bool:
-        """Clean the log with the largest share of dirty bytes. Returns whether a log was cleaned without an error."""
+        """Clean the log with the largest share of dirty bytes, and then what it has in remote storage; where no log is
+        dirty enough, what another log has in remote storage. Returns whether something was cleaned without an error."""
         found = await self._next_log()
         if found is None:
-            return False
+            wanted = next(filter(self._wants_remote, tuple(self._replicas)), None)
+            return wanted is not None and await self._clean_remote(wanted)
         partition, part = found
+        if not await self._clean_local(partition, part):
+            return False
+        if self._wants_remote(partition):
+            await self._clean_remote(partition)
+        return True
+
+    def _wants_remote(self, partition: Partition) -> bool:
+        is_free = self._is_served(partition) and partition.log not in self._in_progress
+        return is_free and self.remote is not None and self.remote.wants(partition)
+
+    async def _clean_remote(self, partition: Partition) -> bool:
+        assert self.remote is not None
+        self._in_progress[partition.log] = None
+        try:
+            return await self.remote.clean(partition, self._limits())
+        finally:
+            del self._in_progress[partition.log]
+
+    async def _clean_local(self, partition: Partition, part: CleanablePart) -> bool:
+        """Returns whether the log was cleaned without an error."""
         self._in_progress[partition.log] = None
         try:
             await self._clean(partition, part)
@@ -187,7 +225,8 @@ class LogCleaner:
         part = present._replace(
             first_uncleanable_offset=min(present.first_uncleanable_offset, part.first_uncleanable_offset)
         )
-        request = cleaning_request(its_log, part, self._limits(), salt, now_ms)
+        tombstones_end = INT64_MAX if self.remote is None else self.remote.tombstones_end_offset(partition)
+        request = cleaning_request(its_log, part, self._limits(), salt, now_ms, tombstones_end)
         throttle = Throttle(self._environment.monotonic_ms)
         work = self._environment.in_process(partial(clean, request=request))
         with contextlib.closing(work):

@@ -16,6 +16,7 @@ from broker.config.config import Config
 from broker.metadata.cluster_view import ClusterView
 from broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
 from broker.replicas.local_logs import LocalLogs
+from broker.replicas.remote_state import NoRemoteState, RemoteState, remote_start
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Spawn
@@ -28,7 +29,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.primitives import MalformedMessage
-from replication.follower_effects import Complain, Effect, Flush, LookUp, StartAt, TruncateTo
+from replication.follower_effects import Complain, Effect, Flush, LookUp, Rebuild, StartAt, TruncateTo
 from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from replication.replication_quota import ReplicationQuota
@@ -67,6 +68,8 @@ class ReplicaFetchers:
         self.may_fetch = False
         """Once this broker is registered, for a leader must know which incarnation it hears from; until it stops."""
         self._fetchers: dict[int, RunningFetcher] = {}
+        self.remote_state: RemoteState | None = None
+        """None where tiered storage is off."""
 
     def begin(self) -> None:
         """This broker has its epoch."""
@@ -211,8 +214,35 @@ class RunningFetcher:
                 self._flush(partition, leader_epoch)
             case LookUp(partition, leader_epoch):
                 self._look_up(partition, leader_epoch)
+            case Rebuild():
+                self._ports.spawn(self._rebuild(effect))
             case Complain(message):
                 log.warning("following broker %d: %s", self._leader_id, message)
+
+    async def _rebuild(self, effect: Rebuild) -> None:
+        """The state of the remote part first, whole and checked; only then the log is touched."""
+        partition, ports = effect.partition, self._ports
+        try:
+            start = await remote_start(self._fetchers.remote_state, effect)
+            partition.log.lower_recovery_point(partition.log.segments[0].base_offset)
+            if not await ports.logs.checkpoint():
+                raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
+            if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
+                partition.log.start_after_remote(start, ports.environment.wall_ms())
+                partition.truncated()
+                log.info(
+                    "%s-%d begins at offset %d, behind its remote part", partition.topic, partition.index, start.offset
+                )
+        except MalformedMessage as malformed:
+            partition.log.damaged(str(malformed))
+            return
+        except (NoRemoteState, OSError) as error:
+            log.error("%s-%d cannot begin where its leader's log does: %s", partition.topic, partition.index, error)
+            self._machine.not_rebuilt(partition, effect.leader_epoch, ports.environment.monotonic_ms())
+            self.go_on()
+            return
+        self._machine.rebuilt(partition, effect.leader_epoch)
+        self.go_on()
 
     async def _truncate(self, effect: TruncateTo | StartAt) -> None:
         """The recovery point first: a crash must not take what is cut away for old bytes that were damaged."""

@@ -6,6 +6,7 @@ import asyncio
 
 from broker.metadata.cluster_view import ClusterView
 from broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
+from protocol.messages.fetch import FetchResponse
 
 
 def channel_to(
@@ -18,13 +19,22 @@ def channel_to(
 
 
 async def ask(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
-    """The response; None where none came."""
+    """The response; None where none came. Records in it are copied: the channel uses their memory again."""
     answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def take(response: object) -> None:
         if not answered.done():
+            _keep_records(response)
             answered.set_result(response)
 
     channel.ask(request, take, timeout_ms)
     response = await answered
     return None if isinstance(response, NoResponse) else response
+
+
+def _keep_records(response: object) -> None:
+    if isinstance(response, FetchResponse):
+        for topic in response.responses:
+            for data in topic.partitions:
+                if isinstance(data.records, memoryview):
+                    data.records = bytes(data.records)

@@ -19,20 +19,24 @@ from broker.metadata.dynamic_config import DynamicConfig
 from broker.replicas.replicas import Replicas
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
+from broker.tiering.backoff import PartitionBackoff
 from broker.tiering.expiration import expired
 from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
 from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from broker.tiering.segment_contents import CannotCopy, Copyable, contents_of, copyable, described
+from broker.tiering.segment_contents import CannotCopy, Copyable, contents_of, copy_limit, copyable, described
 from replication.partition import Partition
 from storage.tiered.errors import RemoteStorageError
+from storage.tiered.metadata.lineage import read_lineage
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
 from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.segment_copy import put_segment, remove_segment
+from storage.tiered.pins import pinned_segments
+from storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest
 
 log = logging.getLogger("moldau.tiering")
 
 ID_SIZE: Final = 16
+DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 
 
 class NoLongerLeader(Exception):
@@ -60,8 +64,7 @@ class SegmentCopier:
         self._opened = opened
         self._writer = writer
         self._under_way: set[Partition] = set()
-        self._failures: dict[Partition, tuple[int, int]] = {}
-        """By partition: failed rounds in a row, and when the next may begin (monotonic clock)."""
+        self._backoff = PartitionBackoff(settings, environment)
         self.segments_copied = 0
         self.bytes_copied = 0
         self.segments_deleted = 0
@@ -75,7 +78,7 @@ class SegmentCopier:
             return
         if len(self._under_way) >= config.integer("remote.log.manager.copier.thread.pool.size"):
             return
-        if self._environment.monotonic_ms() < self._failures.get(partition, (0, 0))[1]:
+        if self._backoff.is_waiting(partition):
             return
         self._under_way.add(partition)
         self._spawn(self._run(partition, followed), f"copy-{partition.topic}-{partition.index}")
@@ -86,31 +89,21 @@ class SegmentCopier:
 
     def forget_gone(self) -> None:
         """Forget the failures of partitions that this broker does not serve any more."""
-        self._failures = {each: told for each, told in self._failures.items() if each in self._replicas}
+        self._backoff.keep(self._replicas.__contains__)
 
     async def _run(self, partition: Partition, followed: FollowedRemoteLog) -> None:
         try:
             await self._copy_all(partition, followed)
         except NoLongerLeader:
-            self._failures.pop(partition, None)
+            self._backoff.succeeded(partition)
         except (RemoteStorageError, MetadataNotWritten, CannotCopy, OSError) as error:
             self.failures += 1
-            self._put_off(partition)
+            self._backoff.failed(partition)
             log.error("segments of %s-%d could not be copied: %s", partition.topic, partition.index, error)
         else:
-            self._failures.pop(partition, None)
+            self._backoff.succeeded(partition)
         finally:
             self._under_way.discard(partition)
-
-    def _put_off(self, partition: Partition) -> None:
-        """Exponential backoff with jitter."""
-        config = self._settings.config
-        count = self._failures.get(partition, (0, 0))[0]
-        pause_ms = config.integer("remote.log.manager.task.retry.backoff.ms") << min(count, 20)
-        pause_ms = min(pause_ms, config.integer("remote.log.manager.task.retry.backoff.max.ms"))
-        jitter = config.real("remote.log.manager.task.retry.jitter")
-        pause_ms = round(pause_ms * self._environment.random.uniform(1 - jitter, 1 + jitter))
-        self._failures[partition] = (count + 1, self._environment.monotonic_ms() + pause_ms)
 
     async def _copy_all(self, partition: Partition, followed: FollowedRemoteLog) -> None:
         epoch = partition.leader_epoch
@@ -121,7 +114,7 @@ class SegmentCopier:
             its_log = partition.log
             copied_end = followed.end_offset(its_log.epochs, its_log.end_offset)
             from_offset = max(copied_end, its_log.log_start_offset)
-            found = copyable(its_log, from_offset, partition.last_stable_offset)
+            found = copyable(its_log, from_offset, copy_limit(its_log, partition.last_stable_offset))
             if not found:
                 return
             await self._copy(partition, followed, epoch, found[0])
@@ -136,10 +129,19 @@ class SegmentCopier:
         now_ms = environment.wall_ms()
         segment = described(its_log, found, environment.entropy(ID_SIZE), self._node_id, now_ms)
         contents = await contents_of(its_log, found, environment)
+        if found.segment not in its_log.segments:
+            return  # the log cleaner has replaced it, and the contents may be of both
         self._check(partition, epoch)
         await self._writer.write(followed, segment)
         self._check(partition, epoch)
-        await put_segment(self._opened.storage, self._opened.cluster_id, followed.key, segment, contents)
+        await put_segment(
+            self._opened.storage,
+            self._opened.cluster_id,
+            followed.key,
+            segment,
+            contents,
+            lineage=read_lineage(segment.custom_metadata) or NO_LINEAGE,
+        )
         self._check(partition, epoch)
         await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)
         self.segments_copied += 1
@@ -150,26 +152,42 @@ class SegmentCopier:
         remote_log = followed.remote_log
         for segment in (*remote_log.unfinished(), *remote_log.in_deletion()):
             self._check(partition, epoch)
-            await self.remove(followed, segment)
+            if segment.segment_id not in followed.under_way:
+                await self.remove(followed, segment, honours_pins=segment.state is DELETE_STARTED)
 
     async def _expire(self, partition: Partition, followed: FollowedRemoteLog, epoch: int) -> None:
         """Delete what the retention of both tiers gives up. The log start offset moves first."""
-        found = expired(partition.log, followed.remote_log, self._environment.wall_ms())
+        retention_ms = self._settings.config.integer("moldau.tiered.superseded.retention.ms")
+        found = expired(partition.log, followed.remote_log, self._environment.wall_ms(), retention_ms)
         start_offset = min(found.log_start_offset, partition.high_watermark)
         if start_offset > partition.log.log_start_offset:
             partition.delete_before(start_offset)
         for segment in found.segments:
             self._check(partition, epoch)
-            await self.remove(followed, segment)
-            self.segments_deleted += 1
+            self.segments_deleted += await self.remove(followed, segment, honours_pins=True)
 
-    async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
-        """Delete a segment that may not be read any more, or never was. Raises `RemoteStorageError` and
-        `MetadataNotWritten`; a later call goes on."""
-        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
-            await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_STARTED)
-        await remove_segment(self._opened.storage, followed.key, segment.start_offset, segment.segment_id)
+    async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment, *, honours_pins: bool) -> bool:
+        """Delete a segment that may not be read any more, or never was. Returns whether it is gone: a pin may hold it,
+        and a later call goes on. Raises `RemoteStorageError` and `MetadataNotWritten`; a later call goes on."""
+        storage, place = self._opened.storage, (followed.key, segment.start_offset, segment.segment_id)
+        if honours_pins and await self._is_pinned(followed, segment):
+            return False
+        if segment.state is not DELETE_STARTED:
+            await self._write_state(followed, segment, DELETE_STARTED)
+        await remove_manifest(storage, *place)
+        # Again: a reader that wrote its pin since then may have listed the manifest (`storage/tiered/pins.py`).
+        if honours_pins and await self._is_pinned(followed, segment):
+            return False
+        await remove_data(storage, *place)
         await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_FINISHED)
+        return True
+
+    async def _is_pinned(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
+        opened, now_ms = self._opened, self._environment.wall_ms()
+        held, problems = await pinned_segments(opened.storage, opened.cluster_id, followed.key, now_ms)
+        for problem in problems:
+            log.error("a pin of %s-%d is ignored: %s", followed.key.topic, followed.key.partition, problem)
+        return segment.segment_id in held
 
     async def _write_state(self, followed: FollowedRemoteLog, segment: RemoteSegment, state: SegmentState) -> None:
         now_ms = self._environment.wall_ms()

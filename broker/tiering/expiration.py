@@ -1,21 +1,19 @@
 """Remote retention: which remote segments the leader deletes, and where the log begins then.
 
-`retention.ms` and `retention.bytes` count both tiers: what is remote, and what is only local. The log start offset
-moves first, so that no reader is sent to a segment that is being deleted.
+`retention.ms` and `retention.bytes` count both tiers: what is remote, and what is only local. Where `cleanup.policy`
+has no "delete", remote segments are deleted only before the log start offset. The log start offset moves first, so that
+no reader is sent to a segment that is being deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storage.log.log import Log
 from storage.tiered.metadata.leader_history import is_in_history
 from storage.tiered.metadata.remote_log import RemoteLog
 from storage.tiered.metadata.remote_segment import RemoteSegment
-
-SUPERSEDED_GRACE_MS: Final = 600_000
-"""How long a copy stays whose place another copy took: fetches may still read it (decision 14)."""
 
 
 class Expired(NamedTuple):
@@ -26,15 +24,18 @@ class Expired(NamedTuple):
     """Where the log begins afterwards; never before its present start."""
 
 
-def expired(log: Log, remote_log: RemoteLog, now_ms: int) -> Expired:
-    """The remote segments to delete, oldest first: those before the log start offset, those that retention gives up,
-    those whose leader epochs the log knows no more, and those that were superseded long ago. Raises OSError."""
+def expired(log: Log, remote_log: RemoteLog, now_ms: int, superseded_retention_ms: int) -> Expired:
+    """The remote segments to delete, oldest first: those before the log start offset, those that retention gives up
+    (where `cleanup.policy` has "delete"), those whose leader epochs the log knows no more, and those that were
+    superseded long ago: fetches may still read them for a while (decision 14). Raises OSError."""
     entries = log.epochs.entries
     segments = remote_log.read_segments()
     current = [each for each in segments if is_in_history(each, log.end_offset, entries)]
     current_ids = {each.segment_id for each in current}
     excess_size = _size_of_both_tiers(log, current) - log.config.retention_bytes
-    has_size, has_time = log.config.retention_bytes >= 0, log.config.retention_ms >= 0
+    is_limited = log.config.is_deleted_by_retention
+    has_size = is_limited and log.config.retention_bytes >= 0
+    has_time = is_limited and log.config.retention_ms >= 0
     gone: list[RemoteSegment] = []
     start_offset = log.log_start_offset
     for segment in current:
@@ -58,7 +59,7 @@ def expired(log: Log, remote_log: RemoteLog, now_ms: int) -> Expired:
         if each.segment_id not in current_ids
         and (each.epochs[-1].epoch < first_epoch or each.last_offset < log.log_start_offset)
     ]
-    gone += [each for each, since_ms in remote_log.superseded() if now_ms - since_ms > SUPERSEDED_GRACE_MS]
+    gone += [each for each, since_ms in remote_log.superseded() if now_ms - since_ms > superseded_retention_ms]
     return Expired(gone, start_offset)
 
 

@@ -21,13 +21,15 @@ def remote_partition(partition: Partition) -> RemotePartition:
 class FollowedRemoteLog:
     """The remote log of one partition while this broker has a replica of it."""
 
-    __slots__ = ("is_complete", "is_led_here", "key", "metadata_index", "next_offset", "remote_log")
+    __slots__ = ("is_complete", "is_led_here", "key", "metadata_index", "next_offset", "remote_log", "under_way")
 
     def __init__(self, key: RemotePartition, metadata_index: int) -> None:
         self.key = key
         self.metadata_index = metadata_index
         """The partition of the metadata topic that holds its records."""
         self.remote_log = RemoteLog()
+        self.under_way: set[bytes] = set()
+        """The ids of the segments that this broker writes to remote storage: they are unfinished, and no remains."""
         self.next_offset = 0
         """The records of the metadata partition before this offset are replayed."""
         self.is_led_here = False

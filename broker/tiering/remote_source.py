@@ -24,7 +24,15 @@ from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction
-from protocol.record_batch import HEADER_SIZE, parse_header
+from protocol.record_batch import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    parse_header,
+)
+from protocol.record_builder import assemble
 from replication.partition import Partition
 from replication.source import TXN_COMMITTED, Cold, FetchIsolation, Located, Remote
 from storage.files.memory_file import memory_slice
@@ -52,6 +60,8 @@ class ReadKey(NamedTuple):
     leader_epoch: int
     """Of the record at the offset."""
     offset: int
+    segment_id: bytes
+    """The segment that is read at the offset: a cleaned one takes the place of others."""
 
 
 class KeptRead(NamedTuple):
@@ -110,7 +120,13 @@ class RemoteSource:
         epoch = partition.log.epochs.epoch_of(offset)
         if epoch is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        key = ReadKey(partition.topic_id, partition.index, epoch, offset)
+        followed = self._reader.get(remote_partition(partition))
+        if followed is None or not followed.is_complete or not self._opened.is_checked:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        segment = followed.remote_log.find(epoch, offset)
+        if segment is None:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        key = ReadKey(partition.topic_id, partition.index, epoch, offset, segment.segment_id)
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
@@ -118,11 +134,6 @@ class RemoteSource:
         failed = self._failed.pop(key, None)
         if failed is not None:
             return failed
-        followed = self._reader.get(remote_partition(partition))
-        if followed is None or not followed.is_complete or not self._opened.is_checked:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if followed.remote_log.find(epoch, offset) is None:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
         under_way = self._under_way.get(key)
         if under_way is None:
             if len(self._waiting) >= self._pending_max:
@@ -166,8 +177,8 @@ class RemoteSource:
             try:
                 found = await self._read_segment(followed, segment, offset, size_max)
                 if found is None:
-                    raise ObjectNotFound(f"the segment at offset {segment.start_offset} has no batch at {offset}")
-                aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset)
+                    return KeptRead(memoryview(nothing_left(segment, epoch, offset)), [])
+                aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset, segment)
             except ObjectNotFound:
                 if attempt + 1 == LOOK_AGAIN_COUNT:
                     raise
@@ -190,16 +201,26 @@ class RemoteSource:
         return await read_from(opened.storage, followed.key, segment, position, offset, size_max)
 
     async def _aborted(
-        self, its_log: Log, followed: FollowedRemoteLog, epoch: int, first_offset: int, end_offset: int
+        self,
+        its_log: Log,
+        followed: FollowedRemoteLog,
+        epoch: int,
+        first_offset: int,
+        end_offset: int,
+        read: RemoteSegment,
     ) -> list[AbortedTransaction]:
         """The aborted transactions that reach into [first, end): their markers may be in later segments, of later
-        epochs, or in the local log."""
+        epochs, or in the local log. A transaction that ended inside the segment that is read counts only where the
+        index of that segment has it: of a compacted topic the other tier may still have a marker that was removed here,
+        and without a marker a client would skip what the producer wrote later."""
         opened = self._opened
 
         async def collect(segment: RemoteSegment) -> tuple[list[AbortedRange], bool]:
             indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment)
             try:
-                return indexes.transaction_index.collect(first_offset, end_offset)
+                more, is_complete = indexes.transaction_index.collect(first_offset, end_offset)
+                is_read = segment.segment_id == read.segment_id
+                return [each for each in more if is_read or each.last_offset > read.last_offset], is_complete
             finally:
                 await self.indexes.give_back(indexes)
 
@@ -211,7 +232,8 @@ class RemoteSource:
                 more, is_complete = await aborted_transactions(followed.remote_log, each, begin, end_offset, collect)
                 found |= dict.fromkeys(more)
         if not is_complete:
-            found |= dict.fromkeys(its_log.aborted_transactions(first_offset, end_offset))
+            local = its_log.aborted_transactions(first_offset, end_offset)
+            found |= dict.fromkeys(each for each in local if each.last_offset > read.last_offset)
         ordered = sorted(found, key=lambda one: one.first_offset)
         return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in ordered]
 
@@ -220,6 +242,24 @@ class RemoteSource:
         self._kept_size += len(read.data)
         while self._kept_size > KEPT_SIZE_MAX and len(self._kept) > 1:
             self._kept_size -= len(self._kept.popitem(last=False)[1].data)
+
+
+def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
+    """A batch without records, from an offset to the end of a segment, where cleaning has removed all. It takes
+    a consumer to the next segment, as the empty batches do that cleaning leaves in a local log."""
+    return assemble(
+        b"",
+        offset,
+        epoch,
+        0,
+        segment.last_offset - offset,
+        NO_TIMESTAMP,
+        NO_TIMESTAMP,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        0,
+    )
 
 
 def _located(kept: KeptRead, size_max: int, isolation: FetchIsolation, at_least_one: bool) -> Located:

@@ -69,14 +69,14 @@ class RemoteRemoval:
         self._reader.unfollow(followed.key)
 
     async def _remove(self, followed: FollowedRemoteLog) -> None:
-        while not followed.is_complete or self._copier.is_copying(followed.key):
+        while not followed.is_complete or followed.under_way or self._copier.is_copying(followed.key):
             await asyncio.sleep(RETRY_S / 10)  # objects that are put after the deletion would be orphans
         if not len(followed.remote_log):
             return
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_MARKED)
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_STARTED)
         for segment in list(followed.remote_log.segments()):
-            await self._copier.remove(followed, segment)
+            await self._copier.remove(followed, segment, honours_pins=False)
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_FINISHED)
 
     async def _write(self, followed: FollowedRemoteLog, state: PartitionDeleteState) -> None:

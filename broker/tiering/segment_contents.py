@@ -15,6 +15,7 @@ from storage.segment.segment import Segment
 from storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
 from storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
 from storage.tiered.layout import ObjectKind
+from storage.tiered.metadata.lineage import Lineage
 from storage.tiered.metadata.remote_segment import RemoteSegment
 from storage.tiered.port import Content
 from storage.tiered.segment_copy import FileContent
@@ -31,14 +32,21 @@ class Copyable(NamedTuple):
     end_offset: int
 
 
+def copy_limit(log: Log, last_stable_offset: int) -> int:
+    """The offset (exclusive) up to which segments are copied: of a compacted log, what is cleaned already. So garbage
+    that the first cleaning removes is never uploaded, and the keys of what is dirty are in the local log."""
+    return min(last_stable_offset, log.first_dirty_offset or 0) if log.config.is_compacted else last_stable_offset
+
+
 def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyable]:
     """The segments to copy, oldest first: rolled, wholly below the last stable offset, with an offset at or past
-    `from_offset`. A segment that is copied in part is copied again, whole."""
+    `from_offset`. A segment that is copied in part is copied again, whole. One that cleaning left empty is copied as
+    well: a hole between remote segments would hold up a consumer."""
     pairs = zip(log.segments, log.segments[1:], strict=False)
     return [
         Copyable(segment, later.base_offset)
         for segment, later in pairs
-        if segment.size and from_offset < later.base_offset <= last_stable_offset
+        if (segment.size or log.config.is_compacted) and from_offset < later.base_offset <= last_stable_offset
     ]
 
 
@@ -63,6 +71,7 @@ def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_
         now_ms,
         tuple(epochs),
         segment.size,
+        custom_metadata=Lineage(0, log.first_dirty_offset or 0).encode() if log.config.is_compacted else None,
         has_transaction_index=bool(segment.transaction_index.entries()),
     )
 
@@ -81,7 +90,7 @@ async def contents_of(log: Log, found: Copyable, environment: Environment) -> di
         return await environment.offload(FileSlice(file, position, size).read)
 
     contents: dict[ObjectKind, Content] = {
-        ObjectKind.LOG: FileContent(read, segment.size),
+        ObjectKind.LOG: FileContent(read, segment.size) if segment.size else b"",
         ObjectKind.LEADER_EPOCHS: format_checkpoint(
             [f"{epoch} {start}" for epoch, start in log.epochs.entries if start < found.end_offset]
         ),

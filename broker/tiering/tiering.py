@@ -10,7 +10,9 @@ from broker.config.tiering import metadata_topic
 from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.topic_creation import TopicCreation
 from broker.runtime.flusher import Flusher
+from broker.tiering.cleaning import RemoteCleaner
 from broker.tiering.copying import SegmentCopier
+from broker.tiering.follower_state import FollowerState
 from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
 from broker.tiering.metadata_writer import MetadataWriter
 from broker.tiering.opening import OpenStorage
@@ -63,6 +65,16 @@ class Tiering:
             metadata.node_id, metadata.environment, metadata.spawn, self.reader, self.writer, self.copier
         )
         self.source = RemoteSource(ports.settings, metadata.environment, metadata.spawn, self.opened, self.reader)
+        self.cleaner = RemoteCleaner(
+            ports.settings,
+            metadata.environment,
+            metadata.replicas,
+            self.opened,
+            self.reader,
+            self.writer,
+            self.source.indexes,
+        )
+        self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader)
         self.offsets = RemoteOffsets(self.opened, self.reader, self.source.indexes)
         self._copy_ms = config.integer("remote.log.manager.task.interval.ms")
         self._next_creation_ms = 0
@@ -101,6 +113,7 @@ class Tiering:
         if copies:
             self._next_copy_ms = now_ms + self._copy_ms
             self.copier.forget_gone()
+            self.cleaner.forget_gone()
         seen: set[RemotePartition] = set()
         for number, partition in enumerate(tuple(self._replicas)):
             if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:

@@ -105,6 +105,11 @@ class LeaderEpochs:
             self.entries = [EpochStart(self.entries[slot - 1].epoch, start_offset), *self.entries[slot:]]
             self._changed()
 
+    def replace(self, entries: list[EpochStart]) -> None:
+        """Become the history of another log."""
+        self.entries = entries
+        self._changed()
+
     def precede(self, earlier: list[EpochStart]) -> None:
         """Put epochs before those that are known."""
         self.entries = [*earlier, *(entry for entry in self.entries if entry.epoch > earlier[-1].epoch)]

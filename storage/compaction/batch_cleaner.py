@@ -15,6 +15,9 @@ A tombstone is removed once the delete horizon of its batch has passed. A batch 
 delete.retention.ms, when the cleaner first keeps a tombstone in it, or a marker whose transaction has no batches any
 more. The horizon takes the place of the base timestamp, so the cleaner changes the timestamp delta of each record.
 
+Where the log is also in remote storage, older values of a key may be there. At or past `tombstones_end_offset` a batch
+gets no horizon, and no tombstone and no marker is removed (decision 14).
+
 A batch of which every record is kept is copied as it is, unless it gets a horizon. Any other batch is written anew with
 the kept records. Except for a new horizon their bytes stay, and so do the base offset, base timestamp, last offset,
 sequences, epochs and codec of the batch.
@@ -91,7 +94,8 @@ class BatchCleaner:
     def _cleaned_data(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
         request, statistics = self._request, self._statistics
         horizon_ms = header.delete_horizon_ms
-        keeps_tombstones = horizon_ms is None or request.now_ms < horizon_ms
+        is_settled = header.last_offset < request.tombstones_end_offset
+        keeps_tombstones = horizon_ms is None or request.now_ms < horizon_ms or not is_settled
         selection = Selection()
         parts: list[bytes] = []
         for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
@@ -103,7 +107,7 @@ class BatchCleaner:
         if not selection.kept_count:
             return self._empty(header)
         is_in_map = header.last_offset <= self._offsets.latest_offset
-        needs_horizon = selection.has_tombstones and horizon_ms is None and is_in_map
+        needs_horizon = selection.has_tombstones and horizon_ms is None and is_in_map and is_settled
         is_whole = selection.kept_count == header.records_count
         if is_whole and not needs_horizon:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)

@@ -58,14 +58,15 @@ class CleanedSegment:
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = base_offset
         self._remove_files()
-        self._file = fs.open(self._path(LOG_SUFFIX), create=True)
-        self._offset_index = OffsetIndex(fs, self._path(OFFSET_INDEX_SUFFIX), base_offset)
-        self._time_index = TimeIndex(fs, self._path(TIME_INDEX_SUFFIX), base_offset)
-        self._transaction_index = TransactionIndex(fs, self._path(TRANSACTION_INDEX_SUFFIX))
+        self._file = fs.open(self.path(LOG_SUFFIX), create=True)
+        self._offset_index = OffsetIndex(fs, self.path(OFFSET_INDEX_SUFFIX), base_offset)
+        self._time_index = TimeIndex(fs, self.path(TIME_INDEX_SUFFIX), base_offset)
+        self._transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
         self._offset_index.entries.create()
         self._time_index.entries.create()
 
-    def _path(self, suffix: str) -> str:
+    def path(self, suffix: str) -> str:
+        """The path of one of its files."""
         return f"{self._directory}/{offset_name(self.base_offset, suffix)}{CLEANED_SUFFIX}"
 
     def append(self, batches: Sequence[CleanedBatch]) -> None:
@@ -101,7 +102,7 @@ class CleanedSegment:
         if opened is not None:
             opened.file.sync()
         self.close()
-        return tuple(suffix for suffix in SEGMENT_SUFFIXES if self._fs.exists(self._path(suffix)))
+        return tuple(suffix for suffix in SEGMENT_SUFFIXES if self._fs.exists(self.path(suffix)))
 
     def close(self) -> None:
         """Close the files; closing twice is allowed."""
@@ -117,5 +118,5 @@ class CleanedSegment:
 
     def _remove_files(self) -> None:
         for suffix in SEGMENT_SUFFIXES:
-            if self._fs.exists(self._path(suffix)):
-                self._fs.unlink(self._path(suffix))
+            if self._fs.exists(self.path(suffix)):
+                self._fs.unlink(self.path(suffix))

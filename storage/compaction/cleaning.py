@@ -53,7 +53,9 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     )
     ends = [*(group[0].base_offset for group in groups[1:]), end_of(cleaned_sources, request)]
     before: SegmentSize | None = None
-    transactions = CleanedTransactions(aborted)
+    transactions = CleanedTransactions(
+        aborted, keeps_from=request.tombstones_end_offset, open_before=request.open_before
+    )
     cleaner = BatchCleaner(request, offsets, transactions, statistics)
     for group, end_offset in zip(groups, ends, strict=True):
         cleaned = CleanedSegment(fs, request.directory, group[0].base_offset, request.index_interval_bytes)

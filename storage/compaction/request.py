@@ -12,8 +12,9 @@ from storage.compaction.events import LogChanged
 from storage.log.aborted_transactions import aborted_transactions
 from storage.log.log_state import LogState
 from storage.log.segment_swap import SegmentSize
-from storage.log_config import LogConfig
-from storage.producers.producer_state import ProducerStates
+from storage.log_config import INT64_MAX, LogConfig
+from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from storage.producers.producer_state import NO_OFFSET, ProducerStates
 from storage.segment.transaction_index import AbortedTransaction
 
 
@@ -62,13 +63,23 @@ class CleaningRequest:
     compression_level: int | None
     """The level at which batches of `compression_type` are compressed again; others get the codec's default."""
     limits: CleanerLimits
+    tombstones_end_offset: int = INT64_MAX
+    """No tombstone and no marker at or past it gets a delete horizon or is removed: an older value of the key, or data
+    of the transaction, may be in remote storage."""
+    open_before: frozenset[int] = frozenset()
+    """The producers with a transaction that was open before the first segment: its data is only in remote storage."""
     salt: bytes = field(repr=False)
     """`SALT_SIZE` secret random bytes for the offset map."""
     now_ms: int
 
 
 def cleaning_request(
-    log: LogState, part: CleanablePart, limits: CleanerLimits, salt: bytes, now_ms: int
+    log: LogState,
+    part: CleanablePart,
+    limits: CleanerLimits,
+    salt: bytes,
+    now_ms: int,
+    tombstones_end_offset: int = INT64_MAX,
 ) -> CleaningRequest:
     """The request to clean a part of a log. Raises OSError, and `LogChanged` where the log was truncated since the part
     was determined: it may end before the part now, or have other records there, which are not committed yet."""
@@ -94,9 +105,24 @@ def cleaning_request(
         compression_type=config.compression_type,
         compression_level=config.compression_level,
         limits=limits,
+        tombstones_end_offset=tombstones_end_offset,
+        open_before=open_before(log),
         salt=salt,
         now_ms=now_ms,
     )
+
+
+def open_before(log: LogState) -> frozenset[int]:
+    """The producers with a transaction that was open where the local part of a log begins, by the producer snapshot
+    there: of a tiered log, a follower may begin with this state. Raises OSError."""
+    start_offset = log.segments[0].base_offset
+    if not log.config.is_tiered or start_offset not in log.snapshots.offsets:
+        return frozenset()
+    try:
+        entries = decode_snapshot(log.fs.read(log.snapshots.path(start_offset)))
+    except CorruptSnapshot:
+        return frozenset()  # a start removes it; no follower begins with it
+    return frozenset(each.producer_id for each in entries if each.open_transaction_offset != NO_OFFSET)
 
 
 def last_records(producers: ProducerStates) -> dict[int, LastRecord]:

@@ -60,42 +60,62 @@ class SourceSegment:
             raise MalformedMessage(str(damage)) from damage
 
     def pieces(self, position: int, piece_size: int) -> Iterator[memoryview]:
-        """The batches from a position on, in pieces of whole batches: about `piece_size` bytes, or one larger batch.
+        """`file_pieces` of its .log file."""
+        return file_pieces(self._fs, self.path(LOG_SUFFIX), self.size, position, piece_size)
 
-        Raises OSError, `LogChanged`, and `MalformedMessage` where the file does not consist of whole batches.
-        """
-        try:
-            file = self._fs.open(self.path(LOG_SUFFIX), read_only=True)
-        except FileNotFoundError:
-            raise LogChanged(self.path(LOG_SUFFIX)) from None
-        try:
-            if file.size() != self.size:
-                raise LogChanged(self.path(LOG_SUFFIX))
-            while position < self.size:
-                piece = self._piece(file, position, piece_size)
-                yield piece
-                position += len(piece)
-        except MalformedMessage as damage:
-            if self.file_size(LOG_SUFFIX) != self.size:
-                raise LogChanged(self.path(LOG_SUFFIX)) from damage
-            raise MalformedMessage(f"{self.path(LOG_SUFFIX)}: {damage}") from damage
-        finally:
-            file.close()
 
-    def _piece(self, file: File, position: int, piece_size: int) -> memoryview:
-        piece = file.pread(min(max(piece_size, HEADER_SIZE), self.size - position), position)
+def file_pieces(fs: FileSystem, path: str, size: int, position: int, piece_size: int) -> Iterator[memoryview]:
+    """The batches of a .log file of `size` bytes from a position on, in pieces of whole batches: about `piece_size`
+    bytes, or one larger batch.
+
+    Raises OSError, `LogChanged` where the file has changed, and `MalformedMessage` where it does not consist of whole
+    batches.
+    """
+    try:
+        file = fs.open(path, read_only=True)
+    except FileNotFoundError:
+        raise LogChanged(path) from None
+    try:
+        if file.size() != size:
+            raise LogChanged(path)
+        while position < size:
+            piece = _piece(file, size, position, piece_size)
+            yield piece
+            position += len(piece)
+    except MalformedMessage as damage:
+        if not fs.exists(path) or fs.file_size(path) != size:
+            raise LogChanged(path) from damage
+        raise MalformedMessage(f"{path}: {damage}") from damage
+    finally:
+        file.close()
+
+
+def _piece(file: File, size: int, position: int, piece_size: int) -> memoryview:
+    piece = file.pread(min(max(piece_size, HEADER_SIZE), size - position), position)
+    whole_size = whole_batches_size(piece)
+    if not whole_size:
+        wanted_size = parse_header(piece).size
+        if position + wanted_size > size:
+            raise MalformedMessage(f"{size - position} bytes at position {position} of a batch of {wanted_size}")
+        piece = file.pread(wanted_size, position)
         whole_size = whole_batches_size(piece)
         if not whole_size:
-            wanted_size = parse_header(piece).size
-            if position + wanted_size > self.size:
-                raise MalformedMessage(
-                    f"{self.size - position} bytes at position {position} of a batch of {wanted_size}"
-                )
-            piece = file.pread(wanted_size, position)
-            whole_size = whole_batches_size(piece)
-            if not whole_size:
-                raise MalformedMessage(f"the file became shorter at position {position}")
-        return memoryview(piece)[:whole_size]
+            raise MalformedMessage(f"the file became shorter at position {position}")
+    return memoryview(piece)[:whole_size]
+
+
+def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> memoryview:
+    """The batches of a piece whose base offset is in a range. Raises `MalformedMessage` where a header is wrong."""
+    at, start, end = 0, len(piece), len(piece)
+    while at < len(piece):
+        header = parse_header(piece, at)
+        if header.base_offset >= end_offset:
+            end = at
+            break
+        if header.base_offset >= first_offset:
+            start = min(start, at)
+        at += header.size
+    return piece[min(start, end) : end]
 
 
 def whole_batches_size(piece: bytes) -> int:

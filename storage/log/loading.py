@@ -80,6 +80,10 @@ def load_log(request: LogRequest) -> LoadedLog:
         names = remove_leftovers(fs, directory)
         is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
         segments = open_segments(request, names)
+        if request.config.is_tiered and segments[0].base_offset > request.log_start_offset:
+            # What is before the files here is in remote storage, and its epochs and producers are durable: they were
+            # made so before the first file was created (`remote_start.py`), or the files before it deleted.
+            request = request._replace(recovery_point=max(request.recovery_point, segments[0].base_offset))
         snapshots = ProducerSnapshots(fs, directory, names)
         epochs = load_epochs(request, segments)
         if request.clean_shutdown:

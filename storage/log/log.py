@@ -15,6 +15,7 @@ from storage.log import (
     leader_append,
     log_start,
     reading,
+    remote_start,
     segment_swap,
     timestamp_lookup,
     truncation,
@@ -25,6 +26,7 @@ from storage.log.loading import LogRequest, load_log
 from storage.log.log_state import LogState
 from storage.log.reading import LogRead
 from storage.log.recovery import Checked, Report
+from storage.log.remote_start import RemoteStart
 from storage.log.segment_swap import SegmentCleaned
 from storage.log.timestamp_lookup import TimestampedOffset
 from storage.log_config import LogConfig
@@ -177,6 +179,10 @@ class Log(LogState):
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Remove all batches; the next one gets this offset. Raises OSError."""
         truncation.truncate_fully_and_start_at(self, offset, now_ms)
+
+    def start_after_remote(self, start: RemoteStart, now_ms: int) -> None:
+        """Remove all batches; the log then goes on behind its remote part, with the state of that. Raises OSError."""
+        remote_start.start_after_remote(self, start, now_ms)
 
     def advance_log_start(self, offset: int, high_watermark: int) -> ErrorCode:
         """Hide everything before an offset from readers; OFFSET_OUT_OF_RANGE past the high watermark."""

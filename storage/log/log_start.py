@@ -58,6 +58,8 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
     if not count:
         return []
     try:
+        if log.config.is_tiered and log.epochs.is_dirty:
+            log.epochs.write()  # a start cannot read them from batches that are not here any more
         deleted = log.segments[:count]
         del log.segments[:count]
         if not log.config.is_tiered or log.config.remote_log_copy_disable:

@@ -6,6 +6,7 @@ through which the rest of the broker calls them:
     leader_append, follower_append    a batch is checked, written, and noted in epochs, producers and indexes
     reading, timestamp_lookup         an offset or a time becomes a place in a file
     truncation                        the end of the log goes back, to where the leader's log agrees
+    remote_start                      the log begins anew behind its remote part
     log_start                         the start of the log moves on, and old segments are deleted
     flushing                          the recovery point moves on
     segment_swap                      cleaned segments take the place of those that they were made of

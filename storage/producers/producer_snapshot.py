@@ -8,7 +8,7 @@ from protocol.checksum import crc32c
 from protocol.primitives import BytesLike
 from protocol.record_batch import NO_SEQUENCE, SEQUENCE_MAX
 from storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
-from storage.files.port import FileSystem
+from storage.files.port import FileSystem, write_atomically
 from storage.producers.producer_state import NO_OFFSET, ProducerBatch, ProducerEntry, ProducerStates
 
 HEADER = Struct(">hIi")  # version, crc of what follows the crc, count
@@ -69,8 +69,8 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 class ProducerSnapshots:
     """The snapshot files of one log, by offset.
 
-    They are never synced: a snapshot that a crash tore is recognized by its checksum, and the state is rebuilt from the
-    log.
+    Those of this log are never synced: a snapshot that a crash tore is recognized by its checksum, and the state is
+    rebuilt from the log.
     """
 
     __slots__ = ("_directory", "_fs", "offsets")
@@ -97,6 +97,13 @@ class ProducerSnapshots:
             file.close()
         self.offsets.append(offset)
         return True
+
+    def adopt(self, offset: int, data: BytesLike) -> None:
+        """Write the snapshot of another replica, durably: the batches behind it are not here, and the state could not
+        be rebuilt. There is none at its offset, or past it. Blocks for the sync. Raises OSError."""
+        assert offset > (self.offsets[-1] if self.offsets else -1)
+        write_atomically(self._fs, self.path(offset), data)
+        self.offsets.append(offset)
 
     def load_latest(self, offset_min: int, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
         """The newest readable snapshot in a range of offsets, both inclusive. Unreadable ones are removed. Raises

@@ -146,7 +146,8 @@ class DirectoryStorage:
                     yield from self._walk(key, after)
             elif key > after:
                 with suppress(FileNotFoundError):
-                    yield ObjectEntry(key, os.stat(f"{self._root}/{key}").st_size)
+                    known = os.stat(f"{self._root}/{key}")
+                    yield ObjectEntry(key, known.st_size, known.st_mtime_ns // 1_000_000)
 
     def _remove_uploads(self, before_ms: int) -> int:
         count = 0

@@ -94,8 +94,8 @@ class SegmentManifest:
             raise CorruptObject(f"{key} and the metadata differ on whether there is a transaction index")
 
 
-class _Fields:
-    """Reads the fields of a JSON object; whatever is not as it must be is a `CorruptObject`."""
+class JsonFields:
+    """Reads the fields of a JSON object of this format version; whatever is not as it must be is a `CorruptObject`."""
 
     def __init__(self, key: str, data: BytesLike) -> None:
         self._key = key
@@ -103,7 +103,7 @@ class _Fields:
             self._fields = json.loads(bytes(data))
         except ValueError:
             raise CorruptObject(f"{key} is not JSON") from None
-        version = self.take("format_version", _number)
+        version = self.take("format_version", number_of)
         if version != FORMAT_VERSION:
             raise CorruptObject(f"{key} has format version {version}; this version reads {FORMAT_VERSION}")
 
@@ -116,39 +116,40 @@ class _Fields:
             raise CorruptObject(f"{self._key}: the field {name} is {self._fields[name]!r:.80}") from None
 
 
-def _number(value: object) -> int:
+def number_of(value: object) -> int:
+    """Converters for `JsonFields.take`; each raises ValueError."""
     if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 63:
         raise ValueError
     return value
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     return value
 
 
-def _uuid(value: object) -> bytes:
-    return parse_uuid(_text(value))
+def uuid_of(value: object) -> bytes:
+    return parse_uuid(text_of(value))
 
 
 def _epochs(value: object) -> tuple[EpochStart, ...]:
     if not isinstance(value, list) or not value:
         raise ValueError
-    return tuple(EpochStart(_number(each["epoch"]), _number(each["start_offset"])) for each in value)
+    return tuple(EpochStart(number_of(each["epoch"]), number_of(each["start_offset"])) for each in value)
 
 
-def _ancestors(value: object) -> tuple[bytes, ...]:
+def uuids_of(value: object) -> tuple[bytes, ...]:
     if not isinstance(value, list):
         raise ValueError
-    return tuple(_uuid(each) for each in value)
+    return tuple(uuid_of(each) for each in value)
 
 
 def _objects(value: object) -> dict[ObjectKind, ObjectSummary]:
     if not isinstance(value, dict):
         raise ValueError
     found: dict[ObjectKind, ObjectSummary] = {
-        kind: ObjectSummary(_number(value[kind.value[1:]]["size"]), int(_text(value[kind.value[1:]]["crc32c"]), 16))
+        kind: ObjectSummary(number_of(value[kind.value[1:]]["size"]), int(text_of(value[kind.value[1:]]["crc32c"]), 16))
         for kind in DATA_KINDS
         if kind.value[1:] in value
     }
@@ -159,22 +160,22 @@ def _objects(value: object) -> dict[ObjectKind, ObjectSummary]:
 
 def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
     """The manifest in an object; `key` is for the messages. Raises `CorruptObject`."""
-    fields = _Fields(key, data)
+    fields = JsonFields(key, data)
     partition = RemotePartition(
-        fields.take("topic", _text), fields.take("topic_id", _uuid), fields.take("partition", _number)
+        fields.take("topic", text_of), fields.take("topic_id", uuid_of), fields.take("partition", number_of)
     )
     return SegmentManifest(
-        cluster_id=fields.take("cluster_id", _text),
+        cluster_id=fields.take("cluster_id", text_of),
         partition=partition,
-        segment_id=fields.take("segment_id", _uuid),
-        start_offset=fields.take("start_offset", _number),
-        last_offset=fields.take("last_offset", _number),
+        segment_id=fields.take("segment_id", uuid_of),
+        start_offset=fields.take("start_offset", number_of),
+        last_offset=fields.take("last_offset", number_of),
         epochs=fields.take("leader_epochs", _epochs),
-        max_timestamp_ms=fields.take("max_timestamp_ms", _number),
+        max_timestamp_ms=fields.take("max_timestamp_ms", number_of),
         objects=fields.take("objects", _objects),
-        generation=fields.take("generation", _number),
-        cleaned_end_offset=fields.take("cleaned_end_offset", _number),
-        ancestors=fields.take("ancestors", _ancestors),
+        generation=fields.take("generation", number_of),
+        cleaned_end_offset=fields.take("cleaned_end_offset", number_of),
+        ancestors=fields.take("ancestors", uuids_of),
     )
 
 
@@ -186,4 +187,4 @@ def encode_cluster_manifest(cluster_id: str) -> bytes:
 
 def decode_cluster_manifest(key: str, data: BytesLike) -> str:
     """The id of the cluster. Raises `CorruptObject`."""
-    return _Fields(key, data).take("cluster_id", _text)
+    return JsonFields(key, data).take("cluster_id", text_of)

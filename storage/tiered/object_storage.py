@@ -105,7 +105,10 @@ class ObjectStorage:
             pages = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(limit, 1000))
             async for page in pages:
                 # obstore takes a prefix as whole parts of a path; stores other than S3 may list in another order.
-                found += [ObjectEntry(each["path"], each["size"]) for each in page]
+                found += [
+                    ObjectEntry(each["path"], each["size"], round(each["last_modified"].timestamp() * 1000))
+                    for each in page
+                ]
                 if len(found) >= limit:
                     break
         return sorted(each for each in found if each.key.startswith(prefix) and each.key > after)[:limit]

@@ -22,6 +22,8 @@ class ObjectEntry(NamedTuple):
     key: str
     size: int
     """Bytes."""
+    modified_ms: int = 0
+    """When it was put, by the clock of the storage (ms since the epoch)."""
 
 
 class ChunkedContent(Protocol):

@@ -124,7 +124,19 @@ async def remove_segment(
 ) -> None:
     """Remove all objects of a segment, the manifest first, so that a half removed segment never looks whole. A removal
     may be repeated: what does not exist is not an error. Raises `RemoteStorageError`."""
+    await remove_manifest(storage, partition, start_offset, segment_id)
+    await remove_data(storage, partition, start_offset, segment_id)
+
+
+async def remove_manifest(
+    storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes
+) -> None:
+    """The first step of a removal. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, ObjectKind.MANIFEST)])
+
+
+async def remove_data(storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes) -> None:
+    """The second step. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, kind) for kind in DATA_KINDS])
 
 

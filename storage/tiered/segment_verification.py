@@ -12,6 +12,7 @@ from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
 from storage.tiered.layout import ObjectKind, object_key
 from storage.tiered.manifest import ObjectSummary
+from storage.tiered.metadata.lineage import NO_ANCESTORS, ancestor_digest, read_lineage
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from storage.tiered.port import RemoteStorage, get_all
 from storage.tiered.remote_lookup import batches_from
@@ -43,6 +44,11 @@ async def verify_segment(
     except BAD as bad:
         report.problems.append(str(bad))
         return report
+    lineage = read_lineage(segment.custom_metadata)
+    named = (len(manifest.ancestors), ancestor_digest(manifest.ancestors) if manifest.ancestors else NO_ANCESTORS)
+    if lineage is not None and named != (lineage.ancestor_count, lineage.ancestor_digest):
+        key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.MANIFEST)
+        report.problems.append(f"{key} names other ancestors than the metadata")
     for kind, summary in manifest.objects.items():
         key = object_key(partition, segment.start_offset, segment.segment_id, kind)
         try:

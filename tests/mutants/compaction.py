@@ -98,8 +98,8 @@ COMPACTION_MUTANTS: Final = (
         220,
         "a marker is dropped while data of its transaction stays",
         "storage/compaction/cleaned_transactions.py",
-        "            if producer_id not in self._committed:\n                return True\n",
-        "            if producer_id not in self._committed or batch is not None:\n                return True\n",
+        "            return not (is_kept or is_committed)\n",
+        "            return not is_kept\n",
         Hunt.LOG_CLEANER,
     ),
     Mutant(

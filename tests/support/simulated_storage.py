@@ -55,6 +55,7 @@ class StorageFaults:
 class _Stored:
     data: bytes
     listed_at_s: float
+    put_at_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -115,7 +116,7 @@ class SimulatedStorage:
         before = len(objects[key].data) if key in objects else 0
         if sum(len(each.data) for each in objects.values()) - before + len(data) > faults.capacity_bytes:
             raise StorageFull(f"{key}: the bucket is full")
-        objects[key] = _Stored(data, self._now_s() + self._random.uniform(0, faults.list_lag_s))
+        objects[key] = _Stored(data, self._now_s() + self._random.uniform(0, faults.list_lag_s), self._now_s())
         self._end(is_answered, key)
 
     async def get(self, key: str, position: int, size: int) -> bytes:
@@ -130,12 +131,16 @@ class SimulatedStorage:
         assert not prefix or prefix.endswith("/")
         self._end(await self._begin(0), prefix)
         now_s = self._now_s()
-        shown = {key: len(each.data) for key, each in self.bucket.objects.items() if each.listed_at_s <= now_s}
+        shown = {
+            key: ObjectEntry(key, len(each.data), round(each.put_at_s * 1000))
+            for key, each in self.bucket.objects.items()
+            if each.listed_at_s <= now_s
+        }
         for key, (until_s, size) in self.bucket.removed_until_s.items():
             if now_s < until_s:
-                shown.setdefault(key, size)
+                shown.setdefault(key, ObjectEntry(key, size))
         keys = sorted(key for key in shown if key.startswith(prefix) and key > after)
-        return [ObjectEntry(key, shown[key]) for key in keys[:limit]]
+        return [shown[key] for key in keys[:limit]]
 
     async def delete(self, keys: Sequence[str]) -> None:
         is_answered = await self._begin(0)

@@ -17,6 +17,10 @@ moldau.metrics.series.max  int  1000  0..  honoured  read-only
     Most topics, and most partitions, that have metrics of their own; those beyond count in the sums alone.
 moldau.open.files.max  int  -1  -1..  honoured  read-only
     Most files that segments keep open between uses; -1 is half of what the process may have open, 0 means no bound.
+moldau.tiered.compaction.bytes.per.pass  long  1073741824  1..  honoured  cluster-wide
+    Bytes of remote segments of one compacted partition that one pass of the log cleaner reads; it cleans at least one.
+moldau.tiered.superseded.retention.ms  long  600000  0..  honoured  cluster-wide
+    How long a remote segment stays after a cleaned one took its place, for readers that still read it.
 moldau.tiered.storage  string  null  non-empty  honoured  read-only
     Where segments are stored remotely: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a directory.
 moldau.tiered.storage.endpoint  string  null  non-empty  honoured  read-only

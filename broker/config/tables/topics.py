@@ -43,7 +43,7 @@ replica.selector.class  string  null  any  honoured  read-only
     What picks the replica a consumer reads from: Apache Kafka's RackAwareReplicaSelector or LeaderSelector, no other.
 num.replica.fetchers  int  1  1..  accepted:one-fetcher  cluster-wide
     Fetching threads for each source broker.
-follower.fetch.last.tiered.offset.enable  boolean  false  any  accepted:tiered  cluster-wide
+follower.fetch.last.tiered.offset.enable  boolean  false  any  honoured  cluster-wide
     Whether an empty follower starts behind what is stored remotely.
 quota.window.num  int  11  1..  accepted:quota  read-only
     Samples of client quotas.

@@ -2,8 +2,8 @@
 
 Only `replay` changes the state, in the order of the records in the metadata topic, so that every broker that reads
 them has the same state. A record that may not follow the records before it has no effect. The semantics are those of
-Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with one addition: a cleaned segment replaces
-its ancestors (decision 14).
+Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with two additions for compacted topics: a
+cleaned segment replaces its ancestors, and a copy that brings no new offset is never read (decision 14).
 
     record                       effect
     segment, copy started        known, not read
@@ -102,6 +102,9 @@ class RemoteLog:
     def _make_visible(self, row: int, segment: RemoteSegment) -> None:
         lineage = read_lineage(segment.custom_metadata)
         replaced: list[int] = []
+        if lineage is not None and not lineage.ancestor_count and self._was_copied(segment):
+            self._superseded_ms[row] = segment.event_timestamp_ms
+            return
         if lineage is not None and lineage.ancestor_count:
             ancestors = self._ancestors(segment, lineage)
             if ancestors is None:
@@ -113,6 +116,12 @@ class RemoteLog:
         for other in replaced:
             if other != row and not self._is_read(other):
                 self._superseded_ms[other] = segment.event_timestamp_ms
+
+    def _was_copied(self, segment: RemoteSegment) -> bool:
+        """Whether all that a copy of a local segment holds was copied before: a late copy of a former leader must not
+        take the place of what was cleaned since. Only of compacted topics: those of others are as Apache Kafka's."""
+        highest_offset = self.highest_offset(segment.epochs[-1].epoch)
+        return highest_offset is not None and segment.last_offset <= highest_offset
 
     def _ancestors(self, segment: RemoteSegment, lineage: Lineage) -> dict[int, RemoteSegment] | None:
         """The ancestors of a cleaned segment, by row. None where they are not exactly what is read in its range: some

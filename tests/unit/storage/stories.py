@@ -54,10 +54,10 @@ def append(log: Log, *values: str, leader_epoch: int = 0, timestamp: int = NOW_M
     return result.base_offset
 
 
-def read_all(log: Log, *, size_max: int = 1 << 20) -> dict[int, str]:
+def read_all(log: Log, *, size_max: int = 1 << 20, start: int | None = None) -> dict[int, str]:
     """offset -> value of every record, read as a consumer does; checksums and order are checked on the way."""
     records: dict[int, str] = {}
-    offset = log.log_start_offset
+    offset = log.log_start_offset if start is None else start
     while offset < log.end_offset:
         read = log.read(offset, size_max, end_offset=log.end_offset, at_least_one=True)
         assert isinstance(read, LogRead), read

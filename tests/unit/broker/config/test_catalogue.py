@@ -37,10 +37,12 @@ OWN = {
     "moldau.metrics.series.max",
     "moldau.open.files.max",
     "moldau.queued.max.reply.bytes",
+    "moldau.tiered.compaction.bytes.per.pass",
     "moldau.tiered.storage",
     "moldau.tiered.storage.endpoint",
     "moldau.tiered.storage.region",
     "moldau.tiered.storage.timeout.ms",
+    "moldau.tiered.superseded.retention.ms",
 }
 """Names that Apache Kafka does not know."""
 OWN_DEFAULTS = {"socket.send.buffer.bytes": "204800"}

@@ -61,10 +61,8 @@ def test_the_metadata_topic_is_that_of_apache_kafka_unless_set() -> None:
     [
         ({"remote.storage.enable": "true"}, None),
         ({"remote.storage.enable": "true", "local.retention.ms": "1000"}, None),
-        (
-            {"remote.storage.enable": "true", "cleanup.policy": "compact"},
-            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list.",
-        ),
+        ({"remote.storage.enable": "true", "cleanup.policy": "compact"}, None),
+        ({"remote.storage.enable": "true", "cleanup.policy": "compact,delete"}, None),
         (
             {"remote.storage.enable": "true", "retention.ms": "5", "local.retention.ms": "6"},
             "Invalid value 6 for configuration local.retention.ms: Value must not be more than property: "

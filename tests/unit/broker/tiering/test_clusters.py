@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from broker.node.node import Node
 from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from storage.tiered.layout import parse_key
@@ -122,24 +120,4 @@ def test_a_leader_that_dies_in_the_midst_of_a_copy_leaves_nothing_behind() -> No
         assert stored == {each.segment_id for each in segments}
 
     with Cluster(4, nodes=3, **PROPERTIES) as cluster:
-        cluster.live(story)
-
-
-def test_a_follower_that_needs_remote_state_says_so_and_stays_out_of_sync(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(cluster: Cluster) -> None:
-        await cluster.settled()
-        await cluster.create("t", local_retention_bytes=1, **TOPIC_SETTINGS)
-        leader_id = await cluster.led("t")
-        behind = next(node_id for node_id in cluster.nodes if node_id != leader_id)
-        await fill(cluster, 2)
-        cluster.nodes[behind].kill()
-        await fill(cluster, 10)
-        leader = broker(cluster, leader_id).replicas.get("t", 0)
-        assert leader is not None
-        await cluster.until(lambda: leader.log.segments == [leader.log.active], "copied segments are deleted")
-        cluster.nodes[behind].boot()
-        await cluster.until(lambda: "only in remote storage" in caplog.text, "the follower says what is wrong")
-        assert behind not in leader.isr
-
-    with Cluster(5, nodes=3, **PROPERTIES) as cluster:
         cluster.live(story)

@@ -113,7 +113,7 @@ def test_listings_are_sorted_paged_and_of_one_prefix(storage: RemoteStorage) -> 
             await storage.put(key, key.encode())
         assert [each.key async for each in list_all(storage, "")] == sorted(keys)
         inside = [key for key in sorted(keys) if key.startswith("t/a/")]
-        assert list(await storage.list("t/a/")) == [(key, len(key)) for key in inside]
+        assert [each[:2] for each in await storage.list("t/a/")] == [(key, len(key)) for key in inside]
         for page_size in (1, 2, 3):
             assert [each.key async for each in list_all(storage, "t/", page_size=page_size)] == sorted(keys)[:-1]
         assert list(await storage.list("nothing/")) == []

@@ -1,0 +1,149 @@
+"""Finds the state from which a follower below its leader's local log goes on.
+
+    leader: ListOffsets, earliest local        ──▶ offset and epoch where its files begin
+    leader: OffsetForLeaderEpoch, epoch before ──▶ the epoch of the offset before that (`replication/remote_history.py`)
+    remote log: the segment with that offset   ──▶ its leader epochs and producer snapshot, checked
+
+With `follower.fetch.last.tiered.offset.enable` a replica that never had a record begins where the leader has not copied
+yet, instead of where its files begin (KIP-1023).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.metadata.dynamic_config import DynamicConfig
+from broker.network.peer_channel import PeerChannel
+from broker.replicas.remote_state import NoRemoteState
+from broker.tiering.asking import ask, channel_to
+from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
+from broker.tiering.opening import OpenStorage
+from broker.tiering.remote_partitions import remote_partition
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from replication.partition import Partition
+from replication.remote_history import epoch_before, epoch_to_ask_for
+from storage.checkpoints.leader_epochs import EpochEnd, EpochStart
+from storage.log.remote_start import RemoteStart
+from storage.tiered.errors import RemoteStorageError
+from storage.tiered.follower_state import read_follower_state
+
+PURPOSE: Final = "remote log state"
+EARLIEST_LOCAL: Final = -4
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+
+class FollowerState:
+    """Belongs to the event loop; the `RemoteState` of the replica fetchers."""
+
+    def __init__(
+        self, ports: MetadataPorts, settings: DynamicConfig, opened: OpenStorage, reader: MetadataReader
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._opened = opened
+        self._reader = reader
+        self.built = 0
+        self.failures = 0
+
+    async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
+        """`RemoteState.before_local_log`."""
+        try:
+            start = await self._before_local_log(partition, leader_epoch, log_start_offset)
+        except RemoteStorageError as error:
+            self.failures += 1
+            raise NoRemoteState(str(error)) from error
+        except NoRemoteState:
+            self.failures += 1
+            raise
+        self.built += 1
+        return start
+
+    async def _before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
+        ports, key = self._ports, remote_partition(partition)
+        followed = self._reader.get(key)
+        if followed is None or not followed.is_complete or not self._opened.is_checked:
+            raise NoRemoteState("the remote log metadata is not read yet")
+        channel = channel_to(partition.leader_id, PURPOSE, ports.cluster, ports.channels, ports.listener_name)
+        if channel is None:
+            raise NoRemoteState(f"the address of broker {partition.leader_id} is not known")
+        local_start = await self._start_to_take(channel, partition, leader_epoch, log_start_offset)
+        asked_epoch = epoch_to_ask_for(local_start)
+        earlier = None
+        if asked_epoch is not None:
+            earlier = await self._epoch_end(channel, partition, leader_epoch, asked_epoch)
+        epoch, offset = epoch_before(local_start, earlier), local_start.start_offset - 1
+        segment = followed.remote_log.find(epoch, offset)
+        if segment is None:
+            raise NoRemoteState(f"no remote segment has offset {offset} in leader epoch {epoch}")
+        return await read_follower_state(
+            self._opened.storage,
+            self._opened.cluster_id,
+            key,
+            segment,
+            epoch=epoch,
+            offset=offset,
+            log_start_offset=log_start_offset,
+        )
+
+    async def _start_to_take(
+        self, channel: PeerChannel, partition: Partition, leader_epoch: int, log_start_offset: int
+    ) -> EpochStart:
+        its_log = partition.log
+        is_wanted = self._settings.config.flag("follower.fetch.last.tiered.offset.enable")
+        if is_wanted and not its_log.end_offset and not its_log.config.is_compacted:
+            pending = await self._offset(channel, partition, leader_epoch, EARLIEST_PENDING_UPLOAD)
+            if pending is not None and pending.start_offset > log_start_offset:
+                return pending
+        found = await self._offset(channel, partition, leader_epoch, EARLIEST_LOCAL)
+        if found is None:
+            raise NoRemoteState("the leader does not tell where its local log begins")
+        return found
+
+    async def _offset(
+        self, channel: PeerChannel, partition: Partition, leader_epoch: int, position: int
+    ) -> EpochStart | None:
+        wish = ListOffsetsPartition(
+            partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=position
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._ports.node_id,
+            isolation_level=0,
+            topics=[ListOffsetsTopic(name=partition.topic, partitions=[wish])],
+        )
+        response = await ask(channel, request, self._timeout_ms)
+        if not isinstance(response, ListOffsetsResponse):
+            return None
+        answer = response.topics[0].partitions[0]
+        is_told = answer.error_code == ErrorCode.NONE and answer.offset >= 0 and answer.leader_epoch >= 0
+        return EpochStart(answer.leader_epoch, answer.offset) if is_told else None
+
+    async def _epoch_end(self, channel: PeerChannel, partition: Partition, leader_epoch: int, epoch: int) -> EpochEnd:
+        wish = OffsetForLeaderPartition(
+            partition=partition.index, current_leader_epoch=leader_epoch, leader_epoch=epoch
+        )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=self._ports.node_id, topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[wish])]
+        )
+        response = await ask(channel, request, self._timeout_ms)
+        if not isinstance(response, OffsetForLeaderEpochResponse):
+            raise NoRemoteState(f"the leader does not answer where its epoch {epoch} ended")
+        answer = response.topics[0].partitions[0]
+        if answer.error_code != ErrorCode.NONE:
+            raise NoRemoteState(f"where epoch {epoch} ended: {ErrorCode(answer.error_code).name}")
+        return EpochEnd(answer.leader_epoch, answer.end_offset)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._settings.config.integer("replica.socket.timeout.ms")

@@ -1,0 +1,142 @@
+"""Writes a cleaned segment to remote storage, in the place of the segments that it was made of.
+
+    COPY_SEGMENT_STARTED with the lineage ──▶ objects, the manifest last ──▶ COPY_SEGMENT_FINISHED
+
+The replay of the last record replaces the ancestors, or does not where one of them was replaced or deleted meanwhile
+(decision 14). A segment of which cleaning removes nothing gets one record with its new lineage, and no new objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from broker.runtime.environment import Environment
+from broker.tiering.metadata_writer import MetadataWriter
+from broker.tiering.opening import OpenStorage
+from broker.tiering.remote_partitions import FollowedRemoteLog
+from storage.compaction.remote_cleaning import GroupCleaned
+from storage.files.port import File
+from storage.tiered.errors import CorruptObject
+from storage.tiered.layout import ObjectKind
+from storage.tiered.metadata.cleaning_groups import OFFSET_SPAN_MAX, cleaned_lineage, merged_epochs
+from storage.tiered.metadata.lineage import Lineage, read_lineage
+from storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
+from storage.tiered.metadata.segment_state import SegmentState
+from storage.tiered.port import Content
+from storage.tiered.segment_copy import NO_LINEAGE, FileContent, put_segment
+from storage.tiered.segment_download import get_object
+
+ID_SIZE: Final = 16
+
+
+class ReplacementWriter:
+    """Belongs to the event loop."""
+
+    def __init__(self, node_id: int, environment: Environment, opened: OpenStorage, writer: MetadataWriter) -> None:
+        self._node_id = node_id
+        self._environment = environment
+        self._opened = opened
+        self._writer = writer
+
+    async def write(
+        self,
+        followed: FollowedRemoteLog,
+        ancestors: Sequence[RemoteSegment],
+        cleaned: GroupCleaned,
+        check: Callable[[], None],
+    ) -> int:
+        """Replace the ancestors; how many were replaced. `check` raises where this broker does not lead any more.
+
+        Raises `RemoteStorageError`, `MetadataNotWritten` and OSError; then an unfinished copy may be left.
+        """
+        if cleaned.is_unchanged and len(ancestors) == 1:
+            known = read_lineage(ancestors[0].custom_metadata) or NO_LINEAGE
+            known = known._replace(cleaned_end_offset=cleaned.cleaned_end_offset)
+            await self._write_finished(followed, ancestors[0].segment_id, known.encode())
+            return 0
+        lineage = cleaned_lineage(ancestors, cleaned.cleaned_end_offset)
+        has_aborted = bool(await self._size(cleaned, ObjectKind.TRANSACTION_INDEX))
+        segment = replace(
+            replacement(ancestors, cleaned, self._environment.entropy(ID_SIZE), lineage),
+            broker_id=self._node_id,
+            event_timestamp_ms=self._environment.wall_ms(),
+            has_transaction_index=has_aborted,
+        )
+        if segment.size > OFFSET_SPAN_MAX:
+            raise CorruptObject(f"the cleaned segment at offset {segment.start_offset} has {segment.size} bytes")
+        file = self._environment.fs.open(cleaned.paths[ObjectKind.LOG.value], read_only=True)
+        followed.under_way.add(segment.segment_id)
+        try:
+            contents = await self._contents(followed, ancestors, cleaned, has_aborted, file)
+            check()
+            await self._writer.write(followed, segment)
+            check()
+            await put_segment(
+                self._opened.storage,
+                self._opened.cluster_id,
+                followed.key,
+                segment,
+                contents,
+                lineage=lineage,
+                ancestors=tuple(each.segment_id for each in ancestors),
+            )
+            check()
+            await self._write_finished(followed, segment.segment_id, None)
+        finally:
+            followed.under_way.discard(segment.segment_id)
+            file.close()
+        return len(ancestors)
+
+    async def _write_finished(self, followed: FollowedRemoteLog, segment_id: bytes, lineage: bytes | None) -> None:
+        now_ms, state = self._environment.wall_ms(), SegmentState.COPY_SEGMENT_FINISHED
+        await self._writer.write(followed, SegmentUpdate(segment_id, self._node_id, now_ms, state, lineage))
+
+    async def _size(self, cleaned: GroupCleaned, kind: ObjectKind) -> int:
+        path = cleaned.paths.get(kind.value)
+        return await self._environment.offload(partial(self._environment.fs.file_size, path)) if path else 0
+
+    async def _contents(
+        self,
+        followed: FollowedRemoteLog,
+        ancestors: Sequence[RemoteSegment],
+        cleaned: GroupCleaned,
+        has_aborted: bool,
+        file: File,
+    ) -> dict[ObjectKind, Content]:
+        """The objects. Producers and leader epochs at the end are those of the last ancestor."""
+        environment, opened = self._environment, self._opened
+
+        async def read(size: int, position: int) -> bytes:
+            return await environment.offload(partial(file.pread, size, position))
+
+        contents: dict[ObjectKind, Content] = {
+            ObjectKind.LOG: FileContent(read, cleaned.size) if cleaned.size else b"",
+        }
+        kinds = [ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX]
+        for kind in (*kinds, ObjectKind.TRANSACTION_INDEX) if has_aborted else kinds:
+            contents[kind] = bytes(await environment.offload(partial(environment.fs.read, cleaned.paths[kind.value])))
+        last = max(ancestors, key=lambda each: each.last_offset)
+        for kind in (ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS):
+            contents[kind] = await get_object(opened.storage, opened.cluster_id, followed.key, last, kind)
+        return contents
+
+
+def replacement(
+    ancestors: Sequence[RemoteSegment], cleaned: GroupCleaned, segment_id: bytes, lineage: Lineage
+) -> RemoteSegment:
+    """The segment that takes the place of its ancestors: exactly their range, in exactly their leader epochs."""
+    latest = max(each.max_timestamp_ms for each in ancestors)
+    return RemoteSegment(
+        segment_id,
+        min(each.start_offset for each in ancestors),
+        max(each.last_offset for each in ancestors),
+        broker_id=-1,
+        max_timestamp_ms=cleaned.max_timestamp_ms if cleaned.max_timestamp_ms >= 0 else latest,
+        event_timestamp_ms=-1,
+        epochs=merged_epochs(ancestors),
+        size=cleaned.size,
+        custom_metadata=lineage.encode(),
+    )

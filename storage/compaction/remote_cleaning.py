@@ -1,0 +1,204 @@
+"""Cleaning groups of remote segments: the keys of a part of the log, then each group without what they supersede.
+
+    map sources   the records of the part that the groups were not cleaned against yet, local or downloaded
+    groups        each gives one segment, written as `.cleaned` files into a directory of its own
+
+A generator, as `cleaning.clean` is. It knows files only. At `Wanted` the driver downloads the file, then asks for the
+next event; at `GroupCleaned` the driver uploads the result. The generator removes each file once the next event is
+asked for. What a stopped pass leaves is in the directory of the pass, which the next pass and the next start remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from protocol.record_batch import BatchHeader
+from storage.compaction.batch_cleaner import BatchCleaner
+from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
+from storage.compaction.cleaned_transactions import CleanedTransactions
+from storage.compaction.cleaning import index_piece
+from storage.compaction.events import CleaningStatistics, Moved
+from storage.compaction.offset_map import OffsetMap
+from storage.compaction.request import CleaningRequest
+from storage.compaction.source_segment import batches_between, checked_batches, file_pieces
+from storage.files.port import FileSystem
+from storage.segment.time_index import NO_TIMESTAMP
+from storage.segment.transaction_index import AbortedTransaction
+
+
+class SourceRange(NamedTuple):
+    """The batches of one .log file that begin in a range of offsets."""
+
+    path: str
+    size: int
+    """Bytes of the file."""
+    first_offset: int
+    end_offset: int
+    """Exclusive."""
+    is_downloaded: bool
+    """The driver brings the file when it is wanted, and the generator removes it."""
+
+
+class GroupRequest(NamedTuple):
+    """Neighbouring remote segments that are cleaned into one."""
+
+    start_offset: int
+    end_offset: int
+    """Exclusive."""
+    sources: tuple[SourceRange, ...]
+    """By offset; no batch is in two of them."""
+    cleaned_end_offset: int
+    """No record of the sources has a later value of its key below it, exclusive."""
+    is_copied: bool
+    """The sources are local and cleaned at least as far as the map reaches: their batches are copied as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteCleaningRequest:
+    """One pass over remote segments of one log."""
+
+    rules: CleaningRequest
+    """What is kept: times, limits and codecs. `first_dirty_offset` is where the map begins, `directory` where the
+    results are written; no segment is named."""
+    map_sources: tuple[SourceRange, ...]
+    map_end_offset: int
+    """The map reaches so far where it does not get full (exclusive)."""
+    groups: tuple[GroupRequest, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    """All that may have data or the marker in one of the sources."""
+
+
+class Wanted(NamedTuple):
+    """The driver downloads this file before it asks for the next event."""
+
+    source: SourceRange
+
+
+class GroupCleaned(NamedTuple):
+    """The result of one group is written. The generator removes the files when the next event is asked for."""
+
+    number: int
+    """Of the group in the request."""
+    cleaned_end_offset: int
+    size: int
+    max_timestamp_ms: int
+    """`NO_TIMESTAMP` where no record has one."""
+    is_unchanged: bool
+    """The batches are those of the sources, byte for byte."""
+    paths: dict[str, str]
+    """By suffix."""
+
+
+class PassDone(NamedTuple):
+    """The last event."""
+
+    statistics: CleaningStatistics
+
+
+RemoteCleaningEvent: TypeAlias = Moved | Wanted | GroupCleaned | PassDone
+
+
+def clean_remote(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[RemoteCleaningEvent]:
+    """Clean each group, in the order of the request. A group gives no event where the map does not reach past what the
+    group was cleaned against before.
+
+    Raises OSError; `MalformedMessage` where a batch is damaged; `LogChanged` where a local file is not as the request
+    describes it any more.
+    """
+    rules, statistics = request.rules, CleaningStatistics()
+    offsets = OffsetMap(rules.limits.dedupe_buffer_size, rules.limits.load_factor, rules.salt)
+    yield from _build_map(fs, request, offsets, statistics)
+    map_end_offset = offsets.latest_offset + 1
+    for number, group in enumerate(request.groups):
+        cleaned_end_offset = group.cleaned_end_offset if group.is_copied else map_end_offset
+        if group.is_copied or group.cleaned_end_offset < map_end_offset:
+            yield from _clean_group(fs, request, number, cleaned_end_offset, offsets, statistics)
+    statistics.buffer_utilization = offsets.utilization
+    yield PassDone(statistics)
+
+
+def _build_map(
+    fs: FileSystem, request: RemoteCleaningRequest, offsets: OffsetMap, statistics: CleaningStatistics
+) -> Iterator[RemoteCleaningEvent]:
+    rules = request.rules
+    transactions = CleanedTransactions(each for each in request.aborted if each.last_offset >= rules.first_dirty_offset)
+    offsets.reach(rules.first_dirty_offset - 1)
+    for source in request.map_sources:
+        if source.is_downloaded:
+            yield Wanted(source)
+        for piece in _pieces(fs, source, rules.limits.io_buffer_size):
+            is_full = not index_piece(rules, piece, transactions, offsets, statistics)
+            statistics.map_bytes_read += len(piece)
+            yield Moved(len(piece), 0)
+            if is_full:
+                return
+        if source.is_downloaded:
+            fs.unlink(source.path)
+        offsets.reach(source.end_offset - 1)
+    offsets.reach(request.map_end_offset - 1)
+
+
+def _clean_group(
+    fs: FileSystem,
+    request: RemoteCleaningRequest,
+    number: int,
+    cleaned_end_offset: int,
+    offsets: OffsetMap,
+    statistics: CleaningStatistics,
+) -> Iterator[RemoteCleaningEvent]:
+    rules, group = request.rules, request.groups[number]
+    clean: Callable[[BatchHeader, memoryview], CleanedBatch | None]
+    transactions = CleanedTransactions(
+        (each for each in request.aborted if each.last_offset >= group.start_offset),
+        keeps_from=0 if group.is_copied else rules.tombstones_end_offset,
+    )
+    if group.is_copied:
+        clean = partial(_as_it_is, transactions)
+    else:
+        clean = BatchCleaner(rules, offsets, transactions, statistics).cleaned
+    cleaned = CleanedSegment(fs, rules.directory, group.start_offset, rules.index_interval_bytes)
+    transactions.on_kept = cleaned.note_aborted
+    max_timestamp_ms, is_unchanged = NO_TIMESTAMP, not group.is_copied
+    try:
+        for source in group.sources:
+            if source.is_downloaded:
+                yield Wanted(source)
+            for piece in _pieces(fs, source, rules.limits.io_buffer_size):
+                kept: list[CleanedBatch] = []
+                for header, batch in checked_batches(piece):
+                    what_stays = clean(header, batch)
+                    is_unchanged &= what_stays is not None and what_stays.data is batch
+                    if what_stays is not None:
+                        kept.append(what_stays)
+                        max_timestamp_ms = max(max_timestamp_ms, what_stays.max_timestamp)
+                size_before = cleaned.size
+                if kept:
+                    cleaned.append(kept)
+                statistics.bytes_read += len(piece)
+                statistics.bytes_written += cleaned.size - size_before
+                yield Moved(len(piece), cleaned.size - size_before)
+            if source.is_downloaded:
+                fs.unlink(source.path)
+        paths = {suffix: cleaned.path(suffix) for suffix in cleaned.finish()}
+        yield GroupCleaned(number, cleaned_end_offset, cleaned.size, max_timestamp_ms, is_unchanged, paths)
+    finally:
+        cleaned.discard()
+
+
+def _as_it_is(transactions: CleanedTransactions, header: BatchHeader, batch: memoryview) -> CleanedBatch:
+    """A batch of a local segment that is cleaned already. The transactions are followed for the transaction index."""
+    if header.is_control:
+        transactions.take_control(header, batch)
+    else:
+        transactions.take_data(header)
+    return CleanedBatch(batch, header.last_offset, header.max_timestamp)
+
+
+def _pieces(fs: FileSystem, source: SourceRange, piece_size: int) -> Iterator[memoryview]:
+    for piece in file_pieces(fs, source.path, source.size, 0, piece_size):
+        part = batches_between(piece, source.first_offset, source.end_offset)
+        if len(part):
+            yield part

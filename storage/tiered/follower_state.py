@@ -1,0 +1,83 @@
+"""The state at the end of a remote segment: what a follower needs to begin its log there.
+
+The leader epochs and the producer snapshot of the segment are compared with its manifest; the epochs also with the
+metadata, and with the leader epoch that the *leader* has at the offset before its local log. A segment of another
+lineage is refused: with its epochs, a follower and the leader would find no divergence where their logs differ.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.checksum import crc32c
+from storage.checkpoints.leader_epochs import EpochStart, decode_epochs
+from storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from storage.log.remote_start import RemoteStart
+from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from storage.tiered.errors import CorruptObject
+from storage.tiered.layout import ObjectKind, object_key
+from storage.tiered.manifest import SegmentManifest
+from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from storage.tiered.port import RemoteStorage, get_all
+from storage.tiered.segment_copy import get_manifest
+
+STATE_SIZE_MAX: Final = 1 << 30
+
+
+async def read_follower_state(
+    storage: RemoteStorage,
+    cluster_id: str,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    *,
+    epoch: int,
+    offset: int,
+    log_start_offset: int,
+) -> RemoteStart:
+    """The start of a log at the end of a segment that has `offset`, in the leader's `epoch`.
+
+    Raises `RemoteStorageError`: `CorruptObject` also where the epochs are not those of that lineage.
+    """
+    manifest = await get_manifest(storage, cluster_id, partition, segment)
+    key, data = await _checked_object(storage, partition, segment, manifest, ObjectKind.LEADER_EPOCHS)
+    epochs = _checked_epochs(key, data, segment, epoch, offset)
+    key, producers = await _checked_object(storage, partition, segment, manifest, ObjectKind.PRODUCER_SNAPSHOT)
+    try:
+        decode_snapshot(producers)
+    except CorruptSnapshot as error:
+        raise CorruptObject(f"{key}: {error}") from None
+    end_offset = segment.last_offset + 1
+    return RemoteStart(end_offset, min(log_start_offset, end_offset), epochs, producers)
+
+
+async def _checked_object(
+    storage: RemoteStorage,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    manifest: SegmentManifest,
+    kind: ObjectKind,
+) -> tuple[str, bytes]:
+    key = object_key(partition, segment.start_offset, segment.segment_id, kind)
+    summary = manifest.objects[kind]
+    data = await get_all(storage, key, min(summary.size + 1, STATE_SIZE_MAX))
+    if (len(data), crc32c(data, 0)) != summary:
+        raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+    return key, data
+
+
+def _checked_epochs(key: str, data: bytes, segment: RemoteSegment, epoch: int, offset: int) -> tuple[EpochStart, ...]:
+    try:
+        entries = decode_epochs(data, key)
+    except CorruptCheckpoint as error:
+        raise CorruptObject(str(error)) from None
+    last_offset = segment.last_offset
+    entries = [each for each in entries if each.start_offset <= last_offset]
+    before = [each for each in entries if each.start_offset <= segment.start_offset][-1:]
+    inside = [each for each in entries if each.start_offset > segment.start_offset]
+    in_segment = (*(EpochStart(each.epoch, segment.start_offset) for each in before), *inside)
+    if in_segment != segment.epochs:
+        raise CorruptObject(f"{key} has other leader epochs than the metadata: {in_segment}, {segment.epochs}")
+    at_offset = [each.epoch for each in entries if each.start_offset <= offset][-1:]
+    if at_offset != [epoch]:
+        raise CorruptObject(f"{key} has offset {offset} in the leader epochs {at_offset}, the leader has it in {epoch}")
+    return tuple(entries)

@@ -1,0 +1,157 @@
+"""Pins: objects by which a reader asks that segments of its plan stay until it is done (decision 14).
+
+    reader                                       leader, for each segment that it deletes
+    1. list the manifests, choose segments       a. list the pins: one names the segment? later
+    2. write the pin                             b. DELETE_SEGMENT_STARTED, delete the manifest
+    3. list the manifests again:                 c. list the pins again: one names it? the rest stays until then
+       one is gone? choose anew, from 1          d. delete the other objects
+
+Either the reader writes its pin before the leader lists the pins for the last time, and all objects but the manifest
+stay; or the leader has deleted the manifest before the reader lists again, and the reader chooses anew. Both lists have
+to show what was written before: S3, GCS, Azure and a directory do that. A pin ends at its time, and at the latest
+`LIFETIME_MAX_MS` after it was written: a reader that has died holds up no deletion for longer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.primitives import BytesLike
+from storage.checkpoints.partition_metadata import uuid_text
+from storage.tiered.bucket_reading import current_manifests, manifest_keys
+from storage.tiered.errors import CorruptObject, ObjectNotFound, StorageUnavailable, WrongCluster
+from storage.tiered.layout import PINS, ObjectKind, object_key
+from storage.tiered.manifest import (
+    FORMAT_VERSION,
+    JsonFields,
+    SegmentManifest,
+    number_of,
+    text_of,
+    uuid_of,
+    uuids_of,
+)
+from storage.tiered.metadata.remote_segment import RemotePartition
+from storage.tiered.port import RemoteStorage, get_all, list_all
+
+PIN_SUFFIX: Final = ".json"
+PIN_SIZE_MAX: Final = 4 << 20
+LIFETIME_MAX_MS: Final = 7 * 86_400_000
+ATTEMPT_COUNT_MAX: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What a reader asks for."""
+
+    cluster_id: str
+    partition: RemotePartition
+    segment_ids: tuple[bytes, ...]
+    written_ms: int
+    """Wall clock of the reader."""
+    expires_ms: int
+    reason: str = ""
+    """For people: which job."""
+
+    def encode(self) -> bytes:
+        fields = {
+            "format_version": FORMAT_VERSION,
+            "cluster_id": self.cluster_id,
+            "topic": self.partition.topic,
+            "topic_id": uuid_text(self.partition.topic_id),
+            "partition": self.partition.partition,
+            "segments": [uuid_text(each) for each in self.segment_ids],
+            "written_ms": self.written_ms,
+            "expires_ms": self.expires_ms,
+            "reason": self.reason,
+        }
+        return json.dumps(fields, indent=1).encode() + b"\n"
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether the pin counts at a time."""
+        return now_ms < min(self.expires_ms, self.written_ms + LIFETIME_MAX_MS)
+
+
+def decode_pin(key: str, data: BytesLike) -> Pin:
+    """The pin in an object; `key` is for the messages. Raises `CorruptObject`."""
+    fields = JsonFields(key, data)
+    return Pin(
+        cluster_id=fields.take("cluster_id", text_of),
+        partition=RemotePartition(
+            fields.take("topic", text_of), fields.take("topic_id", uuid_of), fields.take("partition", number_of)
+        ),
+        segment_ids=fields.take("segments", uuids_of),
+        written_ms=fields.take("written_ms", number_of),
+        expires_ms=fields.take("expires_ms", number_of),
+        reason=fields.take("reason", text_of),
+    )
+
+
+def pin_prefix(partition: RemotePartition) -> str:
+    """The prefix of the keys of all pins of a partition."""
+    return f"{PINS}{partition.topic}.{uuid_text(partition.topic_id)}/{partition.partition}/"
+
+
+def pin_key(partition: RemotePartition, name: str) -> str:
+    """`name`: letters, digits, `_` and `-`, unique to the reader."""
+    assert name.replace("_", "").replace("-", "").isalnum() and name.isascii(), name
+    return f"{pin_prefix(partition)}{name}{PIN_SUFFIX}"
+
+
+async def read_pin(storage: RemoteStorage, key: str) -> Pin:
+    """Raises `RemoteStorageError`: `ObjectNotFound`, `CorruptObject` and others."""
+    return decode_pin(key, await get_all(storage, key, PIN_SIZE_MAX))
+
+
+async def pinned_segments(
+    storage: RemoteStorage, cluster_id: str, partition: RemotePartition, now_ms: int
+) -> tuple[set[bytes], list[str]]:
+    """The ids of the segments that pins of a partition hold now, and a sentence on each pin that cannot be read: such a
+    pin holds nothing. Raises `RemoteStorageError` where the storage does not answer; then nothing may be deleted."""
+    held: set[bytes] = set()
+    problems: list[str] = []
+    async for entry in list_all(storage, pin_prefix(partition)):
+        try:
+            pin = await read_pin(storage, entry.key)
+            if (pin.cluster_id, pin.partition) != (cluster_id, partition):
+                raise WrongCluster(f"{entry.key} is a pin of another partition or cluster")
+        except ObjectNotFound:
+            continue  # removed since the listing
+        except (CorruptObject, WrongCluster) as bad:
+            problems.append(str(bad))
+        else:
+            held.update(pin.segment_ids if pin.holds(now_ms) else ())
+    return held, problems
+
+
+async def pin_current_segments(
+    storage: RemoteStorage,
+    cluster_id: str,
+    partition: RemotePartition,
+    name: str,
+    *,
+    now_ms: int,
+    lifetime_ms: int,
+    reason: str = "",
+) -> Sequence[SegmentManifest]:
+    """The current segments of a partition, pinned: their objects except the manifests stay until `remove_pin`, or until
+    the lifetime is over. Raises `RemoteStorageError`; then the pin may be left, until it expires."""
+    for _ in range(ATTEMPT_COUNT_MAX):
+        chosen = await current_manifests(storage, cluster_id, partition)
+        ids = tuple(each.segment_id for each in chosen)
+        pin = Pin(cluster_id, partition, ids, now_ms, now_ms + lifetime_ms, reason)
+        await storage.put(pin_key(partition, name), pin.encode())
+        there: Collection[str] = {key async for key in manifest_keys(storage, partition)}
+        wanted = [object_key(partition, each.start_offset, each.segment_id, ObjectKind.MANIFEST) for each in chosen]
+        if all(key in there for key in wanted):
+            return chosen
+    raise StorageUnavailable(
+        f"{pin_key(partition, name)}: segments were deleted at each of {ATTEMPT_COUNT_MAX} attempts"
+    )
+
+
+async def remove_pin(storage: RemoteStorage, partition: RemotePartition, name: str) -> None:
+    """The reader is done. A pin that is not there is not an error. Raises `RemoteStorageError`."""
+    await storage.delete([pin_key(partition, name)])

@@ -1,0 +1,62 @@
+"""Whole objects of a remote segment, compared with its manifest: the .log object into a local file, a small one into
+memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from protocol.checksum import crc32c
+from storage.files.port import FileSystem
+from storage.tiered.errors import CorruptObject
+from storage.tiered.index_cache import Offload
+from storage.tiered.layout import ObjectKind, object_key
+from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from storage.tiered.port import RemoteStorage, get_all
+from storage.tiered.segment_copy import get_manifest
+
+CHUNK_SIZE: Final = 4 << 20
+
+
+async def download_segment(
+    storage: RemoteStorage,
+    cluster_id: str,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    fs: FileSystem,
+    path: str,
+    offload: Offload,
+) -> None:
+    """Write the .log object into a new file. Raises OSError and `RemoteStorageError`: `CorruptObject` where the bytes
+    are not those of the manifest; then the file is there all the same."""
+    manifest = await get_manifest(storage, cluster_id, partition, segment)
+    key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
+    file = await offload(partial(fs.open, path, create=True))
+    try:
+        await offload(partial(file.truncate, 0))
+        position = crc = 0
+        while position < segment.size:
+            chunk = await storage.get(key, position, min(CHUNK_SIZE, segment.size - position))
+            if not len(chunk):
+                raise CorruptObject(f"{key} ends at {position}, the metadata says {segment.size}")
+            crc = crc32c(chunk, crc)
+            await offload(partial(file.append, [chunk]))
+            position += len(chunk)
+    finally:
+        file.close()
+    expected = manifest.objects[ObjectKind.LOG].crc32c
+    if crc != expected:
+        raise CorruptObject(f"{key} has the checksum {crc:08x}, its manifest says {expected:08x}")
+
+
+async def get_object(
+    storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment, kind: ObjectKind
+) -> bytes:
+    """A small object that the segment must have. Raises `RemoteStorageError`: `CorruptObject` where it is not as the
+    manifest says."""
+    manifest = await get_manifest(storage, cluster_id, partition, segment)
+    key, summary = object_key(partition, segment.start_offset, segment.segment_id, kind), manifest.objects[kind]
+    data = await get_all(storage, key, summary.size + 1)
+    if (len(data), crc32c(data, 0)) != summary:
+        raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+    return data

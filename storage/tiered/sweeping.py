@@ -1,0 +1,112 @@
+"""Orphans: objects that belong to no segment of the metadata, and what else is left behind in a storage.
+
+A copy writes its record before its first object. So an object that a listing shows, and whose segment is in no record
+that was read *after* the listing, belongs to nothing: a put that was told to have failed, a removal that was cut short,
+a topic whose last leader ended before it had deleted everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from storage.checkpoints.partition_metadata import uuid_text
+from storage.tiered.errors import CorruptObject, ObjectNotFound
+from storage.tiered.layout import PINS, PROBES, TOPICS, ObjectKind, SegmentObject, parse_key
+from storage.tiered.metadata.remote_log import RemoteLog
+from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from storage.tiered.pins import read_pin
+from storage.tiered.port import ObjectEntry, RemoteStorage, list_all
+
+DELETE_COUNT: Final = 500
+
+
+class Orphan(NamedTuple):
+    """An object that may be deleted."""
+
+    entry: ObjectEntry
+    reason: str
+
+
+class Findings(NamedTuple):
+    """What a sweep found."""
+
+    orphans: Sequence[Orphan]
+    """Manifests first."""
+    young: Sequence[Orphan]
+    """They would be orphans if they were older."""
+    unknown: Sequence[ObjectEntry]
+    """Keys of another form: they are never touched."""
+
+
+def orphans(
+    listing: Iterable[ObjectEntry],
+    remote_logs: dict[RemotePartition, RemoteLog],
+    topic_exists: Callable[[RemotePartition], bool],
+    before_ms: int,
+) -> Findings:
+    """Compare a listing of `topics/` with metadata that was read after it. Nothing that was put, or described by a
+    record, at or after `before_ms` is an orphan."""
+    segments = {
+        (partition, each.segment_id): each for partition, known in remote_logs.items() for each in known.segments()
+    }
+    found: list[tuple[bool, Orphan]] = []
+    young: list[Orphan] = []
+    unknown: list[ObjectEntry] = []
+    for entry in listing:
+        named = parse_key(entry.key)
+        if named is None:
+            unknown.append(entry)
+            continue
+        segment = segments.get((named.partition, named.segment_id))
+        reason = _reason(named, segment, topic_exists)
+        if reason is None:
+            continue
+        latest_ms = max(entry.modified_ms, segment.event_timestamp_ms if segment is not None else 0)
+        if latest_ms < before_ms:
+            found.append((named.kind is not ObjectKind.MANIFEST, Orphan(entry, reason)))
+        else:
+            young.append(Orphan(entry, reason))
+    return Findings([each for _, each in sorted(found, key=lambda each: each[0])], young, unknown)
+
+
+def _reason(
+    named: SegmentObject, segment: RemoteSegment | None, topic_exists: Callable[[RemotePartition], bool]
+) -> str | None:
+    partition = named.partition
+    if segment is None:
+        place = f"{partition.topic}-{partition.partition}"
+        return f"the segment {uuid_text(named.segment_id)} is in no metadata of {place}"
+    if segment.start_offset != named.start_offset:
+        return f"the metadata says that the segment begins at offset {segment.start_offset}"
+    if not topic_exists(partition):
+        return f"the topic {partition.topic} with the id {uuid_text(partition.topic_id)} does not exist any more"
+    return None
+
+
+async def leftovers(storage: RemoteStorage, before_ms: int, now_ms: int) -> AsyncIterator[Orphan]:
+    """Probes of starts that were cut short, and pins that have expired, put before `before_ms`. Raises
+    `RemoteStorageError`."""
+    async for entry in list_all(storage, PROBES):
+        if entry.modified_ms < before_ms:
+            yield Orphan(entry, "the start of a broker did not remove it")
+    async for entry in list_all(storage, PINS):
+        if entry.modified_ms < before_ms:
+            try:
+                pin = await read_pin(storage, entry.key)
+            except (CorruptObject, ObjectNotFound):
+                continue
+            if not pin.holds(now_ms):
+                yield Orphan(entry, "the pin has expired")
+
+
+async def listed_objects(storage: RemoteStorage) -> list[ObjectEntry]:
+    """All objects of all segments, some 200 bytes of memory each. Raises `RemoteStorageError`."""
+    return [entry async for entry in list_all(storage, TOPICS)]
+
+
+async def delete_orphans(storage: RemoteStorage, found: Sequence[Orphan]) -> None:
+    """Delete them, in their order. Raises `RemoteStorageError`; then some may be gone."""
+    keys = [each.entry.key for each in found]
+    for start in range(0, len(keys), DELETE_COUNT):
+        await storage.delete(keys[start : start + DELETE_COUNT])

@@ -1,0 +1,124 @@
+"""A log that begins anew behind its remote part, and a loss of power at every step of that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.checkpoints.leader_epochs import EpochStart
+from storage.directory.log_directory import LogDirectory
+from storage.log.log import Log
+from storage.log.remote_start import RemoteStart
+from storage.log_config import LogConfig
+from storage.producers.producer_snapshot import encode_snapshot
+from storage.producers.producer_state import ProducerBatch, ProducerEntry, ProducerStates
+from tests.support.simulation.disk import SimulatedCrash, SimulatedDisk
+from tests.unit.storage.stories import NOW_MS, append, batch, read_all
+
+ROOT = "/data"
+CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=150, segment_index_bytes=4096, is_tiered=True)
+PRODUCER = 7
+
+
+def snapshot() -> bytes:
+    states = ProducerStates(10**15)
+    states.entries[PRODUCER] = entry = ProducerEntry(PRODUCER, 0)
+    entry.take(0, ProducerBatch(41, 41, 499, 0, NOW_MS))
+    states.map_end_offset = 500
+    return encode_snapshot(states)
+
+
+EPOCHS = (EpochStart(2, 0), EpochStart(5, 80), EpochStart(6, 300))
+START = RemoteStart(500, 90, EPOCHS, snapshot())
+
+
+def opened(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
+    directory = LogDirectory.open(disk, ROOT, lambda _: None)
+    return directory, directory.load("story", 0, CONFIG, NOW_MS, lambda _: None)
+
+
+def is_before(log: Log) -> bool:
+    """What was there, or nothing: the leader has moved away from either end."""
+    return log.end_offset <= 10
+
+
+def is_restarted(log: Log) -> bool:
+    return (
+        (log.local_start_offset, log.end_offset) == (500, 500)
+        and log.log_start_offset in (0, 90)
+        and log.epochs.entries[-2:]
+        == list(EPOCHS[-2:] if log.log_start_offset == 0 else [EpochStart(5, 90), EPOCHS[2]])
+        and log.producers.entries[PRODUCER].last_sequence == 41
+        and log.recovery_point == 500
+    )
+
+
+def work(disk: SimulatedDisk) -> None:
+    directory, log = opened(disk)
+    for number in range(10):
+        assert not log.append_as_leader(batch(f"old {number}", producer=(PRODUCER, 0, number)), 0, NOW_MS).error
+    log.flush(NOW_MS)
+    directory.checkpoint({}).run()
+    log.lower_recovery_point(log.segments[0].base_offset)
+    directory.checkpoint({}).run()
+    log.start_after_remote(START, NOW_MS)
+    assert is_restarted(log) and log.log_start_offset == 90
+    for number in range(5):
+        producer, offset = (PRODUCER, 0, 42 + number), 500 + number
+        sent = batch(f"new {number}", producer=producer, base_offset=offset, leader_epoch=6)
+        assert not log.append_as_follower(sent, 6, NOW_MS).error
+    log.flush(NOW_MS)
+    directory.checkpoint({}).run()
+
+
+def test_it_goes_on_with_the_state_of_the_remote_part() -> None:
+    disk = SimulatedDisk(seed=0)
+    work(disk)
+    disk.crash()
+    _, log = opened(disk)
+    assert (log.log_start_offset, log.local_start_offset, log.end_offset) == (90, 500, 505)
+    assert sorted(read_all(log, start=500)) == list(range(500, 505))
+    assert log.producers.entries[PRODUCER].last_sequence == 46
+    assert log.epochs.entries == [EpochStart(5, 90), EpochStart(6, 300)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_power_cut_at_every_step_leaves_the_log_before_or_after(seed: int) -> None:
+    whole = SimulatedDisk(seed=0)
+    work(whole)
+    ends = set()
+    for step in range(1, whole.steps + 1):
+        disk = SimulatedDisk(seed=f"{seed}/{step}")
+        disk.crash_at_step = step
+        with pytest.raises(SimulatedCrash):
+            work(disk)
+        disk.crash()
+        _, log = opened(disk)
+        ends.add(log.end_offset)
+        if log.end_offset > 10:
+            assert log.local_start_offset == 500 and log.epochs.epoch_of(499) == 6, (step, log.epochs.entries)
+            assert log.producers.entries[PRODUCER].last_sequence == 41 + log.end_offset - 500, step
+            assert log.recovery_point >= 500
+    assert {0, 10, 500, 505} <= ends
+
+
+def test_local_retention_makes_the_epochs_durable_first() -> None:
+    disk = SimulatedDisk(seed=1)
+    directory, log = opened(disk)
+    for number in range(12):
+        append(log, f"value {number}", leader_epoch=number // 4)
+    directory.checkpoint({}).run()
+    log.config = replace(CONFIG, local_retention_bytes=0)
+    log.tiered_end_offset = log.end_offset
+    for path in log.delete_old_segments(NOW_MS, log.end_offset):
+        disk.unlink(path)
+    first = log.local_start_offset
+    assert first > 4
+    disk.sync_directory(log.directory)
+    for segment in log.segments:
+        segment.file().sync()
+    disk.crash()
+    _, again = opened(disk)
+    assert again.local_start_offset == first
+    assert [again.epochs.epoch_of(offset) for offset in range(first)] == [offset // 4 for offset in range(first)]

@@ -1,0 +1,100 @@
+"""The state at the end of a remote segment is taken whole, checked, and of the leader's lineage alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.checkpoints.leader_epochs import EpochStart
+from storage.checkpoints.text_checkpoint import format_checkpoint
+from storage.log.remote_start import RemoteStart
+from storage.producers.producer_snapshot import encode_snapshot
+from storage.producers.producer_state import ProducerStates
+from storage.tiered.errors import CorruptObject, ObjectNotFound
+from storage.tiered.follower_state import read_follower_state
+from storage.tiered.layout import ObjectKind, object_key
+from storage.tiered.metadata.remote_segment import RemoteSegment
+from storage.tiered.port import Content, RemoteStorage
+from storage.tiered.segment_copy import FileContent, put_segment
+from tests.support.simulated_storage import SimulatedBucket
+from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
+from tests.unit.storage.tiered.storages import run, simulated
+
+EPOCHS = (EpochStart(1, 100), EpochStart(4, 150))
+
+
+def segment_of(number: int) -> RemoteSegment:
+    return RemoteSegment(bytes([*bytes(15), number]), 100, 199, 1, 0, 0, EPOCHS, 10, has_transaction_index=False)
+
+
+async def put(storage: RemoteStorage, segment: RemoteSegment, *history: str) -> None:
+    async def read(size: int, _position: int) -> bytes:
+        return bytes(size)
+
+    snapshot = encode_snapshot(ProducerStates())
+    contents: dict[ObjectKind, Content] = dict.fromkeys((ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX), b"x")
+    contents |= {ObjectKind.LOG: FileContent(read, 10), ObjectKind.PRODUCER_SNAPSHOT: snapshot}
+    await put_segment(
+        storage, CLUSTER, PARTITION, segment, contents | {ObjectKind.LEADER_EPOCHS: format_checkpoint(list(history))}
+    )
+
+
+async def state(storage: RemoteStorage, segment: RemoteSegment, epoch: int, offset: int, start: int = 7) -> RemoteStart:
+    return await read_follower_state(
+        storage, CLUSTER, PARTITION, segment, epoch=epoch, offset=offset, log_start_offset=start
+    )
+
+
+def test_the_state_is_that_at_the_end_of_the_segment() -> None:
+    async def story() -> None:
+        storage, _ = simulated()
+        await put(storage, segment_of(1), "0 0", "1 60", "4 150")
+        found = await state(storage, segment_of(1), 4, 199)
+        assert (found.offset, found.log_start_offset) == (200, 7)
+        assert found.epochs == (EpochStart(0, 0), EpochStart(1, 60), EpochStart(4, 150))
+        assert (await state(storage, segment_of(1), 1, 149)).epochs == found.epochs
+
+    run(story())
+
+
+@pytest.mark.parametrize("history", [("0 0", "1 60"), ("0 0", "1 60", "3 150"), ("0 0", "1 60", "4 140"), ("4 150",)])
+def test_a_history_that_the_metadata_does_not_have_is_refused(history: tuple[str, ...]) -> None:
+    async def story() -> None:
+        storage, _ = simulated()
+        await put(storage, segment_of(1), *history)
+        with pytest.raises(CorruptObject, match="other leader epochs"):
+            await state(storage, segment_of(1), 4, 199)
+
+    run(story())
+
+
+def test_a_segment_of_another_lineage_than_the_leaders_is_refused() -> None:
+    async def story() -> None:
+        storage, _ = simulated()
+        await put(storage, segment_of(1), "0 0", "1 60", "4 150")
+        for epoch, offset in ((1, 199), (5, 199), (4, 149)):
+            with pytest.raises(CorruptObject, match="the leader has it in"):
+                await state(storage, segment_of(1), epoch, offset)
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", [ObjectKind.LEADER_EPOCHS, ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.MANIFEST])
+def test_damage_and_absence_are_found(tmp_path: Path, kind: ObjectKind) -> None:
+    async def story() -> None:
+        bucket = SimulatedBucket()
+        storage, _ = simulated(bucket=bucket)
+        _, segments = await copied(written_log(tmp_path), storage)
+        segment = segments[0]
+        epoch, offset = segment.epochs[-1].epoch, segment.last_offset
+        assert (await state(storage, segment, epoch, offset, 0)).offset == offset + 1
+        key = object_key(PARTITION, segment.start_offset, segment.segment_id, kind)
+        bucket.damage(key, 2)
+        with pytest.raises(CorruptObject):
+            await state(storage, segment, epoch, offset, 0)
+        await storage.delete([key])
+        with pytest.raises(ObjectNotFound):
+            await state(storage, segment, epoch, offset, 0)
+
+    run(story())
