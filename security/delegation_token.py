@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from security.principal import Principal
 from security.sasl.scram.credential import ITERATIONS_MIN, ScramCredential, ScramMechanism, credential_of_password
-from security.sasl.scram.server import TokenLogin
 
 
 class DelegationToken(NamedTuple):
@@ -57,11 +56,3 @@ def credential_of_token(mechanism: ScramMechanism, token_id: str, key: bytes) ->
     salt = hmac.digest(key, SALT_LABEL + token_id.encode(), "sha256")
     password = b64encode(secret_of(token_id, key)).decode()
     return credential_of_password(mechanism, password, salt, ITERATIONS_MIN)
-
-
-def login_of(token: DelegationToken, mechanism: ScramMechanism, key: bytes, now_ms: int) -> TokenLogin | None:
-    """None where the token has expired."""
-    if token.is_expired(now_ms):
-        return None
-    credential = credential_of_token(mechanism, token.id, key)
-    return TokenLogin(credential, token.owner, min(token.expires_at_ms, token.max_at_ms))

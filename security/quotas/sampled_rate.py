@@ -49,7 +49,7 @@ class SampledRate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """The rate as of now."""
+        """The current rate."""
         elapsed_ms = self.elapsed_ms(now_ms)
         return sum(sample.total for sample in self._samples) / (elapsed_ms / 1000)
 
