@@ -22,11 +22,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from building.extensions import EXTENSIONS, LIBRARY, install, is_current, remove_compiled
-from building.hot_path import GROUP, HOT_PATH, PACKAGES, ROOT, digest_of
+from building.hot_path import GROUP, HOT_PATH, NEEDS_LIBRT, PACKAGES, ROOT, digest_of
 from building.mypyc_build import (
     EXTENSION_SUFFIX,
     CannotCompile,
@@ -127,7 +128,8 @@ class Aside:
                 )
             digest = digest_of(work)
             compile_tree(work, HOT_PATH, GROUP, self._root / "requirements.lock")
-            run(["-c", TRY, *HOT_PATH], work, "the extension modules cannot be loaded")
+            tried = [name for name in HOT_PATH if name not in NEEDS_LIBRT or find_spec("librt")]
+            run(["-c", TRY, *tried], work, "the extension modules cannot be loaded")
             finished = work / "finished"
             for name in (*EXTENSIONS, LIBRARY):
                 (finished / name).parent.mkdir(parents=True, exist_ok=True)

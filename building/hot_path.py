@@ -1,5 +1,5 @@
 """Which modules are compiled: those through which a produce, a fetch and a replicated record pass, and the loops of
-the log cleaner."""
+the log cleaner and of the Spark data source."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ HOT_PATH: Final = (
     "coordinator/shard/offset_walk.py",
     "protocol/primitives.py",
     "protocol/record_batch.py",
+    "protocol/record_spans.py",
     "protocol/record_validation.py",
     "protocol/record_walk.py",
     "protocol/tagged_section.py",
@@ -77,11 +78,13 @@ HOT_PATH: Final = (
     "storage/segment/sparse_index.py",
 )
 """From the bytes of a request to the write, or to the socket; the loading of committed offsets;
-what the log cleaner does with each batch.
+what the log cleaner does with each batch, and the Spark data source with each record.
 
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
 """
+NEEDS_LIBRT: Final = ("protocol/record_spans.py",)
+"""These need librt to be loaded, which the extra `spark` brings: nothing else imports them."""
 GROUP: Final = "moldau_hot_path"
 """mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
 

@@ -45,7 +45,16 @@ class Window:
         self._forget_old(now_ms)
         if not self._samples:
             return 0.0
-        return self._size * 1000 / max(now_ms - self._samples[0][0], self._sample_ms)
+        return self._size * 1000 / self._span_ms(now_ms)
+
+    def delay_ms(self, rate_max: float, now_ms: int) -> int:
+        """The time without a byte after which the rate is at a maximum (bytes a second) again; 0 where it is not above
+        it."""
+        rate = self.rate(now_ms)
+        return max(1, round((rate - rate_max) / rate_max * self._span_ms(now_ms))) if rate > rate_max else 0
+
+    def _span_ms(self, now_ms: int) -> int:
+        return max(now_ms - self._samples[0][0], self._sample_ms)
 
     def _forget_old(self, now_ms: int) -> None:
         samples = self._samples

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
-_OURS: Final = re.compile(r"^(?:[\w.]+\.)?(?:MalformedMessage|Refused|DataLost|CorruptCheckpoint): (.*)$", re.MULTILINE)
+_NAMES: Final = (
+    "MalformedMessage",
+    "Refused",
+    "ClusterMismatch",
+    "DataLost",
+    "SegmentReplaced",
+    "SnapshotChanged",
+    "CorruptCheckpoint",
+    "CorruptTransactionIndex",
+)
+_OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MULTILINE)
 
 
 def reason_of(failure: PySparkException) -> str:

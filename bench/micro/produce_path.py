@@ -26,6 +26,7 @@ from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
 from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
 from broker.network.listener_role import ListenerRole
+from broker.network.listener_security import plain_security
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.purgatory import Purgatory
@@ -112,6 +113,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,
+        security=plain_security(),
     )
     return cast("Listener", listener)
 

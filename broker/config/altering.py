@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.config.config import Config, ConfigError
-from broker.config.layers import NOT_AT_RUN_TIME, BrokerLayers, is_dynamic, known_setting
+from broker.config.layers import BrokerLayers, is_dynamic, is_settled_at_start, known_setting
 from broker.config.loading import overlaid
+from broker.config.password import HIDDEN
 from broker.config.reasons import REASONS
 from broker.config.setting import Stance
 from broker.config.values import InvalidValue, default_value, parse
@@ -86,10 +87,11 @@ def _stance_problem(changed: Mapping[str, str]) -> str | None:
         setting = known_setting(name)
         if setting is None:
             continue
-        if name in NOT_AT_RUN_TIME:
+        if is_settled_at_start(name):
             return f"{name} cannot be changed at run time in this version; change it in the file and start again."
         if setting.stance is Stance.REFUSED and parse(setting, text) not in (default_value(setting), (), ""):
-            return f"{name}={text} is refused: {REASONS[setting.reason_key]}"
+            shown = HIDDEN if setting.is_sensitive else text
+            return f"{name}={shown} is refused: {REASONS[setting.reason_key]}"
     return None
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from broker.config.catalogue import base_name, broker_catalogue, unit_synonyms
 from broker.config.listeners import ListenerAddress
+from broker.config.password import Password
 from broker.config.setting import Value
 from broker.config.values import default_value
 
@@ -67,14 +68,26 @@ class ConfigValues:
         return value
 
     def text(self, name: str) -> str:
-        """The value of a string, class or password."""
+        """The value of a string or class."""
         value = self.value(name)
         assert isinstance(value, str), f"{name} is not a text: {value!r}"
         return value
 
     def text_or_none(self, name: str) -> str | None:
-        """The value of a string, class or password, None where it is not set and has no default."""
+        """The value of a string or class, None where it is not set and has no default."""
         return None if self.value(name) is None else self.text(name)
+
+    def password(self, name: str) -> Password | None:
+        """The value of a password, None where it is not set."""
+        value = self.value(name)
+        assert value is None or isinstance(value, Password), f"{name} is not a password"
+        return value
+
+    def of_listener(self, listener: str, name: str) -> str:
+        """The name under which a listener finds a setting: its own where the configuration sets it, else the one that
+        all listeners share."""
+        own = f"listener.name.{listener.lower()}.{name}"
+        return own if self.is_set(own) else name
 
     def entries(self, name: str) -> tuple[str, ...]:
         """The value of a list; empty where there is none."""
@@ -105,7 +118,7 @@ class Config:
     """What a node starts with. Single settings are read through `settings`, by Kafka's name."""
 
     settings: ConfigValues
-    originals: Mapping[str, str]  # as they came: file, environment and overrides together
+    originals: Mapping[str, str | Password]  # as they came: file, environment and overrides together
     warnings: tuple[str, ...]
     node_id: int
     process_roles: frozenset[str]

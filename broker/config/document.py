@@ -16,7 +16,7 @@ from broker.config.catalogue import (
     group_catalogue,
     topic_catalogue,
 )
-from broker.config.layers import NOT_AT_RUN_TIME
+from broker.config.layers import is_settled_at_start
 from broker.config.reasons import REASONS
 from broker.config.retired import every_ignored, every_refused
 from broker.config.setting import Catalogue, Setting, Stance
@@ -48,9 +48,10 @@ allowed.
 
 *Changes* says when a setting may change: `cluster` at run time for all brokers or one, `broker` at run time for one
 broker, `start` only in the file; `start (Kafka: broker)` where Apache Kafka would change it at run time. Of the
-names of a single listener (`listener.name.<listener>.<setting>`) those of `max.connections` and
-`max.connection.creation.rate` work, the others are accepted without effect. Settings that exist for Apache Kafka's own
-tests are marked *internal*; DescribeConfigs leaves them out. [Limits](limits.md) says what happens at each limit.
+names of a single listener (`listener.name.<listener>.<setting>`) those of `max.connections`,
+`max.connection.creation.rate`, `ssl.*` and `sasl.*` work, the others are accepted without effect. Settings that exist
+for Apache Kafka's own tests are marked *internal*; DescribeConfigs leaves them out. [Limits](limits.md) says what
+happens at each limit.
 """
 _ONLY_CHECKED = ("catalogue.py", "retired.py", "rules.py", "sources.py")
 _CHANGES = {"cluster-wide": "cluster", "per-broker": "broker", "read-only": "start"}
@@ -141,7 +142,7 @@ def _default(setting: Setting) -> str:
 
 def _changes(setting: Setting) -> str:
     changes = _CHANGES[setting.scope.value]
-    return f"start (Kafka: {changes})" if setting.name in NOT_AT_RUN_TIME else changes
+    return f"start (Kafka: {changes})" if is_settled_at_start(setting.name) else changes
 
 
 def unread(root: Path) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Final
 
 from broker.config.catalogue import base_name, broker_catalogue, dynamic_only_catalogue, unit_synonyms
 from broker.config.config import Config
-from broker.config.setting import Scope, Setting
+from broker.config.password import Password
+from broker.config.setting import Scope, Setting, Stance
 
 
 class ConfigSource(IntEnum):
@@ -34,15 +35,15 @@ class Synonym:
     source: ConfigSource
 
 
-# Apache Kafka changes these at run time; this version opens its listeners once, at start.
-NOT_AT_RUN_TIME: Final = ("listeners", "listener.security.protocol.map")
+_LISTENERS: Final = ("listeners", "listener.security.protocol.map")
+_SECURITY_PREFIXES: Final = ("ssl.", "sasl.")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLayers:
     """A broker's settings as texts, layer by layer."""
 
-    static: Mapping[str, str]
+    static: Mapping[str, str | Password]
     dynamic_default: Mapping[str, str] = field(default_factory=dict)  # of all brokers
     dynamic_broker: Mapping[str, str] = field(default_factory=dict)  # of this one
 
@@ -58,7 +59,7 @@ class BrokerLayers:
         static = {**config.originals, "node.id": node_id, "broker.id": node_id}
         return cls(static, dynamic_default or {}, dynamic_broker or {})
 
-    def flattened(self) -> dict[str, str]:
+    def flattened(self) -> dict[str, str | Password]:
         """One text a name: each layer hides what is below it, in every unit."""
         flat = dict(self.static)
         for layer, is_default in ((self.dynamic_default, True), (self.dynamic_broker, False)):
@@ -66,7 +67,7 @@ class BrokerLayers:
                 setting = known_setting(name)
                 if setting is None or not is_dynamic(name, setting, at_default_level=is_default):
                     continue
-                if name in NOT_AT_RUN_TIME:
+                if is_settled_at_start(name):
                     continue
                 for synonym in unit_synonyms(name):
                     flat.pop(synonym, None)
@@ -102,6 +103,16 @@ def known_setting(name: str) -> Setting | None:
     return broker_catalogue().get(base_name(name)) or dynamic_only_catalogue().get(name)
 
 
+def is_settled_at_start(name: str) -> bool:
+    """Whether Apache Kafka changes it at run time, and this version does not: it opens its listeners once, at start,
+    and no setting of the metadata log names a file to read. Key and trust stores that are replaced on disk are taken up
+    without a change of settings."""
+    setting = broker_catalogue().get(base_name(name))
+    if setting is None or setting.scope is Scope.READ_ONLY or setting.stance is not Stance.HONOURED:
+        return False
+    return setting.name in _LISTENERS or setting.name.startswith(_SECURITY_PREFIXES)
+
+
 def is_dynamic(name: str, setting: Setting, *, at_default_level: bool) -> bool:
     """Whether a setting may be changed at run time, for all brokers or for one."""
     if base_name(name) != name:
@@ -109,6 +120,7 @@ def is_dynamic(name: str, setting: Setting, *, at_default_level: bool) -> bool:
     return setting.scope is Scope.CLUSTER_WIDE or (setting.scope is Scope.PER_BROKER and not at_default_level)
 
 
-def _synonym(name: str, text: str, source: ConfigSource) -> Synonym:
+def _synonym(name: str, text: str | Password, source: ConfigSource) -> Synonym:
     setting = known_setting(name)
-    return Synonym(name, None if setting is None or setting.is_sensitive else text, source)
+    hidden = setting is None or setting.is_sensitive or isinstance(text, Password)
+    return Synonym(name, None if hidden else str(text), source)

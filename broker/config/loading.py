@@ -8,6 +8,7 @@ from broker.config.catalogue import base_name, broker_catalogue, broker_setting
 from broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
 from broker.config.layers import BrokerLayers
 from broker.config.listeners import InvalidListener, ListenerAddress, read_listeners, read_protocol_map
+from broker.config.password import HIDDEN, Password
 from broker.config.reasons import REASONS
 from broker.config.retired import advice_for, refusal_of
 from broker.config.rules import broken_rules
@@ -18,21 +19,22 @@ from broker.config.values import InvalidValue, allowed_text, default_value, pars
 # Settings that other code hands to plug-ins by prefix; none of them is loaded here.
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
 
-# What works behind a listener's prefix.
-OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate")
+# What works behind a listener's prefix, beside TLS and SASL.
+OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 
 
 def load(properties: Mapping[str, str]) -> Config:
     """The checked configuration of a node, or ConfigError with every problem."""
     reading = _Reading()
-    for name, text in properties.items():
+    sealed = {name: _sealed(name, text) for name, text in properties.items()}
+    for name, text in sealed.items():
         reading.take(name, text)
     reading.require_what_has_no_default(properties)
     if reading.problems:
         raise ConfigError(reading.problems)
     settings = ConfigValues(reading.values)
     try:
-        config = _derive(settings, properties, reading.all_warnings())
+        config = _derive(settings, sealed, reading.all_warnings())
     except InvalidListener as problem:
         raise ConfigError([str(problem)]) from None
     problems = list(broken_rules(config))
@@ -52,7 +54,13 @@ def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:
     return config, list(broken_rules(config))
 
 
-def _is_readable(name: str, text: str) -> bool:
+def _sealed(name: str, text: str) -> str | Password:
+    """The text of a password can be read by `reveal` alone, from here on."""
+    setting = broker_setting(name)
+    return Password(text) if setting is not None and setting.is_sensitive else text
+
+
+def _is_readable(name: str, text: str | Password) -> bool:
     setting = broker_setting(name)
     if setting is None:
         return True
@@ -72,11 +80,12 @@ class _Reading:
         self.without_effect: dict[str, list[str]] = {}  # settings by the reason why
         self.problems: list[str] = []
 
-    def take(self, name: str, text: str) -> None:
+    def take(self, name: str, text: str | Password) -> None:
         """Read one name."""
         refusal = refusal_of(name)
         if refusal:
-            self.problems.append(f"{name}={text} is refused: {refusal}.")
+            shown = HIDDEN if "secret" in name or "password" in name else text
+            self.problems.append(f"{name}={shown} is refused: {refusal}.")
             return
         setting = broker_setting(name)
         if setting is None:
@@ -92,7 +101,7 @@ class _Reading:
             self._judge(name, setting, value)
 
     def _judge(self, name: str, setting: Setting, value: Value) -> None:
-        shown = "(hidden)" if setting.is_sensitive else text_of(value)
+        shown = text_of(value)
         reason = REASONS.get(setting.reason_key, "")
         if setting.stance is Stance.REFUSED and value not in ((), "", None):
             default = setting.default_text
@@ -100,7 +109,7 @@ class _Reading:
             self.problems.append(f"{name}={shown} is refused: {reason} {advice}.")
         elif setting.stance is Stance.ACCEPTED:
             self.without_effect.setdefault(reason, []).append(f"{name}={shown}")
-        elif base_name(name) not in (name, *OF_ONE_LISTENER):
+        elif base_name(name) not in (name, *OF_ONE_LISTENER) and not base_name(name).startswith(("ssl.", "sasl.")):
             self.without_effect.setdefault(REASONS["listener"], []).append(f"{name}={shown}")
 
     def _take_unknown(self, name: str) -> None:
@@ -139,7 +148,7 @@ class _Reading:
                 )
 
 
-def _derive(settings: ConfigValues, properties: Mapping[str, str], warnings: tuple[str, ...]) -> Config:
+def _derive(settings: ConfigValues, properties: Mapping[str, str | Password], warnings: tuple[str, ...]) -> Config:
     protocols = _protocols(settings)
     controller_names = settings.entries("controller.listener.names")
     listeners = read_listeners(settings.entries("listeners"), protocols, same_port=False)

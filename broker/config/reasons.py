@@ -10,6 +10,8 @@ REASONS: Final = {
     "checkpoints": "Checkpoints of a directory are written together, by replica.high.watermark.checkpoint.interval.ms.",
     "cordon": "Directories cannot be cordoned in this version; take the directory out of log.dirs.",
     "failed-directory": "A log directory that fails is reported at once and with every heartbeat from then on.",
+    "java-tls": "OpenSSL does TLS here; there is no Java provider to choose.",
+    "kerberos": "Kerberos (GSSAPI) is refused as a mechanism, so nothing reads it.",
     "kernel": "The kernel sizes socket buffers by what a connection needs.",
     "kip848": "The consumer group protocol of KIP-848 is not served in this version; groups are classic.",
     "linger": "The coordinator writes the records of one event loop iteration together.",
@@ -26,7 +28,7 @@ REASONS: Final = {
     "purgatory": "A waiting request leaves the purgatory when it is answered; nothing is left to purge.",
     "quorum-flush": "The metadata log is made durable as soon as the disk is free; nothing waits for more records.",
     "quota": "Quotas are not enforced in this version.",
-    "sasl": "SASL listeners are refused in this version, so nothing reads it.",
+    "sasl": "Nothing reads it in this version.",
     "share": "Share groups are not served in this version.",
     "streams": "Streams groups are not served in this version.",
     "test-only": "It exists for Apache Kafka's own tests.",
@@ -34,7 +36,6 @@ REASONS: Final = {
     "tiered": "Tiered storage works without it in this version.",
     "tiered-class": "Java classes are not loaded: moldau.tiered.storage names the storage, and there is one keeper of"
     " the metadata.",
-    "tls": "TLS listeners are refused in this version, so nothing reads it.",
     "tokens": "Delegation tokens are not part of this version.",
     "two-phase-commit": "Two-phase commit is unreleased in Apache Kafka 4.3 and is not part of this version.",
 }

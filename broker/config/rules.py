@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.config.replica_selectors import LEADER, RACK_AWARE
+from broker.config.sasl import broken_sasl_rules
 from broker.config.tiering import broken_tiering_rules
+from broker.config.tls import broken_tls_rules
 
 
 def broken_rules(config: Config) -> Iterator[str]:
@@ -19,6 +21,8 @@ def broken_rules(config: Config) -> Iterator[str]:
     yield from _groups(config)
     yield from _beyond_this_version(config)
     yield from broken_tiering_rules(config)
+    yield from broken_tls_rules(config)
+    yield from broken_sasl_rules(config)
     yield from _own(config)
 
 
@@ -190,9 +194,3 @@ def _beyond_this_version(config: Config) -> Iterator[str]:
     selector = config.text_or_none("replica.selector.class")
     if selector not in (None, RACK_AWARE, LEADER):
         yield f"replica.selector.class {selector} is refused: there are {RACK_AWARE} and {LEADER}, and none is loaded."
-    for listener in config.listeners:
-        if listener.security_protocol != "PLAINTEXT":
-            yield (
-                f"Listener {listener.name} is refused: {listener.security_protocol} is not part of this version. "
-                f"Map it to PLAINTEXT in listener.security.protocol.map, or remove it."
-            )

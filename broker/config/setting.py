@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
-Value = bool | int | float | str | tuple[str, ...] | None
+from broker.config.password import Password
+
+Value = bool | int | float | str | Password | tuple[str, ...] | None
 
 
 class Stance(Enum):

@@ -60,7 +60,7 @@ def metadata_topic(config: Config) -> InternalTopic:
 
 def _of_metadata_topic(config: Config, name: str) -> int:
     full_name = METADATA_PREFIX + name
-    return int(config.originals.get(full_name, METADATA_TOPIC_SETTINGS[full_name].default))
+    return int(str(config.originals.get(full_name, METADATA_TOPIC_SETTINGS[full_name].default)))
 
 
 def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
@@ -72,7 +72,7 @@ def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
 def broken_tiering_rules(config: Config) -> Iterator[str]:
     """The rules of tiered storage that a broker's settings break."""
     for name, setting in METADATA_TOPIC_SETTINGS.items():
-        text = config.originals.get(name)
+        text = str(config.originals[name]) if name in config.originals else None
         if text is not None and not (text.lstrip("-").isdecimal() and int(text) >= setting.lowest):
             yield f"Invalid value {text} for configuration {name}: it must be a number, at least {setting.lowest}"
     if not config.flag("remote.log.storage.system.enable") or not config.is_broker:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from broker.config.password import Password
 from broker.config.setting import Setting, Value, ValueType
 
 _INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
@@ -20,8 +21,11 @@ class InvalidValue(Exception):
     """A value that its setting does not take; the text is Apache Kafka's."""
 
 
-def parse(setting: Setting, text: str) -> Value:
+def parse(setting: Setting, text: str | Password) -> Value:
     """The checked value of a setting, or InvalidValue."""
+    if isinstance(text, Password):
+        assert setting.type is ValueType.PASSWORD, "only passwords are sealed"
+        return text
     value = parse_type(setting.name, setting.type, text)
     _check(setting, value)
     return value
@@ -47,7 +51,7 @@ def parse_type(name: str, kind: ValueType, text: str) -> Value:
         return float(trimmed.rstrip("fFdD")) if trimmed[-1:] in "fFdD" else float(trimmed)
     if kind is ValueType.LIST:
         return tuple(dict.fromkeys(each.strip() for each in trimmed.split(","))) if trimmed else ()
-    return text if kind is ValueType.PASSWORD else trimmed
+    return Password(text) if kind is ValueType.PASSWORD else trimmed
 
 
 def text_of(value: Value) -> str | None:

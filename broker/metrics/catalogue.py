@@ -17,6 +17,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from broker.metrics.tiered_rows import TIERED_ROWS
+
 ROWS = """
 kafka_network_requestmetrics_requests_total  counter  request
     kafka.network:type=RequestMetrics,name=RequestsPerSec
@@ -388,7 +390,7 @@ class Metric(NamedTuple):
 @cache
 def metrics() -> dict[str, Metric]:
     """All of them by name, in the order of the page."""
-    lines = ROWS.strip().split("\n")
+    lines = [*ROWS.strip().split("\n"), *TIERED_ROWS.strip().split("\n")]
     rows = zip(lines[0::3], lines[1::3], lines[2::3], strict=True)
     return {metric.name: metric for metric in (_read(*map(str.strip, row)) for row in rows)}
 

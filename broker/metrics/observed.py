@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.runtime.environment import Environment
     from broker.runtime.flusher import Flusher
     from broker.runtime.stage import Stage
+    from broker.tiering.tiering import Tiering
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Observed:
     logs: LocalLogs
     log_jobs: LogJobs
     cleaner: LogCleaner
+    tiering: Tiering | None
+    """None where tiered storage is off."""
     replicas: Replicas
     flusher: Flusher
     throttles: ReplicationThrottles

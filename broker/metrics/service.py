@@ -17,6 +17,7 @@ from broker.metrics.partitions import collect_partitions
 from broker.metrics.process_metrics import ProcessMetrics
 from broker.metrics.request_meter import RequestMeter
 from broker.metrics.stall import StallWatch
+from broker.metrics.tiering import collect_tiering
 from broker.metrics.traffic import collect_connections, collect_delayed_operations, collect_requests
 from broker.runtime.stage import Stage
 from broker.runtime.tasks import Spawn
@@ -102,6 +103,8 @@ class Metrics:
         left_out = await collect_partitions(page, node, self._series_max)
         page.add("moldau_series_left_out", left_out)
         collect_cleaner(page, node.cleaner, node.config.log_dirs, node.environment.monotonic_ms())
+        if node.tiering is not None:
+            await collect_tiering(page, node.tiering, node.environment.monotonic_ms(), self._series_max)
         collect_groups(page, node)
         collect_transactions(page, node)
         if node.stage() is Stage.RUNNING:

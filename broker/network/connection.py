@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Final, Protocol, cast
 
 from broker.network.closing_log import ClosingLog
@@ -22,10 +22,11 @@ from broker.network.partial_frame import PartialFrame
 from broker.network.reply import QueuedReply, encoded
 from broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
 from broker.network.request_memory import SMALL_SIZE
-from broker.network.route import FrameHook, RequestContext, Route, ServingListener
+from broker.network.route import Authentication, FrameHook, RequestContext, Route, ServingListener
 from broker.runtime.pending import Pending
 from protocol.primitives import MalformedMessage
 from protocol.tagged_section import skip_tags
+from security.access import Access
 
 log = logging.getLogger("moldau.connection")
 
@@ -41,6 +42,16 @@ _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = struct.Struct(">hhih").unpack_from
 
 
+class ConnectionSecurity(Protocol):
+    """What a listener asks of its clients before their requests."""
+
+    def first_access(self, client_host: str) -> Access:
+        """What a client may do before it has authenticated."""
+
+    def authentication_of(self, connection: Connection) -> Authentication | None:
+        """The exchange that lets the client in; None where it is in at once."""
+
+
 class ConnectionListener(ServingListener, Protocol):
     """The listener that a connection came through."""
 
@@ -53,6 +64,9 @@ class ConnectionListener(ServingListener, Protocol):
 
     @property
     def closing_log(self) -> ClosingLog: ...
+
+    @property
+    def security(self) -> ConnectionSecurity: ...
 
     def opened(self, connection: Connection) -> None:
         """The transport calls the connection."""
@@ -82,8 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         self._purgatory = resources.purgatory
         self._shared = resources.receive_buffer
         self._memory = resources.request_memory
-        self._routes = listener.routes
-        self._request_size_max = listener.request_size_max
+        self.routes: Mapping[int, Route] = listener.routes
+        """The APIs that are served now: few of them before the client has authenticated."""
+        self.request_size_max = listener.request_size_max
         self._partial: PartialFrame | None = None
         self._output = Output(resources, self)
         self.replies = ReplyQueue(self._output, resources.reply_memory)
@@ -91,8 +106,11 @@ class Connection(asyncio.BufferedProtocol):
         self._hooks: dict[int, FrameHook] | None = None
         """The connection's hooks by API key. The dictionary is made with the first request of an API whose route has a
         hook: most connections have none."""
-        self._hook: FrameHook | None = None
+        self.hook: FrameHook | None = None
         """The hook of the previous requests, which may answer the next frame."""
+        security = listener.security
+        self.access: Access = security.first_access(client_host)
+        self.authentication: Authentication | None = security.authentication_of(self)
 
     # The transport's calls
 
@@ -223,9 +241,9 @@ class Connection(asyncio.BufferedProtocol):
         left = ITERATION_REQUESTS_MAX
         while size - position >= 4 and not flow.is_paused:
             (frame_size,) = _SIZE(buffer, position)
-            if not 0 < frame_size <= self._request_size_max:
+            if not 0 < frame_size <= self.request_size_max:
                 self.was_malformed = True
-                self.close(f"a request of {frame_size} bytes is outside 1..{self._request_size_max}")
+                self.close(f"a request of {frame_size} bytes is outside 1..{self.request_size_max}")
                 return
             end = position + 4 + frame_size
             if end > size:
@@ -248,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
                 flow.pause()
                 self._loop.call_soon(self._resume)
         if position < size:
-            partial = self._partial = PartialFrame(self._memory, self, buffer[position:size], self._request_size_max)
+            partial = self._partial = PartialFrame(self._memory, self, buffer[position:size], self.request_size_max)
             if partial.is_short:
                 flow.pause()
         output.flush()
@@ -271,19 +289,21 @@ class Connection(asyncio.BufferedProtocol):
         self._memory.let_go(self)
         self._output.drop()
         self.replies.abandon()
+        if self.authentication is not None:
+            self.authentication.closed()
 
     # Requests
 
     def _handle(self, frame: memoryview) -> None:
         # Asked before the header is parsed: for a small produce, parsing and decoding cost more than the append.
-        hook = self._hook
+        hook = self.hook
         if hook is not None and self._answered_by(hook, frame):
             return
         try:
             key, version, correlation_id, client_id_size = _HEADER(frame)
         except struct.error as error:
             raise MalformedMessage("the request header is cut short") from error
-        route = self._routes.get(key)
+        route = self.routes.get(key)
         if route is None:
             self.close(f"unknown API key {key}")
             return
@@ -335,9 +355,9 @@ class Connection(asyncio.BufferedProtocol):
             assert route.hook is not None
             hook = hooks[route.key] = route.hook(route)
         if hook.learn(context, frame, request):
-            self._hook = hook
-        elif self._hook is hook:
-            self._hook = None
+            self.hook = hook
+        elif self.hook is hook:
+            self.hook = None
 
     def _take(self, context: RequestContext, response: object) -> None:
         """What a handler gave: nothing, a reply that is not ready yet, or the response."""

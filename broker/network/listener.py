@@ -12,6 +12,7 @@ from broker.network.closing_log import ClosingLog
 from broker.network.connection import Connection
 from broker.network.connection_resources import ConnectionResources
 from broker.network.listener_role import ListenerRole
+from broker.network.listener_security import ListenerSecurity
 from broker.network.route import Route
 from broker.runtime.acceptor import Acceptor
 
@@ -37,6 +38,7 @@ class Listener:
         routes: Mapping[int, Route],
         admission: Admission,
         heartbeats_ended: Callable[[int], None],
+        security: ListenerSecurity,
         *,
         request_size_max: int,
         idle_ms_max: int,
@@ -51,6 +53,7 @@ class Listener:
         self.request_size_max = request_size_max
         self.send_buffer_size = send_buffer_size
         self.routes = routes
+        self.security = security
         self.connections: dict[Connection, None] = {}
         """The open connections in order of arrival: a set would close them in a different order in every run."""
         self.created_count = 0
@@ -119,8 +122,8 @@ class Listener:
     def accept_failed(self) -> None:
         self.accept_failures_count += 1
 
-    def protocol_for(self, address: str) -> Connection:
-        return Connection(self, address)
+    def protocol_for(self, address: str) -> asyncio.BaseProtocol:
+        return self.security.protocol_for(Connection(self, address))
 
     @property
     def is_blocked(self) -> bool:

@@ -1,6 +1,9 @@
 """A way to another node: requests out, replies in, over a connection that is made when there is something to ask.
 
-    idle ──ask──▶ connecting ──▶ greeting (ApiVersions) ──▶ open ──broken, silent for too long──▶ idle
+    idle ──ask──▶ connecting ──▶ greeting (ApiVersions) ──▶ login ──▶ open ──broken, silent for too long──▶ idle
+
+TLS and the login are there where the listener of the peer asks for them (`PeerSecurity`). Before the session of a login
+ends the channel logs in again; requests that are asked meanwhile wait for it.
 
 Requests leave in the order in which they were asked, each in the newest version that both sides speak unless the caller
 names an older one, several in flight at once; replies come in that order. Whatever goes wrong, the callback of each
@@ -17,8 +20,11 @@ import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from functools import partial
 from typing import Final, cast
 
+from broker.network.authentication.peer_login import PeerLogin
+from broker.network.peer_security import NotSecured, PeerSecurity
 from broker.purgatory.timer_wheel import Timeout, Timeouts
 from protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
 from protocol.errors import ErrorCode
@@ -35,6 +41,8 @@ receive buffer, valid during the call only."""
 RECEIVE_BUFFER_SIZE: Final = 1 << 20
 CONNECT_TIMEOUT_S: Final = 5.0
 GREETING_VERSION: Final = 3
+RENEWED_AFTER: Final = 0.85
+"""The part of a login's session after which the channel logs in again."""
 REPLY_SIZE_MAX: Final = 1 << 28
 PARTIAL_SIZE_FIRST: Final = 1 << 12
 _SIZES: Final = struct.Struct(">ii").unpack_from
@@ -99,9 +107,16 @@ class PeerChannels:
     the way of what is urgent."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, client_id: str, software_version: str
+        self,
+        loop: asyncio.AbstractEventLoop,
+        timeouts: Timeouts,
+        client_id: str,
+        software_version: str,
+        security: PeerSecurity | None = None,
     ) -> None:
+        """`security` is that of the listener of the peers; None for PLAINTEXT."""
         self.loop = loop
+        self.security = security
         self.timeouts = timeouts
         self.client_id = client_id.encode()
         self.software_version = software_version
@@ -137,6 +152,7 @@ class PeerChannel:
         self._codecs: dict[tuple[type[object], int | None], RequestCodec] = {}
         """The codecs of the versions that this peer serves."""
         self._connecting: asyncio.Task[None] | None = None
+        self._login: PeerLogin | None = None
 
     def ask(self, request: object, reply: ResponseCallback, timeout_ms: int, version: int | None = None) -> None:
         """Send a request; `reply` is called later, never within this call."""
@@ -159,6 +175,10 @@ class PeerChannel:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._reach(link)
+        except NotSecured as error:
+            self._connecting = None
+            self._refused(str(error))
+            return
         except (OSError, TimeoutError) as error:
             self._connecting = None
             why = NoResponse.TIMED_OUT if isinstance(error, TimeoutError) else NoResponse.DISCONNECTED
@@ -174,16 +194,21 @@ class PeerChannel:
         link.send(PendingRequest(greeting, self._greeted, timeout, GREETING_VERSION), codec)
 
     async def _reach(self, link: PeerLink) -> None:
-        """Connect to the first address of the peer's name that takes the connection. Raises OSError.
+        """Connect to the first address of the peer's name that takes the connection. Raises OSError, and `NotSecured`
+        where the peer cannot be trusted.
 
         The name is looked up here, so that giving up cancels the look-up. uvloop's own look-up within
         `create_connection` goes on after a cancellation, and its error is never retrieved.
         """
-        loop = self._channels.loop
+        loop, security = self._channels.loop, self._channels.security
         refusal = OSError(f"{self.host} has no address")
         for _, _, _, _, address in await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+            secured = None if security is None else security.secured(link, self.host, loop)
+            protocol = link if secured is None else secured.stream
             try:
-                await loop.create_connection(lambda: link, *_host_and_port(address))
+                await loop.create_connection(partial(_given, protocol), *_host_and_port(address))
+                if secured is not None:
+                    await secured.handshake
             except OSError as error:
                 refusal = error
             else:
@@ -197,8 +222,44 @@ class PeerChannel:
         if response.error_code != ErrorCode.NONE:
             self._fail(NoResponse.REFUSED, f"the peer refused to greet: error {response.error_code}")
             return
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        security = self._channels.security
+        if security is None or security.mechanism is None:
+            self._versions = versions
+            self._send_queued()
+            return
+        self._login = PeerLogin(self, security.mechanism, versions)
+        self._login.begin()
+
+    # What its login asks
+
+    def send_login(self, request: object, reply: ResponseCallback, version: int) -> None:
+        """Send a request of the login, before all that are queued."""
+        assert self._link is not None
+        self._versions = None
+        timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._timed_out)
+        codec = RequestCodec(type(request), version, self._channels.client_id)
+        self._link.send(PendingRequest(request, reply, timeout, version), codec)
+
+    def logged_in(self, versions: Mapping[int, tuple[int, int]], session_ms: int) -> None:
+        """The peer knows this node; after part of the session it has to log in again."""
+        self._versions = versions
+        login = self._login
+        if session_ms and login is not None:
+            self._channels.loop.call_later(session_ms * RENEWED_AFTER / 1000, self._renew, login)
         self._send_queued()
+
+    def login_failed(self, reason: str) -> None:
+        """The peer does not let this node in."""
+        self._refused(reason)
+
+    def _renew(self, login: PeerLogin) -> None:
+        if self._login is login and self._link is not None:
+            login.begin()
+
+    def _refused(self, reason: str) -> None:
+        log.warning("%s:%d does not accept this node: %s", self.host, self.port, reason)
+        self._fail(NoResponse.REFUSED, reason)
 
     def _send_queued(self) -> None:
         link = self._link
@@ -238,7 +299,7 @@ class PeerChannel:
 
     def _fail(self, why: NoResponse, reason: str) -> None:
         """Tell every caller that there is no response; the next request connects anew."""
-        link, self._link, self._versions = self._link, None, None
+        link, self._link, self._versions, self._login = self._link, None, None, None
         self._codecs.clear()
         given_up = [*(link.abandon() if link is not None else ()), *self._queue]
         self._queue.clear()
@@ -338,6 +399,10 @@ class PeerLink(asyncio.BufferedProtocol):
         response, _ = sent.codec.decode(body, skip_tags(body, 0) if sent.codec.has_reply_tags else 0)
         sent.pending.timeout.cancel()
         sent.pending.reply(response)
+
+
+def _given(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
+    return protocol
 
 
 def _host_and_port(address: tuple[object, ...]) -> tuple[str, int]:

@@ -12,11 +12,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.listener_role import ListenerRole
 from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of
 from protocol.schema import header_flexible_from
+from security.access import Access
+from security.principal import Principal
+
+if TYPE_CHECKING:
+    from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+    from protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 NEVER_SAMPLED: Final = 1 << 60
 """A number of requests that no route reaches."""
@@ -36,6 +42,19 @@ class ServingListener(Protocol):
         """The routes by API key."""
 
 
+class Authentication(Protocol):
+    """The SASL exchange of a connection, as the handlers of its requests see it."""
+
+    def handshake(self, context: RequestContext, request: SaslHandshakeRequest) -> object:
+        """The response to SaslHandshake, or a `Pending` that becomes it."""
+
+    def authenticate(self, context: RequestContext, request: SaslAuthenticateRequest) -> object:
+        """The response to SaslAuthenticate, or a `Pending` that becomes it."""
+
+    def closed(self) -> None:
+        """The connection is closed."""
+
+
 class ClientConnection(Protocol):
     """The connection through which a request came, as handlers see it."""
 
@@ -48,6 +67,11 @@ class ClientConnection(Protocol):
     was fetched a second time it is stored as ~offset: the client may have refused damaged records."""
     heartbeat_broker_id: int
     """The broker that sends its heartbeats through this connection; -1 for none."""
+
+    access: Access
+    """What the client may do: of the principal that authentication found."""
+    authentication: Authentication | None
+    """The SASL exchange; None where the listener has none."""
 
     @property
     def listener(self) -> ServingListener: ...
@@ -87,6 +111,16 @@ class RequestContext:
     @property
     def client_host(self) -> str:
         return self.connection.client_host
+
+    @property
+    def access(self) -> Access:
+        """What the client may do."""
+        return self.connection.access
+
+    @property
+    def principal(self) -> Principal:
+        """The client, as authentication knows it."""
+        return self.connection.access.principal
 
 
 Handler = Callable[[RequestContext, object], object]

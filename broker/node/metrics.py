@@ -27,6 +27,7 @@ def compose_metrics(node: Node) -> Metrics | None:
         logs=node.logs,
         log_jobs=node.log_jobs,
         cleaner=node.cleaner,
+        tiering=node.tiering,
         replicas=node.replicas,
         flusher=node.flusher,
         throttles=node.throttles,

@@ -23,15 +23,15 @@ from broker.network.connection_quota import connection_limits
 from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
 from broker.network.listener_role import ListenerRole
-from broker.network.peer_channel import PeerChannels
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
+from broker.node.mechanisms import NodeMechanisms
 from broker.node.metrics import compose_metrics
 from broker.node.open_files import bound_open_files
+from broker.node.security import NodeSecurity
 from broker.node.tiering import compose_tiering
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
-from broker.release import KAFKA_VERSION
 from broker.replicas.damaged_replicas import DamagedReplicas
 from broker.replicas.directory_assignments import DirectoryAssignments
 from broker.replicas.failed_directories import FailedDirectories
@@ -100,10 +100,11 @@ class Node:
         self.settings = DynamicConfig(config)
         self.timeouts = Timeouts(loop)
         self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
-        self.channels = PeerChannels(loop, self.timeouts, f"node-{config.node_id}", KAFKA_VERSION)
+        self.security = NodeSecurity(config, environment, loop, self.tasks.spawn, NodeMechanisms(environment))
+        self.channels, controller_channels = self.security.channels(self.timeouts)
         properties = self.logs.properties[config.metadata_log_dir]
         shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_serving_epochs
-        self.quorum = Quorum(environment, config, properties, self.settings, self.channels, shortage, failure)
+        self.quorum = Quorum(environment, config, properties, self.settings, controller_channels, shortage, failure)
         self.cluster = ClusterView(self.quorum, self.logs.cluster_id, environment.random)
         self.registration = Registration(
             self.node_id,
@@ -313,6 +314,7 @@ class Node:
                 routes(role, self.services),
                 self.admissions[role],
                 self.quorum.disconnected,
+                self.security.of_listener(each.name),
                 request_size_max=config.integer("socket.request.max.bytes"),
                 idle_ms_max=config.integer("connections.max.idle.ms"),
                 send_buffer_size=config.integer("socket.send.buffer.bytes"),
@@ -367,6 +369,7 @@ class Node:
         """
         if self.metrics is not None:
             await self.metrics.start()
+        self.security.begin()
         for listener in self.listeners:
             await listener.bind()
         await self.quorum.open()
@@ -431,6 +434,7 @@ class Node:
             await self.tiering.close()
         self.environment.fs.open_files.unbound()
         await self.quorum.stop()
+        self.channels.close()
         await self.partition_work.finish()  # of what the last metadata brought
         await self.flusher.finish()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())

@@ -61,6 +61,8 @@ from broker.requests.handlers import (
     push_telemetry,
     quorum,
     renew_delegation_token,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -118,6 +120,8 @@ from protocol.messages.produce import ProduceRequest
 from protocol.messages.push_telemetry import PushTelemetryRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
@@ -138,6 +142,7 @@ ROWS: Final = (
     api(SyncGroupRequest, broker=sync_group.handle),
     api(DescribeGroupsRequest, broker=describe_groups.handle),
     api(ListGroupsRequest, broker=list_groups.handle),
+    api(SaslHandshakeRequest, broker=sasl_handshake.handle, controller=sasl_handshake.handle),
     api(
         ApiVersionsRequest,
         broker=api_versions.handle,
@@ -178,6 +183,7 @@ ROWS: Final = (
         is_forwardable=True,
     ),
     api(DescribeDelegationTokenRequest, broker=describe_delegation_token.handle),
+    api(SaslAuthenticateRequest, broker=sasl_authenticate.handle, controller=sasl_authenticate.handle),
     api(DeleteGroupsRequest, broker=delete_groups.handle),
     api(
         IncrementalAlterConfigsRequest,

@@ -1,9 +1,13 @@
 """Copies the rolled segments of the partitions that this broker leads to remote storage.
 
-    remains of unfinished copies and deletions ──▶ removed first
-    what retention of both tiers gives up       ──▶ log start offset, then removed (`expiration.py`)
-    segment below the last stable offset, past what is copied:
+    a turn of copying     remains of unfinished copies are removed first
+                          then one segment, below the last stable offset, past what is copied:
         COPY_SEGMENT_STARTED ──▶ objects, the manifest last ──▶ still the leader? ──▶ COPY_SEGMENT_FINISHED
+    a turn of deletion    what retention of both tiers gives up (`expiration.py`): log start offset, then the segments;
+                          and unfinished deletions
+
+Partitions take turns (`partition_turns.py`), for copies and for deletions apart: copies that wait for their quota hold
+up no deletion.
 
 One partition has at most one copy under way, so an unfinished copy in its remote log is a remain: of a former leader,
 or of this broker before an error. A leader that is deposed in the midst of a copy leaves it to the next one, which
@@ -13,6 +17,8 @@ deletes it. Each step looks again whether this broker leads in the same leader e
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from broker.metadata.dynamic_config import DynamicConfig
@@ -23,8 +29,11 @@ from broker.tiering.backoff import PartitionBackoff
 from broker.tiering.expiration import expired
 from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
 from broker.tiering.opening import OpenStorage
+from broker.tiering.partition_turns import PartitionTurns
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from broker.tiering.segment_contents import CannotCopy, Copyable, contents_of, copy_limit, copyable, described
+from broker.tiering.traffic import RemoteCount, RemoteTraffic
+from broker.tiering.transfer_quota import TransferQuota
 from replication.partition import Partition
 from storage.tiered.errors import RemoteStorageError
 from storage.tiered.metadata.lineage import read_lineage
@@ -37,6 +46,8 @@ log = logging.getLogger("moldau.tiering")
 
 ID_SIZE: Final = 16
 DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
+DELETIONS_OF_A_TURN: Final = 20
+"""Segments that are deleted before it is the turn of another partition."""
 
 
 class NoLongerLeader(Exception):
@@ -55,7 +66,11 @@ class SegmentCopier:
         replicas: Replicas,
         opened: OpenStorage,
         writer: MetadataWriter,
+        quota: TransferQuota,
+        traffic: RemoteTraffic,
     ) -> None:
+        self._quota = quota
+        self._traffic = traffic
         self._node_id = node_id
         self._settings = settings
         self._environment = environment
@@ -63,8 +78,10 @@ class SegmentCopier:
         self._replicas = replicas
         self._opened = opened
         self._writer = writer
-        self._under_way: set[Partition] = set()
         self._backoff = PartitionBackoff(settings, environment)
+        self._deletion_backoff = PartitionBackoff(settings, environment)
+        self._copies = PartitionTurns(spawn, "copy", self._limit("remote.log.manager.copier.thread.pool.size"))
+        self._deletions = PartitionTurns(spawn, "expire", self._limit("remote.log.manager.expiration.thread.pool.size"))
         self.segments_copied = 0
         self.bytes_copied = 0
         self.segments_deleted = 0
@@ -72,52 +89,82 @@ class SegmentCopier:
         """Rounds that ended with an error, since the start."""
 
     def begin_round(self, partition: Partition, followed: FollowedRemoteLog) -> None:
-        """Copy what is to be copied of a partition, unless that is under way or has just failed."""
-        config = self._settings.config
-        if partition in self._under_way or not followed.is_complete or not self._opened.is_checked:
+        """Copy what is to be copied of a partition, and delete what is to be deleted, each in its turn, unless that is
+        under way or has just failed."""
+        if not followed.is_complete or not self._opened.is_checked:
             return
-        if len(self._under_way) >= config.integer("remote.log.manager.copier.thread.pool.size"):
-            return
-        if self._backoff.is_waiting(partition):
-            return
-        self._under_way.add(partition)
-        self._spawn(self._run(partition, followed), f"copy-{partition.topic}-{partition.index}")
+        if not self._backoff.is_waiting(partition):
+            self._copies.offer(partition, partial(self._copy_turn, partition, followed))
+        if not self._deletion_backoff.is_waiting(partition):
+            self._deletions.offer(partition, partial(self._deletion_turn, partition, followed))
+
+    def _limit(self, name: str) -> Callable[[], int]:
+        return lambda: self._settings.config.integer(name)
 
     def is_copying(self, key: RemotePartition) -> bool:
-        """Whether a round of the partition is under way."""
-        return any(remote_partition(each) == key for each in self._under_way)
+        """Whether a copy of the partition is under way."""
+        return any(remote_partition(each) == key for each in self._copies)
+
+    @property
+    def idle_share(self) -> float:
+        """The part of the copies that may run at once, which do not."""
+        return 1 - len(self._copies) / self._settings.config.integer("remote.log.manager.copier.thread.pool.size")
 
     def forget_gone(self) -> None:
         """Forget the failures of partitions that this broker does not serve any more."""
-        self._backoff.keep(self._replicas.__contains__)
+        for backoff in (self._backoff, self._deletion_backoff):
+            backoff.keep(self._replicas.__contains__)
 
-    async def _run(self, partition: Partition, followed: FollowedRemoteLog) -> None:
+    async def _copy_turn(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
+        """Copy one segment; whether more are to be copied."""
+        return await self._guarded(partition, self._backoff, "copied", self._copy_next(partition, followed))
+
+    async def _deletion_turn(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
+        """Delete some segments; whether more are to be deleted."""
+        return await self._guarded(partition, self._deletion_backoff, "deleted", self._delete_some(partition, followed))
+
+    async def _guarded(self, partition: Partition, backoff: PartitionBackoff, done: str, work: Awaitable[bool]) -> bool:
         try:
-            await self._copy_all(partition, followed)
+            has_more = await work
         except NoLongerLeader:
-            self._backoff.succeeded(partition)
+            has_more = False
         except (RemoteStorageError, MetadataNotWritten, CannotCopy, OSError) as error:
             self.failures += 1
-            self._backoff.failed(partition)
-            log.error("segments of %s-%d could not be copied: %s", partition.topic, partition.index, error)
-        else:
-            self._backoff.succeeded(partition)
-        finally:
-            self._under_way.discard(partition)
+            backoff.failed(partition)
+            log.error("segments of %s-%d could not be %s: %s", partition.topic, partition.index, done, error)
+            return False
+        backoff.succeeded(partition)
+        return has_more
 
-    async def _copy_all(self, partition: Partition, followed: FollowedRemoteLog) -> None:
+    async def _copy_next(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
         epoch = partition.leader_epoch
-        await self._remove_remains(partition, followed, epoch)
-        await self._expire(partition, followed, epoch)
-        while not partition.log.config.remote_log_copy_disable:
+        self._check(partition, epoch)
+        for segment in followed.remote_log.unfinished():
             self._check(partition, epoch)
-            its_log = partition.log
-            copied_end = followed.end_offset(its_log.epochs, its_log.end_offset)
-            from_offset = max(copied_end, its_log.log_start_offset)
-            found = copyable(its_log, from_offset, copy_limit(its_log, partition.last_stable_offset))
-            if not found:
-                return
-            await self._copy(partition, followed, epoch, found[0])
+            if segment.segment_id not in followed.under_way:
+                await self.remove(followed, segment, honours_pins=False)
+        found = self._next(partition, followed)
+        if found is None:
+            return False
+        await self._quota.admit(found.segment.size)
+        self._check(partition, epoch)
+        self._traffic.count(partition.topic, RemoteCount.COPY_REQUESTS)
+        try:
+            await self._copy(partition, followed, epoch, found)
+        except (RemoteStorageError, MetadataNotWritten, CannotCopy, OSError):
+            self._traffic.count(partition.topic, RemoteCount.COPY_ERRORS)
+            raise
+        return self._next(partition, followed) is not None
+
+    def _next(self, partition: Partition, followed: FollowedRemoteLog) -> Copyable | None:
+        """The oldest segment that is to be copied."""
+        its_log = partition.log
+        if its_log.config.remote_log_copy_disable:
+            return None
+        copied_end = followed.end_offset(its_log.epochs, its_log.end_offset)
+        limit = copy_limit(its_log, partition.last_stable_offset)
+        found = copyable(its_log, max(copied_end, its_log.log_start_offset), limit)
+        return found[0] if found else None
 
     def _check(self, partition: Partition, epoch: int) -> None:
         leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch
@@ -146,29 +193,52 @@ class SegmentCopier:
         await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)
         self.segments_copied += 1
         self.bytes_copied += segment.size
+        self._traffic.count(partition.topic, RemoteCount.COPY_BYTES, segment.size)
         its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
 
-    async def _remove_remains(self, partition: Partition, followed: FollowedRemoteLog, epoch: int) -> None:
-        remote_log = followed.remote_log
-        for segment in (*remote_log.unfinished(), *remote_log.in_deletion()):
-            self._check(partition, epoch)
-            if segment.segment_id not in followed.under_way:
-                await self.remove(followed, segment, honours_pins=segment.state is DELETE_STARTED)
-
-    async def _expire(self, partition: Partition, followed: FollowedRemoteLog, epoch: int) -> None:
-        """Delete what the retention of both tiers gives up. The log start offset moves first."""
+    async def _delete_some(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
+        """Delete what the retention of both tiers gives up, and go on with deletions that were begun. The log start
+        offset moves first."""
+        epoch = partition.leader_epoch
+        self._check(partition, epoch)
+        began_ns = self._environment.precise_ns()
         retention_ms = self._settings.config.integer("moldau.tiered.superseded.retention.ms")
         found = expired(partition.log, followed.remote_log, self._environment.wall_ms(), retention_ms)
+        followed.retention_ms = (self._environment.precise_ns() - began_ns) / 1e6
         start_offset = min(found.log_start_offset, partition.high_watermark)
         if start_offset > partition.log.log_start_offset:
             partition.delete_before(start_offset)
-        for segment in found.segments:
+        segments = (*followed.remote_log.in_deletion(), *found.segments)
+        followed.delete_lag_segments = len(segments)
+        followed.delete_lag_bytes = sum(each.size for each in segments)
+        left = len(segments)
+        for segment in segments:
             self._check(partition, epoch)
-            self.segments_deleted += await self.remove(followed, segment, honours_pins=True)
+            if segment.segment_id in followed.under_way or not await self.remove(followed, segment, honours_pins=True):
+                continue
+            self.segments_deleted += 1
+            followed.delete_lag_segments -= 1
+            followed.delete_lag_bytes -= segment.size
+            if left - followed.delete_lag_segments >= DELETIONS_OF_A_TURN:
+                return followed.delete_lag_segments > 0
+        return False
 
     async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment, *, honours_pins: bool) -> bool:
         """Delete a segment that may not be read any more, or never was. Returns whether it is gone: a pin may hold it,
-        and a later call goes on. Raises `RemoteStorageError` and `MetadataNotWritten`; a later call goes on."""
+        or it is being deleted already. Raises `RemoteStorageError` and `MetadataNotWritten`; a later call goes on."""
+        if segment.segment_id in followed.being_removed:
+            return False
+        followed.being_removed.add(segment.segment_id)
+        self._traffic.count(followed.key.topic, RemoteCount.DELETE_REQUESTS)
+        try:
+            return await self._remove(followed, segment, honours_pins)
+        except (RemoteStorageError, MetadataNotWritten):
+            self._traffic.count(followed.key.topic, RemoteCount.DELETE_ERRORS)
+            raise
+        finally:
+            followed.being_removed.discard(segment.segment_id)
+
+    async def _remove(self, followed: FollowedRemoteLog, segment: RemoteSegment, honours_pins: bool) -> bool:
         storage, place = self._opened.storage, (followed.key, segment.start_offset, segment.segment_id)
         if honours_pins and await self._is_pinned(followed, segment):
             return False

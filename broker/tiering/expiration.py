@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from storage.log.log import Log
-from storage.tiered.metadata.leader_history import is_in_history
 from storage.tiered.metadata.remote_log import RemoteLog
 from storage.tiered.metadata.remote_segment import RemoteSegment
 
@@ -29,40 +28,39 @@ def expired(log: Log, remote_log: RemoteLog, now_ms: int, superseded_retention_m
     (where `cleanup.policy` has "delete"), those whose leader epochs the log knows no more, and those that were
     superseded long ago: fetches may still read them for a while (decision 14). Raises OSError."""
     entries = log.epochs.entries
-    segments = remote_log.read_segments()
-    current = [each for each in segments if is_in_history(each, log.end_offset, entries)]
-    current_ids = {each.segment_id for each in current}
-    excess_size = _size_of_both_tiers(log, current) - log.config.retention_bytes
+    strays = remote_log.strays(log.end_offset, entries)
+    stray_ids = {each.segment_id for each in strays}
+    excess_size = _size_of_both_tiers(log, remote_log, strays) - log.config.retention_bytes
     is_limited = log.config.is_deleted_by_retention
     has_size = is_limited and log.config.retention_bytes >= 0
     has_time = is_limited and log.config.retention_ms >= 0
     gone: list[RemoteSegment] = []
     start_offset = log.log_start_offset
-    for segment in current:
+    first_left: RemoteSegment | None = None
+    for segment in remote_log.oldest_first():
+        if segment.segment_id in stray_ids:
+            continue
         is_hidden = segment.last_offset < log.log_start_offset
         is_due = (has_size and excess_size >= segment.size) or (
             has_time and now_ms - segment.max_timestamp_ms > log.config.retention_ms
         )
         if not is_hidden and not is_due:
+            first_left = segment
             break
         excess_size -= segment.size
         start_offset = max(start_offset, segment.last_offset + 1)
         gone.append(segment)
-    left = current[len(gone) :]
-    if current:
+    if gone or first_left is not None:
         # Also where a crash took the log start offset of an earlier round: nothing is before the first segment.
-        start_offset = max(start_offset, min(log.local_start_offset, left[0].start_offset if left else start_offset))
+        start_offset = max(
+            start_offset, min(log.local_start_offset, first_left.start_offset if first_left else start_offset)
+        )
     first_epoch = entries[0].epoch if entries else -1
-    gone += [
-        each
-        for each in segments
-        if each.segment_id not in current_ids
-        and (each.epochs[-1].epoch < first_epoch or each.last_offset < log.log_start_offset)
-    ]
+    gone += [each for each in strays if each.epochs[-1].epoch < first_epoch or each.last_offset < log.log_start_offset]
     gone += [each for each, since_ms in remote_log.superseded() if now_ms - since_ms > superseded_retention_ms]
     return Expired(gone, start_offset)
 
 
-def _size_of_both_tiers(log: Log, remote: Sequence[RemoteSegment]) -> int:
+def _size_of_both_tiers(log: Log, remote_log: RemoteLog, strays: Sequence[RemoteSegment]) -> int:
     only_local = (segment.size for segment in log.segments if segment.base_offset >= log.tiered_end_offset)
-    return sum(only_local) + sum(segment.size for segment in remote)
+    return sum(only_local) + remote_log.size() - sum(segment.size for segment in strays)

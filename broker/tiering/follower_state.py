@@ -19,6 +19,7 @@ from broker.tiering.asking import ask, channel_to
 from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
 from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_partitions import remote_partition
+from broker.tiering.traffic import RemoteCount, RemoteTraffic
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -48,25 +49,28 @@ class FollowerState:
     """Belongs to the event loop; the `RemoteState` of the replica fetchers."""
 
     def __init__(
-        self, ports: MetadataPorts, settings: DynamicConfig, opened: OpenStorage, reader: MetadataReader
+        self,
+        ports: MetadataPorts,
+        settings: DynamicConfig,
+        opened: OpenStorage,
+        reader: MetadataReader,
+        traffic: RemoteTraffic,
     ) -> None:
         self._ports = ports
         self._settings = settings
         self._opened = opened
         self._reader = reader
+        self._traffic = traffic
         self.built = 0
-        self.failures = 0
 
     async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
         """`RemoteState.before_local_log`."""
+        self._traffic.count(partition.topic, RemoteCount.BUILD_REQUESTS)
         try:
             start = await self._before_local_log(partition, leader_epoch, log_start_offset)
-        except RemoteStorageError as error:
-            self.failures += 1
+        except (RemoteStorageError, NoRemoteState) as error:
+            self._traffic.count(partition.topic, RemoteCount.BUILD_ERRORS)
             raise NoRemoteState(str(error)) from error
-        except NoRemoteState:
-            self.failures += 1
-            raise
         self.built += 1
         return start
 

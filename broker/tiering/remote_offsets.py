@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from broker.tiering.metadata_reader import MetadataReader
 from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_partitions import remote_partition
+from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from replication.partition import Partition
 from storage.log.timestamp_lookup import TimestampedOffset
 from storage.tiered.errors import StorageUnavailable
 from storage.tiered.index_cache import RemoteIndexCache
 from storage.tiered.metadata.leader_history import is_in_history
+from storage.tiered.metadata.remote_segment import RemoteSegment
 from storage.tiered.remote_lookup import find_timestamp
 
 
@@ -29,21 +30,28 @@ class RemoteOffsets:
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or not self._opened.is_checked:
             raise StorageUnavailable("the remote log metadata is not read yet")
-        its_log = partition.log
-        start_offset, local_start_offset = its_log.log_start_offset, its_log.local_start_offset
-        for segment in followed.remote_log.read_segments():
-            if segment.max_timestamp_ms < timestamp or segment.last_offset < start_offset:
-                continue
-            if segment.start_offset >= local_start_offset:
-                break
-            if not is_in_history(segment, its_log.end_offset, its_log.epochs.entries):
-                continue
-            storage, cluster_id = self._opened.storage, self._opened.cluster_id
-            indexes = await self._indexes.open(storage, cluster_id, followed.key, segment)
-            try:
-                found = await find_timestamp(storage, followed.key, segment, indexes, timestamp, start_offset)
-            finally:
-                await self._indexes.give_back(indexes)
-            if found is not None:
-                return found
+        its_log, seen = partition.log, set[bytes]()
+        for epoch, epoch_start in tuple(its_log.epochs.entries):
+            offset = max(its_log.log_start_offset, epoch_start)
+            while (segment := followed.remote_log.first_from_time(epoch, timestamp, offset)) is not None:
+                if segment.start_offset >= its_log.local_start_offset:
+                    break
+                offset = segment.last_offset + 1
+                if segment.segment_id in seen or segment.last_offset < its_log.log_start_offset:
+                    continue
+                seen.add(segment.segment_id)
+                if is_in_history(segment, its_log.end_offset, its_log.epochs.entries):
+                    found = await self._find_in(followed, segment, timestamp, its_log.log_start_offset)
+                    if found is not None:
+                        return found
         return None
+
+    async def _find_in(
+        self, followed: FollowedRemoteLog, segment: RemoteSegment, timestamp: int, start_offset: int
+    ) -> TimestampedOffset | None:
+        storage, cluster_id = self._opened.storage, self._opened.cluster_id
+        indexes = await self._indexes.open(storage, cluster_id, followed.key, segment)
+        try:
+            return await find_timestamp(storage, followed.key, segment, indexes, timestamp, start_offset)
+        finally:
+            await self._indexes.give_back(indexes)

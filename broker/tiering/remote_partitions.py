@@ -21,7 +21,19 @@ def remote_partition(partition: Partition) -> RemotePartition:
 class FollowedRemoteLog:
     """The remote log of one partition while this broker has a replica of it."""
 
-    __slots__ = ("is_complete", "is_led_here", "key", "metadata_index", "next_offset", "remote_log", "under_way")
+    __slots__ = (
+        "being_removed",
+        "delete_lag_bytes",
+        "delete_lag_segments",
+        "is_complete",
+        "is_led_here",
+        "key",
+        "metadata_index",
+        "next_offset",
+        "remote_log",
+        "retention_ms",
+        "under_way",
+    )
 
     def __init__(self, key: RemotePartition, metadata_index: int) -> None:
         self.key = key
@@ -37,6 +49,14 @@ class FollowedRemoteLog:
         self.is_complete = False
         """Whether everything that was committed when this broker began to follow is replayed: before, a lookup that
         finds nothing means nothing."""
+
+        self.being_removed: set[bytes] = set()
+        """The ids of the segments that this broker is deleting."""
+        self.delete_lag_segments = 0
+        """What retention gave up, and the leader has not deleted yet."""
+        self.delete_lag_bytes = 0
+        self.retention_ms = 0.0
+        """How long the last round of retention took to find what is to be deleted."""
 
     def end_offset(self, epochs: LeaderEpochs, log_end_offset: int) -> int:
         """The offset (exclusive) up to which segments are in remote storage, in the history of a log with these leader

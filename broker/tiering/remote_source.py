@@ -5,7 +5,11 @@
 
 At most `remote.log.reader.threads` reads are under way, and `remote.log.reader.max.pending.tasks` wait. Fetches of the
 same records share one read. A read that outlives its fetch is kept for the next one, so that a slow storage still makes
-progress. What is kept takes at most `KEPT_SIZE_MAX` bytes; the reads used longest ago go first.
+progress. What is kept takes at most half of `moldau.tiered.read.cache.bytes`; the reads used longest ago go first.
+
+A fetch that goes on where an earlier one ended is of a sequential reader (`sequential_readers.py`). Its segment is read
+in blocks (`block_cache.py`), `moldau.tiered.read.ahead.bytes` ahead of it and over the end of the segment; and when it
+is answered, its next read is begun already. A reader that jumps reads what it asked for, and no more.
 """
 
 from __future__ import annotations
@@ -19,9 +23,13 @@ from typing import Final, NamedTuple
 from broker.metadata.dynamic_config import DynamicConfig
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
+from broker.tiering.block_cache import BlockCache, SegmentBlocks
 from broker.tiering.metadata_reader import MetadataReader
 from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
+from broker.tiering.sequential_readers import ReaderPlace, SequentialReaders
+from broker.tiering.traffic import RemoteCount, RemoteTraffic
+from broker.tiering.transfer_quota import TransferQuota
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction
 from protocol.record_batch import (
@@ -34,7 +42,7 @@ from protocol.record_batch import (
 )
 from protocol.record_builder import assemble
 from replication.partition import Partition
-from replication.source import TXN_COMMITTED, Cold, FetchIsolation, Located, Remote
+from replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote
 from storage.files.memory_file import memory_slice
 from storage.log.log import Log
 from storage.segment.transaction_index import AbortedTransaction as AbortedRange
@@ -45,9 +53,14 @@ from storage.tiered.remote_lookup import RemoteRead, aborted_transactions, read_
 
 log = logging.getLogger("moldau.tiering")
 
-KEPT_SIZE_MAX: Final = 64 << 20
+SEQUENTIAL_MIN: Final = 2
+"""Fetches in a row after which a reader is a sequential one."""
 READ_SIZE_MAX: Final = 8 << 20
 """Bytes of one read, whatever the fetch allows."""
+FAILED_MAX: Final = 1_000
+"""Errors that wait for the fetches that asked; the oldest are forgotten first."""
+FAILED_MS_MAX: Final = 10_000
+"""A later fetch tries again: the error may be over."""
 LOOK_AGAIN_COUNT: Final = 3
 """How often an offset is looked up again whose object is gone: its segment was replaced or deleted meanwhile."""
 
@@ -62,13 +75,23 @@ class ReadKey(NamedTuple):
     offset: int
     segment_id: bytes
     """The segment that is read at the offset: a cleaned one takes the place of others."""
+    is_committed: bool
+    """Whether the aborted transactions are told (TXN_COMMITTED)."""
+
+    @property
+    def place(self) -> ReaderPlace:
+        return ReaderPlace(self.topic_id, self.partition, self.offset)
 
 
 class KeptRead(NamedTuple):
     """Whole batches from an offset on."""
 
     data: memoryview
-    aborted: list[AbortedTransaction]
+    aborted: list[AbortedTransaction] | None
+    next_offset: int
+    """The offset after the last batch."""
+    end_position: int
+    """Where they end in the .log object."""
 
 
 class RemoteSource:
@@ -81,7 +104,11 @@ class RemoteSource:
         spawn: Spawn,
         opened: OpenStorage,
         reader: MetadataReader,
+        quota: TransferQuota,
+        traffic: RemoteTraffic,
     ) -> None:
+        self._quota = quota
+        self._traffic = traffic
         config = settings.config
         self._settings = settings
         self._environment = environment
@@ -101,10 +128,18 @@ class RemoteSource:
         self._running = 0
         self._kept: OrderedDict[ReadKey, KeptRead] = OrderedDict()
         self._kept_size = 0
-        self._failed: dict[ReadKey, ErrorCode] = {}
+        self._kept_size_max = config.integer("moldau.tiered.read.cache.bytes") // 2
+        self._ahead_size = min(config.integer("moldau.tiered.read.ahead.bytes"), self._kept_size_max)
+        self._readers = SequentialReaders()
+        self._blocks = BlockCache(opened, spawn, self._kept_size_max, self._note_read)
+        self._failed: dict[ReadKey, tuple[int, ErrorCode]] = {}
+        """By read: when it failed, and the error that the fetch is told."""
         self.reads = 0
         self.bytes_read = 0
         self.failures = 0
+        self.reads_ended = 0
+        self.read_ms = 0.0
+        """How long the reads that have ended took, together."""
 
     def read(
         self,
@@ -126,22 +161,65 @@ class RemoteSource:
         segment = followed.remote_log.find(epoch, offset)
         if segment is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        key = ReadKey(partition.topic_id, partition.index, epoch, offset, segment.segment_id)
+        is_committed = isolation is TXN_COMMITTED
+        key = ReadKey(partition.topic_id, partition.index, epoch, offset, segment.segment_id, is_committed)
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
-            return _located(kept, size_max, isolation, at_least_one)
-        failed = self._failed.pop(key, None)
-        if failed is not None:
+            located = _located(kept, size_max, at_least_one)
+            self._served(key, kept, located.size, size_max, partition, followed)
+            return located
+        failed_ms, failed = self._failed.pop(key, (0, None))
+        if failed is not None and self._environment.monotonic_ms() - failed_ms < FAILED_MS_MAX:
             return failed
         under_way = self._under_way.get(key)
         if under_way is None:
+            if self._quota.is_exceeded():
+                return NOTHING  # as a fetch past the end: other partitions of the request are answered
             if len(self._waiting) >= self._pending_max:
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            under_way = self._under_way[key] = Remote()
-            size = min(max(size_max, HEADER_SIZE), READ_SIZE_MAX)
-            self._begin(lambda: self._spawn(self._run(key, under_way, partition.log, followed, size), "remote-read"))
+            under_way = self._start(key, partition.log, followed, min(max(size_max, HEADER_SIZE), READ_SIZE_MAX))
         return under_way
+
+    def _start(self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, size: int) -> Remote:
+        remote = self._under_way[key] = Remote()
+        self._begin(lambda: self._spawn(self._run(key, remote, its_log, followed, size), "remote-read"))
+        return remote
+
+    def _served(
+        self,
+        key: ReadKey,
+        kept: KeptRead,
+        size: int,
+        size_max: int,
+        partition: Partition,
+        followed: FollowedRemoteLog,
+    ) -> None:
+        """Note where the reader goes on; where it is a sequential one, begin its next read."""
+        next_offset, end_position = _end_of(kept, size)
+        if next_offset <= key.offset:
+            return  # not even a whole batch
+        streak = self._readers.served(key.place, next_offset, key.segment_id, end_position)
+        if streak < SEQUENTIAL_MIN or not self._ahead_size or next_offset >= partition.log.local_start_offset:
+            return
+        epoch = partition.log.epochs.epoch_of(next_offset)
+        segment = followed.remote_log.find(epoch, next_offset) if epoch is not None else None
+        if epoch is None or segment is None or self._quota.throttle_ms():
+            return
+        later = key._replace(leader_epoch=epoch, offset=next_offset, segment_id=segment.segment_id)
+        has_room = self._running < self._settings.config.integer("remote.log.reader.threads")
+        if has_room and later not in self._kept and later not in self._under_way and later not in self._failed:
+            self._start(later, partition.log, followed, min(max(size_max, HEADER_SIZE), READ_SIZE_MAX))
+
+    @property
+    def waiting_count(self) -> int:
+        """Reads that wait for others to end."""
+        return len(self._waiting)
+
+    @property
+    def idle_share(self) -> float:
+        """The part of the reads that may run at once, which do not."""
+        return max(0.0, 1 - self._running / self._settings.config.integer("remote.log.reader.threads"))
 
     def _begin(self, start: Callable[[], object]) -> None:
         if self._running < self._settings.config.integer("remote.log.reader.threads"):
@@ -153,14 +231,19 @@ class RemoteSource:
     async def _run(
         self, key: ReadKey, remote: Remote, its_log: Log, followed: FollowedRemoteLog, size_max: int
     ) -> None:
+        topic = followed.key.topic
+        began_ns = self._environment.precise_ns()
+        self._traffic.count(topic, RemoteCount.FETCH_REQUESTS)
         try:
             self._keep(key, await self._read(key, its_log, followed, size_max))
         except (RemoteStorageError, OSError) as error:
             self.failures += 1
-            self._failed[key] = ErrorCode.KAFKA_STORAGE_ERROR
-            topic, partition = followed.key.topic, followed.key.partition
-            log.error("offset %d of %s-%d cannot be read remotely: %s", key.offset, topic, partition, error)
+            self._traffic.count(topic, RemoteCount.FETCH_ERRORS)
+            self._note_failed(key)
+            log.error("offset %d of %s-%d cannot be read remotely: %s", key.offset, topic, key.partition, error)
         finally:
+            self.reads_ended += 1
+            self.read_ms += (self._environment.precise_ns() - began_ns) / 1e6
             del self._under_way[key]
             self._running -= 1
             if self._waiting:
@@ -175,30 +258,69 @@ class RemoteSource:
             if segment is None:
                 raise ObjectNotFound(f"no remote segment has offset {offset} any more")
             try:
-                found = await self._read_segment(followed, segment, offset, size_max)
+                found = await self._read_segment(key, its_log, followed, segment, size_max)
                 if found is None:
-                    return KeptRead(memoryview(nothing_left(segment, epoch, offset)), [])
-                aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset, segment)
+                    nothing = memoryview(nothing_left(segment, epoch, offset))
+                    return KeptRead(nothing, [], segment.last_offset + 1, segment.size)
+                aborted = None
+                if key.is_committed:
+                    aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset, segment)
             except ObjectNotFound:
                 if attempt + 1 == LOOK_AGAIN_COUNT:
                     raise
             else:
                 self.reads += 1
-                self.bytes_read += len(found.data)
-                return KeptRead(found.data, aborted)
+                return KeptRead(found.data, aborted, found.next_offset, found.end_position)
         raise AssertionError("the last attempt raises or returns")
 
     async def _read_segment(
-        self, followed: FollowedRemoteLog, segment: RemoteSegment, offset: int, size_max: int
+        self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, size_max: int
     ) -> RemoteRead | None:
+        """The batches at an offset of a segment, through the blocks where the reader is sequential."""
+        came = self._readers.at(key.place)
+        position = 0
+        if came is not None and came.segment_id == segment.segment_id:
+            position = came.position
+        elif key.offset > segment.start_offset:
+            position = await self._position(followed, segment, key.offset)
+        if came is None or not self._ahead_size:
+            found = await read_from(self._opened.storage, followed.key, segment, position, key.offset, size_max)
+            if found is not None:
+                self._note_read(followed.key.topic, len(found.data))
+            return found
+        self._read_ahead(its_log, followed, segment, position)
+        blocks = SegmentBlocks(self._blocks, followed.key, segment)
+        found = await read_from(blocks, followed.key, segment, position, key.offset, size_max)
+        # A copy: a few records must not keep the memory of a whole block.
+        return None if found is None else found._replace(data=memoryview(bytes(found.data)))
+
+    def _read_ahead(self, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, position: int) -> None:
+        """Read the blocks ahead of a position, over the end of the segment where that is near."""
+        ahead = self._ahead_size
+        while True:
+            SegmentBlocks(self._blocks, followed.key, segment).read_ahead(position, ahead)
+            ahead -= segment.size - position
+            next_offset, position = segment.last_offset + 1, 0
+            epoch = its_log.epochs.epoch_of(next_offset)
+            following = followed.remote_log.find(epoch, next_offset) if epoch is not None and ahead > 0 else None
+            if following is None or next_offset >= its_log.local_start_offset:
+                return
+            segment = following
+
+    async def _position(self, followed: FollowedRemoteLog, segment: RemoteSegment, offset: int) -> int:
+        """The position of a batch at or before an offset."""
         opened = self._opened
         indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment)
         try:
             find = indexes.offset_index.position_at_or_before
-            position = await self._environment.offload(lambda: find(offset))
+            return await self._environment.offload(lambda: find(offset))
         finally:
             await self.indexes.give_back(indexes)
-        return await read_from(opened.storage, followed.key, segment, position, offset, size_max)
+
+    def _note_read(self, topic: str, size: int) -> None:
+        self.bytes_read += size
+        self._quota.record(size)
+        self._traffic.count(topic, RemoteCount.FETCH_BYTES, size)
 
     async def _aborted(
         self,
@@ -218,7 +340,8 @@ class RemoteSource:
         async def collect(segment: RemoteSegment) -> tuple[list[AbortedRange], bool]:
             indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment)
             try:
-                more, is_complete = indexes.transaction_index.collect(first_offset, end_offset)
+                index = indexes.transaction_index
+                more, is_complete = await self._environment.offload(lambda: index.collect(first_offset, end_offset))
                 is_read = segment.segment_id == read.segment_id
                 return [each for each in more if is_read or each.last_offset > read.last_offset], is_complete
             finally:
@@ -229,7 +352,7 @@ class RemoteSource:
         for each, start_offset in tuple(its_log.epochs.entries):
             if each >= epoch and not is_complete:
                 begin = max(first_offset, start_offset)
-                more, is_complete = await aborted_transactions(followed.remote_log, each, begin, end_offset, collect)
+                more, is_complete = await aborted_transactions(followed.remote_log, each, begin, collect)
                 found |= dict.fromkeys(more)
         if not is_complete:
             local = its_log.aborted_transactions(first_offset, end_offset)
@@ -237,11 +360,29 @@ class RemoteSource:
         ordered = sorted(found, key=lambda one: one.first_offset)
         return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in ordered]
 
+    def _note_failed(self, key: ReadKey) -> None:
+        self._failed[key] = (self._environment.monotonic_ms(), ErrorCode.KAFKA_STORAGE_ERROR)
+        while len(self._failed) > FAILED_MAX:
+            del self._failed[next(iter(self._failed))]
+
     def _keep(self, key: ReadKey, read: KeptRead) -> None:
         self._kept[key] = read
         self._kept_size += len(read.data)
-        while self._kept_size > KEPT_SIZE_MAX and len(self._kept) > 1:
+        while self._kept_size > self._kept_size_max and len(self._kept) > 1:
             self._kept_size -= len(self._kept.popitem(last=False)[1].data)
+
+
+def _end_of(kept: KeptRead, size: int) -> tuple[int, int]:
+    """Where the whole batches in the first `size` bytes end: the offset after them, the position in the object."""
+    if size >= len(kept.data):
+        return kept.next_offset, kept.end_position
+    start_position, place, next_offset = kept.end_position - len(kept.data), 0, 0
+    while place + HEADER_SIZE <= size:
+        header = parse_header(kept.data, place)
+        if place + header.size > size:
+            break
+        place, next_offset = place + header.size, header.next_offset
+    return next_offset, start_position + place
 
 
 def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
@@ -262,9 +403,8 @@ def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
     )
 
 
-def _located(kept: KeptRead, size_max: int, isolation: FetchIsolation, at_least_one: bool) -> Located:
+def _located(kept: KeptRead, size_max: int, at_least_one: bool) -> Located:
     size = min(len(kept.data), size_max)
     if at_least_one and size < len(kept.data):
         size = max(size, parse_header(kept.data, 0).size)
-    aborted = kept.aborted if isolation is TXN_COMMITTED else None
-    return Located(memory_slice(kept.data[:size]) if size else None, aborted)
+    return Located(memory_slice(kept.data[:size]) if size else None, kept.aborted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from broker.config.tiering import metadata_topic
@@ -20,6 +21,9 @@ from broker.tiering.remote_offsets import RemoteOffsets
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from broker.tiering.remote_source import RemoteSource
 from broker.tiering.removal import RemoteRemoval
+from broker.tiering.traffic import RemoteTraffic
+from broker.tiering.transfer_quota import COPY_QUOTA, FETCH_QUOTA, TransferQuota
+from storage.log.log import Log
 from storage.tiered.metadata.remote_segment import RemotePartition
 
 log = logging.getLogger("moldau.tiering")
@@ -52,6 +56,10 @@ class Tiering:
         self.opened = OpenStorage(config, metadata.environment, metadata.cluster.id)
         self.reader = MetadataReader(metadata)
         self.writer = MetadataWriter(metadata, self.reader, ports.flusher)
+        monotonic_ms = metadata.environment.monotonic_ms
+        self.copy_quota = TransferQuota(COPY_QUOTA, ports.settings, monotonic_ms)
+        self.fetch_quota = TransferQuota(FETCH_QUOTA, ports.settings, monotonic_ms)
+        self.traffic = RemoteTraffic()
         self.copier = SegmentCopier(
             metadata.node_id,
             ports.settings,
@@ -60,11 +68,21 @@ class Tiering:
             metadata.replicas,
             self.opened,
             self.writer,
+            self.copy_quota,
+            self.traffic,
         )
         self.removal = RemoteRemoval(
             metadata.node_id, metadata.environment, metadata.spawn, self.reader, self.writer, self.copier
         )
-        self.source = RemoteSource(ports.settings, metadata.environment, metadata.spawn, self.opened, self.reader)
+        self.source = RemoteSource(
+            ports.settings,
+            metadata.environment,
+            metadata.spawn,
+            self.opened,
+            self.reader,
+            self.fetch_quota,
+            self.traffic,
+        )
         self.cleaner = RemoteCleaner(
             ports.settings,
             metadata.environment,
@@ -74,7 +92,7 @@ class Tiering:
             self.writer,
             self.source.indexes,
         )
-        self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader)
+        self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader, self.traffic)
         self.offsets = RemoteOffsets(self.opened, self.reader, self.source.indexes)
         self._copy_ms = config.integer("remote.log.manager.task.interval.ms")
         self._next_creation_ms = 0
@@ -88,6 +106,13 @@ class Tiering:
     def begin(self) -> None:
         """Follow, and copy. The broker is registered, and knows the metadata of the cluster."""
         self._ports.metadata.spawn(self._run(), "tiering")
+
+    def followed_logs(self) -> Iterator[tuple[FollowedRemoteLog, Log | None]]:
+        """Each remote log, with the log of the replica here; None where there is none any more."""
+        for followed in self.reader:
+            partition = self._replicas.get(followed.key.topic, followed.key.partition)
+            is_same = partition is not None and partition.topic_id == followed.key.topic_id
+            yield followed, partition.log if partition is not None and is_same else None
 
     async def close(self) -> None:
         """After the tasks of the broker have ended: give connections and files back."""
@@ -114,6 +139,7 @@ class Tiering:
             self._next_copy_ms = now_ms + self._copy_ms
             self.copier.forget_gone()
             self.cleaner.forget_gone()
+            self.traffic.keep(lambda topic: self._ports.metadata.cluster.image.topics.by_name(topic) is not None)
         seen: set[RemotePartition] = set()
         for number, partition in enumerate(tuple(self._replicas)):
             if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:

@@ -10,9 +10,9 @@ from coordinator.classic.sessions import expect_heartbeat
 from coordinator.group.events import CommitOffsets
 from coordinator.group.step import GroupStep
 from coordinator.offsets.offset_commit import same_for_all, store_offsets
-from coordinator.runtime.record_frames import is_storable
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.records.record_frames import is_storable
 
 MEMBER_EPOCH_VERSION: Final = 9
 """From this version of OffsetCommit on, a group that does not exist is GROUP_ID_NOT_FOUND."""

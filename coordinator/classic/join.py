@@ -16,10 +16,10 @@ from coordinator.classic.static_join import static_member_returns
 from coordinator.group.events import Join
 from coordinator.group.step import GroupStep, TimerKind
 from coordinator.runtime.effects import Waiter
-from coordinator.runtime.record_frames import is_storable
 from coordinator.runtime.write_errors import write_error
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.records.record_frames import is_storable
 
 
 class Joiner(Enum):

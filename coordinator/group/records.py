@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from coordinator.runtime.record_frames import read_prefix, type_prefix, value_version
 from protocol.compiler import decode, encode
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import NO_PRODUCER_ID
@@ -18,6 +17,7 @@ from protocol.records.offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from protocol.records.record_frames import read_prefix, type_prefix, value_version
 from protocol.schema import ZERO_UUID
 
 LEGACY_OFFSET_KEY = 0

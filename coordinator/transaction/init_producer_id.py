@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.runtime.record_frames import is_storable
 from coordinator.transaction.claims import init_claim_of
 from coordinator.transaction.events import (
     EPOCH_BUMP_VERSION,
@@ -26,6 +25,7 @@ from coordinator.transaction.transaction import (
     rotated,
 )
 from protocol.errors import ErrorCode
+from protocol.records.record_frames import is_storable
 
 NO_IDS: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """The client tries again; the broker has a block of producer ids by then."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from coordinator.runtime.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
 from coordinator.transaction.events import TopicPartition
 from coordinator.transaction.transaction import Transaction
 from coordinator.transaction.transaction_state import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
 from protocol.compiler import decode, encode
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import Record
+from protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
 from protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
 
 TRANSACTION_KEY: Final = 0

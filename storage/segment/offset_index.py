@@ -39,6 +39,11 @@ class OffsetIndex:
         entry = self.entries.entry_after(_POSITION, position, waits=waits)
         return None if entry is None else entry[_OFFSET] + self._base_offset
 
+    def entry_past(self, position: int) -> int | None:
+        """The first position in the index past a position, None where there is none. Raises OSError."""
+        entry = self.entries.entry_after(_POSITION, position)
+        return None if entry is None else entry[_POSITION]
+
     def last_position(self) -> int:
         """The position of the last entry, 0 in an empty index. Raises OSError."""
         last = self.entries.last()

@@ -89,7 +89,9 @@ def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_s
     """
     index = offset_index_of(fs, segment)
     cuts = [ranges.start_position]
-    for _, position in index.entries.all_entries() if index else ():
-        if cuts[-1] + slice_size <= position < ranges.end_position:
-            cuts.append(position)
+    while index is not None:
+        following = index.entry_past(cuts[-1] + slice_size - 1)
+        if following is None or following >= ranges.end_position:
+            break
+        cuts.append(following)
     return [PositionRange(start, end) for start, end in zip(cuts, [*cuts[1:], ranges.end_position], strict=True)]

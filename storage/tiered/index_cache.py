@@ -162,7 +162,11 @@ class RemoteIndexCache:
         indexes.use_count += 1
         self._entries[segment.segment_id] = (stem, indexes)
         self.size += indexes.size
-        await self._remove(self._push_out())
+        try:
+            await self._remove(self._push_out())
+        except BaseException:
+            indexes.use_count -= 1  # the caller does not get them
+            raise
         return indexes
 
     def _write(self, stem: str, segment: RemoteSegment, loaded: dict[ObjectKind, bytes]) -> RemoteIndexes:
@@ -175,9 +179,13 @@ class RemoteIndexCache:
             finally:
                 file.close()
         indexes = RemoteIndexes(self._fs, stem, segment.start_offset, sum(map(len, loaded.values())))
-        if not indexes.offset_index.is_sound() or not indexes.time_index.is_sound():
-            raise CorruptObject(f"the indexes of the segment {uuid_text(segment.segment_id)} are out of order")
-        indexes.transaction_index.entries()
+        try:
+            if not indexes.offset_index.is_sound() or not indexes.time_index.is_sound():
+                raise CorruptObject(f"the indexes of the segment {uuid_text(segment.segment_id)} are out of order")
+            indexes.transaction_index.entries()
+        except BaseException:
+            indexes.close()
+            raise
         return indexes
 
     def _push_out(self) -> list[str]:

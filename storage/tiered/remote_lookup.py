@@ -8,7 +8,7 @@ from the storage are checked as bytes from a disk are: a malformed batch, or one
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
@@ -20,10 +20,16 @@ from storage.tiered.index_cache import RemoteIndexes
 from storage.tiered.layout import ObjectKind, object_key
 from storage.tiered.metadata.remote_log import RemoteLog
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.port import RemoteStorage
 
 CHUNK_SIZE: Final = 1 << 20
 """Bytes of one request, where a single batch needs no more."""
+
+
+class RangeReader(Protocol):
+    """What a lookup uses of a storage, or of a cache before it."""
+
+    async def get(self, key: str, position: int, size: int) -> BytesLike:
+        """`RemoteStorage.get`."""
 
 
 class RemoteBatch(NamedTuple):
@@ -65,7 +71,7 @@ class _Chunk(NamedTuple):
 
 
 async def _chunks_from(
-    storage: RemoteStorage, partition: RemotePartition, segment: RemoteSegment, position: int, chunk_size: int
+    storage: RangeReader, partition: RemotePartition, segment: RemoteSegment, position: int, chunk_size: int
 ) -> AsyncIterator[_Chunk]:
     """The batches from the position of a batch on, with right checksums, in pieces of about `chunk_size` bytes."""
     key = log_key(partition, segment)
@@ -95,7 +101,7 @@ async def _chunks_from(
 
 
 async def batches_from(
-    storage: RemoteStorage,
+    storage: RangeReader,
     partition: RemotePartition,
     segment: RemoteSegment,
     position: int,
@@ -128,7 +134,7 @@ def _header(data: memoryview, inside: int, key: str, position: int, segment: Rem
 
 
 async def read_from(
-    storage: RemoteStorage,
+    storage: RangeReader,
     partition: RemotePartition,
     segment: RemoteSegment,
     position: int,
@@ -157,7 +163,7 @@ async def read_from(
 
 
 async def find_timestamp(
-    storage: RemoteStorage,
+    storage: RangeReader,
     partition: RemotePartition,
     segment: RemoteSegment,
     indexes: RemoteIndexes,
@@ -196,15 +202,15 @@ async def aborted_transactions(
     log: RemoteLog,
     epoch: int,
     first_offset: int,
-    end_offset: int,
     collect: Callable[[RemoteSegment], Awaitable[tuple[list[AbortedTransaction], bool]]],
 ) -> tuple[list[AbortedTransaction], bool]:
-    """The aborted transactions of a leader epoch that overlap [first, end), in the order of their markers, and whether
-    no later segment, remote or local, can hold another one.
+    """What `collect` finds in the segments of a leader epoch from an offset on, in the order of the markers, and
+    whether no later segment, remote or local, can hold another one.
 
-    `collect` looks into the transaction index of one segment (`TransactionIndex.collect`). A marker may be in a later
-    segment than the records: the search goes on from segment to segment, and past those without an index. Where it
-    ends with False, the caller goes on in the next epoch, or in the local log.
+    `collect` looks for the transactions that overlap a read in the transaction index of one segment
+    (`TransactionIndex.collect`). A marker may be in a later segment than the records: the search goes on from segment
+    to segment, and past those without an index. Where it ends with False, the caller goes on in the next epoch, or in
+    the local log.
     """
     found: list[AbortedTransaction] = []
     segment = log.next_with_transaction_index(epoch, first_offset)

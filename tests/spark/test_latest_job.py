@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from protocol.record_builder import Record
-from spark_jobs.latest import LatestJob, plan_latest, run_latest
-from spark_jobs.progress import JobProgress
+from spark_jobs.jobs.latest import LatestJob, plan_latest, run_latest
+from spark_jobs.jobs.progress import JobProgress
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 Last = dict[bytes, tuple[int, int, bytes | None]]

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from broker.network.connection import Connection
 from broker.network.connection_resources import ConnectionResources
+from broker.network.listener_security import plain_security
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.network.route import Binding, RequestContext, Route
@@ -78,6 +79,7 @@ class LeaderSide:
             name="PLAINTEXT",
             routes={},
             request_size_max=0,
+            security=plain_security(),
             resources=ConnectionResources(
                 cast("Any", self._loop),
                 cast("Any", None),

@@ -7,11 +7,12 @@ from enum import Enum
 from typing import Final
 
 from broker.cli.dump.json_values import Json, shown_bytes, shown_message
+from broker.config.password import HIDDEN
 from protocol.compiler import decode
 from protocol.control_records import ControlRecordType, control_record_type
 from protocol.primitives import MalformedMessage, read_uvarint
 from protocol.record_builder import Record
-from protocol.records import control, offsets
+from protocol.records import control, metadata, offsets
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -72,7 +73,24 @@ def _metadata_contents(record: Record) -> dict[str, Json]:
     _, position = read_uvarint(value, 0)
     _, position = read_uvarint(value, position)
     version, _ = read_uvarint(value, position)
-    return {"metadata": type(decoded).__name__, "version": version, "value": shown_message(decoded, version)}
+    shown = shown_message(decoded, version)
+    for name in _secrets_of(decoded):
+        shown[name] = HIDDEN
+    return {"metadata": type(decoded).__name__, "version": version, "value": shown}
+
+
+def _secrets_of(record: object) -> tuple[str, ...]:
+    """The fields of a metadata record that are not shown: keys of credentials, and values of settings that are
+    passwords or not known."""
+    from broker.config.layers import known_setting
+    from kraft.image.configs import ResourceType
+
+    if isinstance(record, metadata.UserScramCredentialRecord):
+        return ("salt", "stored_key", "server_key")
+    if isinstance(record, metadata.ConfigRecord) and record.resource_type == ResourceType.BROKER and record.value:
+        setting = known_setting(record.name)
+        return ("value",) if setting is None or setting.is_sensitive else ()
+    return ()
 
 
 def _offsets_contents(record: Record) -> dict[str, Json]:

@@ -119,7 +119,7 @@ socket.connection.setup.timeout.max.ms  long  30000  any  accepted:peer-connecti
     Longest wait for a connection that this node opens.
 connections.max.idle.ms  long  600000  any  honoured  read-only
     Connections without a request for this long are closed.
-connection.failed.authentication.delay.ms  int  100  0..  accepted:sasl  read-only
+connection.failed.authentication.delay.ms  int  100  0..  honoured  read-only
     Pause before a connection that failed to authenticate is closed.
 max.connections  int  2147483647  0..  honoured  cluster-wide
     Most connections at a time.

@@ -27,6 +27,10 @@ moldau.tiered.storage.endpoint  string  null  non-empty  honoured  read-only
     URL of a server that is compatible with S3, such as http://127.0.0.1:9000; where it is not set, that of the vendor.
 moldau.tiered.storage.region  string  null  non-empty  honoured  read-only
     Region of the bucket; where it is not set, that of the environment.
+moldau.tiered.read.cache.bytes  long  67108864  1048576..  honoured  read-only
+    Memory for what is read from remote storage: half for reads that wait to be fetched, half for blocks ahead of them.
+moldau.tiered.read.ahead.bytes  long  16777216  0..  honoured  read-only
+    How far ahead of a consumer that reads on and on remote segments are read; 0 turns that off.
 moldau.tiered.storage.timeout.ms  long  30000  1..  honoured  read-only
     Longest time of one call to the object store, of which an upload in parts has one for each part.
 """

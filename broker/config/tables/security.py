@@ -11,7 +11,7 @@ principal.builder.class  class  \
     Class that names the user of a connection.
 security.providers  string  null  any  refused:plugin  read-only
     Java security providers.
-connections.max.reauth.ms  long  0  any  accepted:sasl  read-only
+connections.max.reauth.ms  long  0  any  honoured  read-only
     Time after which a SASL client must authenticate again.
 delegation.token.secret.key  password  null  any  refused:tokens  read-only
     Key with which delegation tokens are signed.
@@ -21,65 +21,65 @@ delegation.token.expiry.time.ms  long  86400000  1..  accepted:sasl  read-only
     Life of a delegation token unless it is renewed.
 delegation.token.expiry.check.interval.ms  long  3600000  1..  accepted:sasl  read-only
     Interval of the search for expired tokens.
-ssl.protocol  string  TLSv1.3  any  accepted:tls  per-broker
+ssl.protocol  string  TLSv1.3  any  honoured  per-broker
     TLS version of a new context.
-ssl.enabled.protocols  list  TLSv1.2,TLSv1.3  list  accepted:tls  per-broker
+ssl.enabled.protocols  list  TLSv1.2,TLSv1.3  list  honoured  per-broker
     TLS versions that are taken.
-ssl.cipher.suites  list  []  list  accepted:tls  per-broker
+ssl.cipher.suites  list  []  list  honoured  per-broker
     Cipher suites that are taken; empty for the library's own.
-ssl.client.auth  string  none  one-of:required,requested,none  accepted:tls  per-broker
+ssl.client.auth  string  none  one-of:required,requested,none  honoured  per-broker
     Whether a client must show a certificate.
-ssl.endpoint.identification.algorithm  string  https  any  accepted:tls  per-broker
+ssl.endpoint.identification.algorithm  string  https  any  honoured  per-broker
     How the name in a certificate is checked; empty for not at all.
 ssl.engine.factory.class  class  null  any  refused:plugin  per-broker
     Class that makes TLS engines.
-ssl.key.password  password  null  any  accepted:tls  per-broker
+ssl.key.password  password  null  any  honoured  per-broker
     Password of the private key.
-ssl.keymanager.algorithm  string  SunX509  any  accepted:tls  per-broker
+ssl.keymanager.algorithm  string  SunX509  any  accepted:java-tls  per-broker
     Algorithm of the key manager.
-ssl.keystore.certificate.chain  password  null  any  accepted:tls  per-broker
+ssl.keystore.certificate.chain  password  null  any  honoured  per-broker
     Certificate chain in PEM.
-ssl.keystore.key  password  null  any  accepted:tls  per-broker
+ssl.keystore.key  password  null  any  honoured  per-broker
     Private key in PEM.
-ssl.keystore.location  string  null  any  accepted:tls  per-broker
+ssl.keystore.location  string  null  any  honoured  per-broker
     File with the private key and its chain.
-ssl.keystore.password  password  null  any  accepted:tls  per-broker
+ssl.keystore.password  password  null  any  honoured  per-broker
     Password of that file.
-ssl.keystore.type  string  JKS  any  accepted:tls  per-broker
+ssl.keystore.type  string  JKS  any  honoured  per-broker
     Format of that file.
-ssl.principal.mapping.rules  string  DEFAULT  any  accepted:tls  read-only
+ssl.principal.mapping.rules  string  DEFAULT  any  honoured  read-only
     Rules from a certificate's name to a user.
-ssl.provider  string  null  any  accepted:tls  per-broker
+ssl.provider  string  null  any  accepted:java-tls  per-broker
     Java security provider of TLS.
-ssl.secure.random.implementation  string  null  any  accepted:tls  per-broker
+ssl.secure.random.implementation  string  null  any  accepted:java-tls  per-broker
     Random generator of TLS.
-ssl.trustmanager.algorithm  string  PKIX  any  accepted:tls  per-broker
+ssl.trustmanager.algorithm  string  PKIX  any  accepted:java-tls  per-broker
     Algorithm of the trust manager.
-ssl.truststore.certificates  password  null  any  accepted:tls  per-broker
+ssl.truststore.certificates  password  null  any  honoured  per-broker
     Trusted certificates in PEM.
-ssl.truststore.location  string  null  any  accepted:tls  per-broker
+ssl.truststore.location  string  null  any  honoured  per-broker
     File with the trusted certificates.
-ssl.truststore.password  password  null  any  accepted:tls  per-broker
+ssl.truststore.password  password  null  any  honoured  per-broker
     Password of that file.
-ssl.truststore.type  string  JKS  any  accepted:tls  per-broker
+ssl.truststore.type  string  JKS  any  honoured  per-broker
     Format of that file.
-ssl.allow.dn.changes  boolean  false  any  accepted:tls  read-only
+ssl.allow.dn.changes  boolean  false  any  honoured  read-only
     Whether a renewed certificate may carry another name.
-ssl.allow.san.changes  boolean  false  any  accepted:tls  read-only
+ssl.allow.san.changes  boolean  false  any  honoured  read-only
     Whether a renewed certificate may lose alternative names.
-sasl.enabled.mechanisms  list  GSSAPI  list  accepted:sasl  per-broker
+sasl.enabled.mechanisms  list  GSSAPI  list  honoured  per-broker
     SASL mechanisms that listeners offer.
-sasl.mechanism.inter.broker.protocol  string  GSSAPI  any  accepted:sasl  per-broker
+sasl.mechanism.inter.broker.protocol  string  GSSAPI  any  honoured  per-broker
     SASL mechanism between brokers.
-sasl.mechanism.controller.protocol  string  GSSAPI  any  accepted:sasl  read-only
+sasl.mechanism.controller.protocol  string  GSSAPI  any  honoured  read-only
     SASL mechanism towards controllers.
-sasl.jaas.config  password  null  any  accepted:sasl  per-broker
+sasl.jaas.config  password  null  any  honoured  per-broker
     Login context of SASL.
 sasl.client.callback.handler.class  class  null  any  refused:plugin  read-only
     Class for the client's side of SASL.
 sasl.server.callback.handler.class  class  null  any  refused:plugin  read-only
     Class for the server's side of SASL.
-sasl.server.max.receive.size  int  524288  any  accepted:sasl  read-only
+sasl.server.max.receive.size  int  524288  any  honoured  read-only
     Largest SASL token that is taken.
 sasl.login.class  class  null  any  refused:plugin  read-only
     Class that logs in.
@@ -101,17 +101,17 @@ sasl.login.retry.backoff.ms  long  100  any  accepted:sasl  read-only
     First pause after a failed login.
 sasl.login.retry.backoff.max.ms  long  10000  any  accepted:sasl  read-only
     Longest pause after failed logins.
-sasl.kerberos.service.name  string  null  any  accepted:sasl  per-broker
+sasl.kerberos.service.name  string  null  any  accepted:kerberos  per-broker
     Kerberos principal of Kafka.
-sasl.kerberos.kinit.cmd  string  /usr/bin/kinit  any  accepted:sasl  per-broker
+sasl.kerberos.kinit.cmd  string  /usr/bin/kinit  any  accepted:kerberos  per-broker
     Path of kinit.
-sasl.kerberos.min.time.before.relogin  long  60000  any  accepted:sasl  per-broker
+sasl.kerberos.min.time.before.relogin  long  60000  any  accepted:kerberos  per-broker
     Least time between two Kerberos logins.
-sasl.kerberos.principal.to.local.rules  list  DEFAULT  list  accepted:sasl  per-broker
+sasl.kerberos.principal.to.local.rules  list  DEFAULT  list  accepted:kerberos  per-broker
     Rules from a Kerberos principal to a user.
-sasl.kerberos.ticket.renew.jitter  double  0.05  any  accepted:sasl  per-broker
+sasl.kerberos.ticket.renew.jitter  double  0.05  any  accepted:kerberos  per-broker
     Random part of the renewal time of a ticket.
-sasl.kerberos.ticket.renew.window.factor  double  0.8  any  accepted:sasl  per-broker
+sasl.kerberos.ticket.renew.window.factor  double  0.8  any  accepted:kerberos  per-broker
     Part of a ticket's life after which it is renewed.
 sasl.oauthbearer.assertion.algorithm  string  RS256  any-case:ES256,RS256  accepted:sasl  read-only
     Signature algorithm of the assertion.

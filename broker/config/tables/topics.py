@@ -91,7 +91,7 @@ remote.log.manager.thread.pool.size  int  2  1..  accepted:tiered  read-only
     Threads that follow remote segments.
 remote.log.manager.copier.thread.pool.size  int  10  1..  honoured  cluster-wide
     Threads that copy segments away.
-remote.log.manager.expiration.thread.pool.size  int  10  1..  accepted:tiered  cluster-wide
+remote.log.manager.expiration.thread.pool.size  int  10  1..  honoured  cluster-wide
     Threads that delete remote segments.
 remote.log.manager.follower.thread.pool.size  int  2  1..  accepted:tiered  cluster-wide
     Threads that follow remote segments on followers.
@@ -103,17 +103,17 @@ remote.log.manager.task.retry.backoff.max.ms  long  30000  1..  honoured  read-o
     Longest pause after failed attempts.
 remote.log.manager.task.retry.jitter  double  0.2  0..0.5  honoured  read-only internal
     Random part of that pause.
-remote.log.manager.copy.max.bytes.per.second  long  9223372036854775807  1..  accepted:tiered  cluster-wide
+remote.log.manager.copy.max.bytes.per.second  long  9223372036854775807  1..  honoured  cluster-wide
     Most bytes copied away in a second.
-remote.log.manager.copy.quota.window.num  int  11  1..  accepted:tiered  read-only
+remote.log.manager.copy.quota.window.num  int  11  1..  honoured  read-only
     Samples of the copy quota.
-remote.log.manager.copy.quota.window.size.seconds  int  1  1..  accepted:tiered  read-only
+remote.log.manager.copy.quota.window.size.seconds  int  1  1..  honoured  read-only
     Length of a sample of the copy quota.
-remote.log.manager.fetch.max.bytes.per.second  long  9223372036854775807  1..  accepted:tiered  cluster-wide
+remote.log.manager.fetch.max.bytes.per.second  long  9223372036854775807  1..  honoured  cluster-wide
     Most bytes read from remote segments in a second.
-remote.log.manager.fetch.quota.window.num  int  11  1..  accepted:tiered  read-only
+remote.log.manager.fetch.quota.window.num  int  11  1..  honoured  read-only
     Samples of the remote read quota.
-remote.log.manager.fetch.quota.window.size.seconds  int  1  1..  accepted:tiered  read-only
+remote.log.manager.fetch.quota.window.size.seconds  int  1  1..  honoured  read-only
     Length of a sample of the remote read quota.
 remote.log.reader.threads  int  10  1..  honoured  cluster-wide
     Threads that read remote segments.

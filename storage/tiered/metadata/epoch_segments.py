@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 NO_OFFSET = -1
 
@@ -13,12 +14,16 @@ class EpochSegments:
     copies that a later one replaced, and segments under deletion. They are kept until their deletion is finished, so
     that no object is forgotten in the storage."""
 
-    __slots__ = ("_rows", "_starts", "highest_offset", "unreferenced")
+    __slots__ = ("_latest", "_rows", "_starts", "_transactional", "highest_offset", "unreferenced")
 
     def __init__(self) -> None:
         self._starts = array("q")
         """First offsets in this epoch, ascending; one for each of `_rows`."""
         self._rows = array("i")
+        self._transactional = array("q")
+        """The first offsets of those rows whose segments have a transaction index."""
+        self._latest = array("q")
+        """Of the first slots, as far as it was needed: the largest timestamp of a slot and of all before it."""
         self.unreferenced: set[int] = set()
         self.highest_offset = NO_OFFSET
         """The last offset (inclusive) of this epoch that was ever copied; deletions do not lower it."""
@@ -30,7 +35,7 @@ class EpochSegments:
     def note_unreferenced(self, row: int) -> None:
         self.unreferenced.add(row)
 
-    def reference(self, start_offset: int, row: int, last_offset: int) -> list[int]:
+    def reference(self, start_offset: int, row: int, last_offset: int, *, is_transactional: bool) -> list[int]:
         """Read this row from `start_offset` on. Returns the rows that it replaces, which are unreferenced then.
 
         A row that ends at or past `highest_offset` replaces all rows that begin at or past `start_offset`. Another row
@@ -46,19 +51,33 @@ class EpochSegments:
         else:
             end = bisect_right(self._starts, start_offset)
         displaced = [each for each in self._rows[first:end] if each != row]
+        if first < end:
+            self._forget_transactional(start_offset, self._starts[end - 1])
+        if is_transactional:
+            self._transactional.insert(bisect_left(self._transactional, start_offset), start_offset)
+        del self._latest[first:]
         self._starts[first:end] = array("q", [start_offset])
         self._rows[first:end] = array("i", [row])
         self.unreferenced.update(displaced)
         self.unreferenced.discard(row)
         return displaced
 
-    def unreference(self, start_offset: int, row: int) -> None:
-        """Stop reading a row, and keep it for its deletion."""
+    def unreference(self, start_offset: int, row: int) -> bool:
+        """Stop reading a row, and keep it for its deletion; False where it was not read in this epoch."""
         slot = bisect_left(self._starts, start_offset)
-        if slot < len(self._starts) and self._starts[slot] == start_offset and self._rows[slot] == row:
+        is_read = slot < len(self._starts) and self._starts[slot] == start_offset and self._rows[slot] == row
+        if is_read:
+            self._forget_transactional(start_offset, start_offset)
+            del self._latest[slot:]
             del self._starts[slot]
             del self._rows[slot]
         self.unreferenced.add(row)
+        return is_read
+
+    def _forget_transactional(self, first_start: int, last_start: int) -> None:
+        """The rows that begin from one offset to another (inclusive) are not read any more."""
+        starts = self._transactional
+        del starts[bisect_left(starts, first_start) : bisect_right(starts, last_start)]
 
     def forget(self, row: int) -> None:
         """Drop an unreferenced row, whose deletion is finished."""
@@ -69,6 +88,32 @@ class EpochSegments:
         slot = bisect_right(self._starts, offset) - 1
         return self._rows[slot] if slot >= 0 else None
 
+    def has_transactional_from(self, offset: int) -> bool:
+        """Whether a row with a transaction index begins at or past an offset."""
+        return bool(self._transactional) and self._transactional[-1] >= offset
+
+    def first_from_time(
+        self, timestamp: int, offset: int, timestamp_of: Callable[[int], int], last_offset_of: Callable[[int], int]
+    ) -> int | None:
+        """The first row, from the one that has an offset on, whose largest timestamp is not below a timestamp; None
+        where there is none. `timestamp_of` gives the largest timestamp of a row, `last_offset_of` its last offset."""
+        latest = self._latest
+        for row in self._rows[len(latest) :]:
+            own = timestamp_of(row)
+            latest.append(max(own, latest[-1]) if latest else own)
+        slot = bisect_right(self._starts, offset) - 1
+        if slot >= 0 and last_offset_of(self._rows[slot]) < offset:
+            slot += 1
+        slot = max(0, slot, bisect_left(latest, timestamp))
+        # Where timestamps do not ascend, the maximum may be that of a row before.
+        return next((row for row in self._rows[slot:] if timestamp_of(row) >= timestamp), None)
+
+    def outside(self, start_offset: int, end_offset: int) -> list[int]:
+        """The rows that begin before an offset; all rows where one was copied that ends past another (exclusive)."""
+        if self.highest_offset >= end_offset:
+            return list(self._rows)
+        return list(self._rows[: bisect_left(self._starts, start_offset)])
+
     def referenced(self, first_offset: int = 0) -> list[int]:
         """The rows from which something at or past `first_offset` may be read, by offset."""
         return list(self._rows[max(0, bisect_right(self._starts, first_offset) - 1) :])
@@ -78,6 +123,8 @@ class EpochSegments:
         return (
             self._starts.__sizeof__()
             + self._rows.__sizeof__()
+            + self._transactional.__sizeof__()
+            + self._latest.__sizeof__()
             + self.unreferenced.__sizeof__()
             + object.__sizeof__(self)
         )

@@ -18,10 +18,15 @@ Memory: 95 to 105 bytes a segment (measured), and some 300 more where it has cus
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import filterfalse
 from typing import Final
 
+from storage.checkpoints.leader_epochs import EpochStart
 from storage.tiered.metadata.epoch_segments import NO_OFFSET, EpochSegments
+from storage.tiered.metadata.leader_history import is_in_history
 from storage.tiered.metadata.lineage import Lineage, ancestor_digest, read_lineage
 from storage.tiered.metadata.records import RemoteChange
 from storage.tiered.metadata.remote_segment import PartitionDelete, RemoteSegment, SegmentUpdate
@@ -34,11 +39,16 @@ OFFSET_MAX: Final = (1 << 63) - 1
 class RemoteLog:
     """The remote segments of one partition."""
 
-    __slots__ = ("_epochs", "_segments", "_superseded_ms", "delete_state")
+    __slots__ = ("_epochs", "_references", "_segments", "_size", "_spanning", "_superseded_ms", "delete_state")
 
     def __init__(self) -> None:
         self._segments = SegmentTable()
         self._epochs: dict[int, EpochSegments] = {}
+        self._references = array("H")
+        """By row: the number of epochs in which it is read."""
+        self._size = 0
+        self._spanning: set[int] = set()
+        """The rows that are read and have several epochs."""
         self.delete_state: PartitionDeleteState | None = None
         """None: the partition is not being removed."""
         self._superseded_ms: dict[int, int] = {}
@@ -112,9 +122,15 @@ class RemoteLog:
                 return
             replaced = self._unreference(ancestors)
         for slot, (epoch, start_offset) in enumerate(segment.epochs):
-            replaced += self._epochs[epoch].reference(start_offset, row, segment.last_offset_in(slot))
+            displaced = self._epochs[epoch].reference(
+                start_offset, row, segment.last_offset_in(slot), is_transactional=segment.has_transaction_index
+            )
+            self._note_read(row)
+            for other in displaced:
+                self._note_not_read(other)
+            replaced += displaced
         for other in replaced:
-            if other != row and not self._is_read(other):
+            if other != row and not self._references[other]:
                 self._superseded_ms[other] = segment.event_timestamp_ms
 
     def _was_copied(self, segment: RemoteSegment) -> bool:
@@ -145,17 +161,31 @@ class RemoteLog:
     def _unreference(self, ancestors: dict[int, RemoteSegment]) -> list[int]:
         for row, ancestor in ancestors.items():
             for epoch, start_offset in ancestor.epochs:
-                self._epochs[epoch].unreference(start_offset, row)
+                if self._epochs[epoch].unreference(start_offset, row):
+                    self._note_not_read(row)
         return list(ancestors)
 
-    def _is_read(self, row: int) -> bool:
-        segment = self._segments.get(row)
-        return any(self._epochs[epoch].at_or_before(offset) == row for epoch, offset in segment.epochs)
+    def _note_read(self, row: int) -> None:
+        """One more epoch in which a row is read."""
+        if row >= len(self._references):
+            self._references.extend([0] * (row + 1 - len(self._references)))
+        if not self._references[row]:
+            self._size += self._segments.size(row)
+            if self._segments.epoch_count(row) > 1:
+                self._spanning.add(row)
+        self._references[row] += 1
+
+    def _note_not_read(self, row: int) -> None:
+        self._references[row] -= 1
+        if not self._references[row]:
+            self._size -= self._segments.size(row)
+            self._spanning.discard(row)
 
     def _hide(self, row: int, segment: RemoteSegment) -> None:
         self._superseded_ms.pop(row, None)
         for epoch, start_offset in segment.epochs:
-            self._epochs[epoch].unreference(start_offset, row)
+            if self._epochs[epoch].unreference(start_offset, row):
+                self._note_not_read(row)
 
     def _forget(self, row: int, segment: RemoteSegment) -> None:
         for epoch, _ in segment.epochs:
@@ -187,8 +217,21 @@ class RemoteLog:
         while row is not None:
             if self._segments.has_transaction_index(row):
                 return self._segments.get(row)
-            row = self._row_at(epoch, self._segments.offsets(row)[1] + 1)
+            if not self._epochs[epoch].has_transactional_from(offset):
+                return None
+            offset = self._segments.offsets(row)[1] + 1
+            row = self._row_at(epoch, offset)
         return None
+
+    def first_from_time(self, epoch: int, timestamp: int, offset: int) -> RemoteSegment | None:
+        """The first segment of a leader epoch, from the one that has an offset on, that may have a record at or after a
+        timestamp (ms); None where there is none."""
+        segments = self._epochs.get(epoch)
+        if segments is None:
+            return None
+        table = self._segments
+        row = segments.first_from_time(timestamp, offset, table.latest_timestamp, lambda row: table.offsets(row)[1])
+        return None if row is None else self._segments.get(row)
 
     def segments(self) -> Iterator[RemoteSegment]:
         """All segments that are known, in any state, in no particular order. Do not replay meanwhile."""
@@ -206,6 +249,32 @@ class RemoteLog:
         """The segments from which something is read in some leader epoch, each once, by start offset."""
         rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
+
+    def oldest_first(self) -> Iterator[RemoteSegment]:
+        """What `read_segments` gives, one by one: what is not asked for costs nothing. Do not replay meanwhile."""
+        key, spanning = self._segments.start_key, self._spanning
+        rows = merge(
+            *(filterfalse(spanning.__contains__, epoch.referenced()) for epoch in self._epochs.values()),
+            sorted(spanning, key=key),
+            key=key,
+        )
+        return map(self._segments.get, rows)
+
+    def strays(self, log_end_offset: int, entries: Sequence[EpochStart]) -> list[RemoteSegment]:
+        """The segments that are read and do not belong to the history of a log with these leader epochs
+        (`is_in_history`), by start offset. It looks only at epochs of which something lies outside of that history."""
+        slots = {each.epoch: slot for slot, each in enumerate(entries)}
+        suspects = set(self._spanning)  # one may be read in some of its epochs alone
+        for epoch, segments in self._epochs.items():
+            slot = slots.get(epoch)
+            if slot is None:
+                suspects.update(segments.referenced())
+                continue
+            start_offset = entries[slot].start_offset if slot else 0
+            end_offset = entries[slot + 1].start_offset if slot + 1 < len(entries) else log_end_offset
+            suspects.update(segments.outside(start_offset, end_offset))
+        found = sorted(suspects, key=self._segments.start_key)
+        return [each for each in map(self._segments.get, found) if not is_in_history(each, log_end_offset, entries)]
 
     def superseded(self) -> list[tuple[RemoteSegment, int]]:
         """The finished copies that are not read in any epoch, each with the time (ms) of the record that made them
@@ -227,8 +296,7 @@ class RemoteLog:
 
     def size(self) -> int:
         """Bytes of the .log objects of the segments that are read; a segment of several epochs counts once."""
-        rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
-        return sum(map(self._segments.size, rows))
+        return self._size
 
     def cleaned_end_offset(self) -> int:
         """The offset (exclusive) below which every remote segment of a compacted topic is cleaned: no tombstone at or
@@ -240,4 +308,5 @@ class RemoteLog:
     def memory_size(self) -> int:
         """Bytes in memory, without the values of the dictionaries."""
         epochs = sum(epoch.memory_size() for epoch in self._epochs.values())
+        epochs += self._references.__sizeof__()
         return self._segments.memory_size() + epochs + self._epochs.__sizeof__() + self._superseded_ms.__sizeof__()

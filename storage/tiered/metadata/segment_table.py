@@ -23,6 +23,8 @@ there is a transaction index."""
 ID_SIZE: Final = 16
 STATE_POSITION: Final = ROW.size - 2
 _OFFSETS: Final = Struct(">16xqq")
+_TIMESTAMP: Final = Struct(">q")
+_TIMESTAMP_POSITION: Final = 32
 _SIZE: Final = Struct(">i")
 _SIZE_POSITION: Final = ROW.size - 6
 FREE: Final = -1
@@ -126,6 +128,19 @@ class SegmentTable:
         """Bytes of the .log object."""
         size: int = _SIZE.unpack_from(self._rows, row * ROW.size + _SIZE_POSITION)[0]
         return size
+
+    def latest_timestamp(self, row: int) -> int:
+        """The largest timestamp (ms) of the segment."""
+        timestamp: int = _TIMESTAMP.unpack_from(self._rows, row * ROW.size + _TIMESTAMP_POSITION)[0]
+        return timestamp
+
+    def epoch_count(self, row: int) -> int:
+        """The number of leader epochs in the segment."""
+        return 1 + len(self._extras.get(row, ((), None))[0])
+
+    def start_key(self, row: int) -> tuple[int, bytes]:
+        """By what segments are sorted: the first offset, then the id."""
+        return self.offsets(row)[0], self._id(row)
 
     def state(self, row: int) -> SegmentState:
         return SegmentState(self._rows[row * ROW.size + STATE_POSITION])

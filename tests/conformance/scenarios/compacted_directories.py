@@ -66,7 +66,6 @@ def records(round_number: int) -> list[Record]:
 
 def fill(client: Client) -> None:
     """Idempotent producers in five codecs, transactions that commit and that abort."""
-    client.create_topic(TOPIC, PARTITIONS, configs=CONFIGS)
     producer = Transactor(client, "rounds", "rounds")
     for number in range(ROUNDS):
         if number % 3 == 2:
@@ -140,6 +139,7 @@ def same_survivors(work: Workshop) -> None:
     theirs = work.apache(OFF)
     theirs.format()
     with work.running(theirs), work.client("java", theirs) as client:
+        client.create_topic(TOPIC, PARTITIONS, configs=CONFIGS)
         fill(client)
         wanted = table(client)
     data, before = theirs.data, work.directory / "before"

@@ -13,11 +13,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_moldau import DefaultSource
-from spark_jobs.data_source import COLUMNS, HEADERS, SegmentReader, columns_of
-from spark_jobs.partition_files import Refused
-from spark_jobs.record_columns import COLUMN_TYPES
+from spark_jobs.data_source import columns_of
+from spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+from spark_jobs.options.read_options import parse_options
+from spark_jobs.refusals import Refused
+from spark_jobs.views.records import SegmentReader
+from spark_jobs.views.schemas import HEADERS
+from spark_jobs.views.schemas import RECORDS as COLUMNS
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
+OPTIONS = parse_options({"path": "/data", "subscribe": "t"})
 ALL = StructType([*COLUMNS.fields, HEADERS])
 
 
@@ -47,11 +52,11 @@ def test_the_schema_is_that_of_the_connector() -> None:
 
 
 def test_a_schema_of_the_user_prunes_columns() -> None:
-    assert columns_of(StructType([COLUMNS["offset"], COLUMNS["key"]])) == ["offset", "key"]
+    assert columns_of(StructType([COLUMNS["offset"], COLUMNS["key"]]), OPTIONS) == ["offset", "key"]
     with pytest.raises(Refused, match="there is no column size"):
-        columns_of(StructType().add("size", "long"))
+        columns_of(StructType().add("size", "long"), OPTIONS)
     with pytest.raises(Refused, match=r"offset:int is not offset:bigint"):
-        columns_of(StructType().add("offset", "integer"))
+        columns_of(StructType().add("offset", "integer"), OPTIONS)
 
 
 def test_tasks_travel_and_are_read_elsewhere(directory: Path) -> None:

@@ -9,6 +9,8 @@ from struct import pack
 import pytest
 
 from broker.cli import main
+from broker.cli.dump.json_values import Json
+from broker.cli.dump.record_contents import Contents, contents_of
 from protocol.compiler import encode
 from protocol.compression import Codec
 from protocol.control_records import end_transaction_marker
@@ -93,6 +95,31 @@ def test_metadata_records_are_decoded_by_name(tmp_path: Path, capsys: pytest.Cap
     _, (_, line) = dump(capsys, "--deep", str(path))
     assert (line["metadata"], line["version"]) == ("FeatureLevelRecord", 0)
     assert line["value"] == {"name": "metadata.version", "feature_level": 30}
+
+
+def test_secrets_in_metadata_records_are_not_shown() -> None:
+    from kraft.record_frame import encode_record
+    from protocol.records import metadata
+
+    def shown(record: object) -> dict[str, Json]:
+        contents = contents_of(Record(value=encode_record(record, 0)), Contents.METADATA, is_control=False)
+        value = contents["value"]
+        assert isinstance(value, dict)
+        return value
+
+    def setting(name: str) -> Json:
+        return shown(metadata.ConfigRecord(resource_type=4, resource_name="1", name=name, value="swordfish"))["value"]
+
+    assert setting("listener.name.external.ssl.keystore.password") == setting("not.known") == "[hidden]"
+    assert setting("log.segment.bytes") == "swordfish"
+    credential = metadata.UserScramCredentialRecord(
+        name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"k", iterations=4096
+    )
+    assert {name: value for name, value in shown(credential).items() if value == "[hidden]"}.keys() == {
+        "salt",
+        "stored_key",
+        "server_key",
+    }
 
 
 def test_a_directory_stands_for_the_files_in_it(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,6 +38,8 @@ OWN = {
     "moldau.open.files.max",
     "moldau.queued.max.reply.bytes",
     "moldau.tiered.compaction.bytes.per.pass",
+    "moldau.tiered.read.ahead.bytes",
+    "moldau.tiered.read.cache.bytes",
     "moldau.tiered.storage",
     "moldau.tiered.storage.endpoint",
     "moldau.tiered.storage.region",

@@ -129,7 +129,9 @@ def test_every_problem_is_told_at_once() -> None:
 )
 def test_zookeeper_settings_are_refused_with_what_to_do(change: str, words: list[str]) -> None:
     (problem,) = problems(change)
-    assert problem.startswith(f"{change} is refused")
+    name, _, value = change.partition("=")
+    shown = "[hidden]" if "secret" in name else value
+    assert problem.startswith(f"{name}={shown} is refused")
     assert all(word in problem for word in words)
 
 
@@ -285,15 +287,6 @@ def test_a_controller_listener_is_plaintext_where_nothing_else_is_said() -> None
     assert load().controller_listeners[0].security_protocol == "PLAINTEXT"
     (problem,) = problems("listeners=PLAINTEXT://:1,SSL://:2,CONTROLLER://:3")
     assert "No security protocol defined for listener CONTROLLER" in problem
-
-
-def test_a_listener_with_security_is_refused_until_there_is_some() -> None:
-    (problem,) = problems(
-        "listeners=SSL://:1,CONTROLLER://:2",
-        "inter.broker.listener.name=SSL",
-        "listener.security.protocol.map=SSL:SSL,CONTROLLER:PLAINTEXT",
-    )
-    assert problem.startswith("Listener SSL is refused: SSL is not part of this version.")
 
 
 def test_a_node_may_have_one_role() -> None:

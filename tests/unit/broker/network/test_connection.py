@@ -19,6 +19,7 @@ from broker.network.connection import (
 )
 from broker.network.connection_resources import ConnectionResources
 from broker.network.listener_role import ListenerRole
+from broker.network.listener_security import plain_security
 from broker.network.reply_memory import ReplyMemory
 from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
 from broker.network.request_memory import RequestMemory
@@ -128,6 +129,7 @@ class Wire:
             ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,
+            security=plain_security(),
             closed=lambda connection: None,
         )
         self.transport = Transport()

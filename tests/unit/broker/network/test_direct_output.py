@@ -20,6 +20,7 @@ from broker.network import direct_output
 from broker.network.closing_log import ClosingLog
 from broker.network.connection import Connection, ConnectionListener
 from broker.network.connection_resources import ConnectionResources
+from broker.network.listener_security import plain_security
 from broker.network.reply import SLICE_SIZE_MIN
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
@@ -87,6 +88,7 @@ class Served:
         )
         self.listener = SimpleNamespace(
             closing_log=ClosingLog(loop),
+            security=plain_security(),
             resources=ConnectionResources(
                 loop,
                 self.environment,

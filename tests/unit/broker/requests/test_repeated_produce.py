@@ -40,7 +40,7 @@ def connections(node: Node) -> list[Connection]:
 
 def remembered(node: Node) -> int:
     """How many connections know what their producer repeats."""
-    return sum(each._hook is not None for each in connections(node))
+    return sum(each.hook is not None for each in connections(node))
 
 
 @pytest.mark.parametrize("acks", [1, -1])

@@ -160,3 +160,35 @@ def test_many_readers_share_the_reads() -> None:
         assert tiering_of(node).source.reads == 1
 
     serve_tiered(story, remote_log_reader_threads=2)
+
+
+def test_a_sequential_reader_finds_its_next_records_read_already() -> None:
+    def duration_s(**properties: Any) -> float:
+        took: list[float] = []
+
+        async def story(node: Node) -> None:
+            client = await node.connect()
+            await all_remote(node, client)
+            node.host.storage_faults.slow, node.host.storage_faults.slow_s = 1.0, 0.2
+            began = node.world.now_s
+            assert await read_all(client, partition_max_bytes=150) == expected()
+            took.append(node.world.now_s - began)
+
+        serve_tiered(story, **properties)
+        return took[0]
+
+    assert duration_s() < 0.5 * duration_s(moldau_tiered_read_ahead_bytes=0)
+
+
+def test_a_reader_that_jumps_reads_what_it_asked_for() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        source = tiering_of(node).source
+        for count, offset in enumerate((0, 20, 10, 30, 5), 1):
+            answer = await client.fetch("t", offset, max_wait_ms=500, partition_max_bytes=100)
+            assert answer.records
+            assert source.reads == count
+        assert source.bytes_read < 5 * 250
+
+    serve_tiered(story)

@@ -17,7 +17,6 @@ from coordinator.group.records import (
     record_of,
 )
 from coordinator.runtime.log_reading import LogReader, RecordReader
-from coordinator.runtime.record_frames import type_prefix
 from coordinator.shard.record_reading import RECORDS_AT_ONCE, GroupRecordReader
 from coordinator.shard.shard import GroupShard
 from protocol.batch_iterator import iterate_batches
@@ -28,6 +27,7 @@ from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE
 from protocol.record_builder import Record, build_batch
 from protocol.records.offsets import OffsetCommitValue
+from protocol.records.record_frames import type_prefix
 from tests.support.one_by_one import OneByOne
 
 ALL_COMMITTED = 1 << 60

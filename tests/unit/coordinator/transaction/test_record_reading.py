@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from coordinator.runtime.log_reading import LogReader
-from coordinator.runtime.record_frames import type_prefix
 from coordinator.transaction.record_reading import TransactionRecordReader
 from coordinator.transaction.records import TransactionChange, record_of
 from coordinator.transaction.transaction import Transaction
 from coordinator.transaction.transaction_state import COMPLETE_COMMIT, EMPTY, ONGOING
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import Record, build_batch
+from protocol.records.record_frames import type_prefix
 
 A = frozenset({("a", 0)})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.runtime.record_frames import type_prefix
 from coordinator.transaction.records import TransactionChange, change_of, record_of
 from coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
 from coordinator.transaction.transaction_state import (
@@ -18,6 +17,7 @@ from coordinator.transaction.transaction_state import (
 from protocol.compiler import encode
 from protocol.primitives import MalformedMessage
 from protocol.record_builder import Record
+from protocol.records.record_frames import type_prefix
 from protocol.records.transactions import TransactionLogKey
 
 A = frozenset({("a", 0)})

@@ -187,7 +187,7 @@ async def remote_aborted(
         finally:
             await cache.give_back(indexes)
 
-    return await aborted_transactions(remote, EPOCH, first, end, collect)
+    return await aborted_transactions(remote, EPOCH, first, collect)
 
 
 def test_the_story_of_the_log_has_its_segments(tmp_path: Path) -> None:

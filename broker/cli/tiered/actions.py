@@ -1,0 +1,277 @@
+"""The three actions of `moldau tier`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from broker.cli.invocation import CommandError, Invocation, read_file
+from broker.cli.tiered.cluster_reader import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    ClusterReader,
+)
+from broker.cli.tiered.partition_status import PartitionOffsets, PartitionStatus, status_of
+from storage.checkpoints.partition_metadata import uuid_text
+from storage.tiered.bucket_reading import read_manifest
+from storage.tiered.checking import check_cluster
+from storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
+from storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
+from storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_cluster_manifest
+from storage.tiered.metadata.remote_log import RemoteLog
+from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from storage.tiered.object_options import ObjectStoreOptions
+from storage.tiered.opening import open_storage
+from storage.tiered.port import RemoteStorage, get_all
+from storage.tiered.segment_verification import SegmentReport, verify_segment
+from storage.tiered.sweeping import Findings, Orphan, delete_orphans, leftovers, listed_objects, orphans
+
+if TYPE_CHECKING:
+    from storage.tiered.port import ObjectEntry
+
+MS_PER_HOUR: Final = 3_600_000
+PROGRESS_EVERY: Final = 100
+EXIT_FOUND: Final = 3
+
+
+class TierCommand:
+    """What was asked for, and where the answers go."""
+
+    def __init__(self, arguments: argparse.Namespace, invocation: Invocation) -> None:
+        settings = read_file(arguments.config) if arguments.config else {}
+        self.bootstrap: str | None = arguments.bootstrap
+        self.storage_url: str | None = arguments.storage or settings.get("moldau.tiered.storage")
+        self.options = ObjectStoreOptions(
+            endpoint=arguments.endpoint or settings.get("moldau.tiered.storage.endpoint"),
+            region=arguments.region or settings.get("moldau.tiered.storage.region"),
+        )
+        self.topics: Sequence[str] = arguments.topic
+        self.is_json: bool = arguments.json
+        self.is_dry_run: bool = arguments.dry_run
+        self.min_age_ms = round(arguments.min_age_hours * MS_PER_HOUR)
+        self._invocation = invocation
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def wants(self, topic: str) -> bool:
+        return not self.topics or topic in self.topics
+
+    def say(self, fields: dict[str, object], text: str, *styles: str) -> None:
+        """One line: the text, or the fields as JSON."""
+        if self.is_json:
+            self._invocation.out.say(json.dumps(fields))
+        else:
+            self._invocation.out.say(text, *styles)
+
+    def progress(self, text: str) -> None:
+        """A line on a terminal: how far the command is."""
+        if self._invocation.errors.is_terminal:
+            self._invocation.errors.say(text, "dim")
+
+    @asynccontextmanager
+    async def storage(self) -> AsyncIterator[RemoteStorage]:
+        if self.storage_url is None:
+            raise CommandError("the storage is not known: --storage URL, or --config FILE with moldau.tiered.storage")
+        storage = open_storage(self.storage_url, random.Random(), asyncio.sleep, options=self.options)
+        try:
+            yield storage
+        finally:
+            await storage.close()
+
+    @asynccontextmanager
+    async def cluster(self) -> AsyncIterator[ClusterReader]:
+        assert self.bootstrap is not None
+        reader = ClusterReader(self.bootstrap)
+        try:
+            await reader.refresh()
+            yield reader
+        finally:
+            reader.close()
+
+
+async def show_status(command: TierCommand) -> int:
+    """One line for each partition with something in remote storage, and a sum."""
+    async with command.cluster() as cluster:
+        remote_logs = await cluster.remote_logs()
+        places = [each for each in cluster.places if each.key in remote_logs and command.wants(each.key.topic)]
+        kinds = [await cluster.offsets(places, each) for each in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, LATEST)]
+    offsets = {each.key: PartitionOffsets(*(kind[each.key] for kind in kinds)) for each in places}
+    found = [
+        status_of(key, remote_logs[key], offsets.get(key))
+        for key in sorted(remote_logs)
+        if command.wants(key.topic) and len(remote_logs[key])
+    ]
+    if not command.is_json:
+        command.say({}, "  ".join(f"{name:>12}" for name in PartitionStatus._fields[1:-1]) + "  topic")
+    for each in found:
+        gone = "" if each.exists else "  (the topic does not exist any more)"
+        text = "  ".join(f"{value if value != -1 else '-':>12}" for value in each[1:-1]) + f"  {each.topic}{gone}"
+        command.say(each._asdict(), text)
+    if not command.is_json:
+        segments, size = sum(each.segments for each in found), sum(each.bytes for each in found)
+        command.say({}, f"{len(found)} partitions, {segments} segments, {size} bytes")
+    return 0
+
+
+async def verify(command: TierCommand) -> int:
+    """Every object of every segment that is read; 1 where one is not as it should be."""
+    async with command.storage() as storage:
+        if command.bootstrap is None:
+            return await _verify_by_manifests(command, storage)
+        async with command.cluster() as cluster:
+            await _check_owner(storage, cluster.cluster_id)
+            bad, count = 0, 0
+            for key, segment in _read_segments(command, await cluster.remote_logs()):
+                report = await verify_segment(storage, cluster.cluster_id, key, segment)
+                if report.problems and not await _is_still_read(cluster, key, segment):
+                    continue  # replaced or deleted meanwhile
+                count += 1
+                bad += _tell(command, key, segment.start_offset, segment.segment_id, report)
+                if count % PROGRESS_EVERY == 0:
+                    command.progress(f"{count} segments verified")
+    return _conclude(command, count, bad)
+
+
+def _read_segments(
+    command: TierCommand, remote_logs: dict[RemotePartition, RemoteLog]
+) -> list[tuple[RemotePartition, RemoteSegment]]:
+    wanted = [key for key in sorted(remote_logs) if command.wants(key.topic)]
+    return [(key, segment) for key in wanted for segment in remote_logs[key].read_segments()]
+
+
+async def _is_still_read(cluster: ClusterReader, key: RemotePartition, segment: RemoteSegment) -> bool:
+    remote_log = (await cluster.remote_logs()).get(key)
+    return remote_log is not None and segment.segment_id in {each.segment_id for each in remote_log.read_segments()}
+
+
+async def _check_owner(storage: RemoteStorage, cluster_id: str) -> None:
+    """Raises CommandError where the storage belongs to no cluster, and `WrongCluster`."""
+    try:
+        await check_cluster(storage, cluster_id)
+    except ObjectNotFound:
+        raise CommandError(f"the storage has no {CLUSTER_MANIFEST}: it belongs to no cluster") from None
+
+
+async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> int:
+    """Without a broker: every segment that has a manifest."""
+    try:
+        owner = decode_cluster_manifest(CLUSTER_MANIFEST, await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX))
+    except ObjectNotFound:
+        raise CommandError(f"the storage has no {CLUSTER_MANIFEST}: it belongs to no cluster") from None
+    count = bad = 0
+    for entry in await listed_objects(storage):
+        named = parse_key(entry.key)
+        if named is None or named.kind is not ObjectKind.MANIFEST or not command.wants(named.partition.topic):
+            continue
+        report = SegmentReport()
+        try:
+            manifest = await read_manifest(storage, owner, entry.key)
+        except ObjectNotFound:
+            continue  # deleted since the listing
+        except (CorruptObject, WrongCluster) as error:
+            report.problems.append(str(error))
+        else:
+            report = await verify_segment(storage, owner, named.partition, _described(manifest))
+        count += 1
+        bad += _tell(command, named.partition, named.start_offset, named.segment_id, report)
+        if count % PROGRESS_EVERY == 0:
+            command.progress(f"{count} segments verified")
+    return _conclude(command, count, bad)
+
+
+def _described(manifest: SegmentManifest) -> RemoteSegment:
+    """The metadata as the manifest alone says it."""
+    return RemoteSegment(
+        manifest.segment_id,
+        manifest.start_offset,
+        manifest.last_offset,
+        -1,
+        manifest.max_timestamp_ms,
+        -1,
+        manifest.epochs,
+        manifest.objects[ObjectKind.LOG].size,
+        has_transaction_index=ObjectKind.TRANSACTION_INDEX in manifest.objects,
+    )
+
+
+def _tell(
+    command: TierCommand, key: RemotePartition, start_offset: int, segment_id: bytes, report: SegmentReport
+) -> bool:
+    """Show what a verification found; whether something is wrong."""
+    for problem in report.problems:
+        fields: dict[str, object] = {
+            "topic": key.topic,
+            "partition": key.partition,
+            "start_offset": start_offset,
+            "segment_id": uuid_text(segment_id),
+            "problem": problem,
+        }
+        place = f"{key.topic}-{key.partition}, segment {uuid_text(segment_id)} at offset {start_offset}"
+        command.say(fields, f"{place}: {problem}", "red")
+    return bool(report.problems)
+
+
+def _conclude(command: TierCommand, count: int, bad: int) -> int:
+    fields: dict[str, object] = {"segments": count, "damaged_segments": bad}
+    command.say(fields, f"{count} segments verified, {bad} of them damaged", "red" if bad else "green")
+    return 1 if bad else 0
+
+
+async def sweep(command: TierCommand) -> int:
+    """Delete orphans, or show them."""
+    async with command.storage() as storage, command.cluster() as cluster:
+        await _check_owner(storage, cluster.cluster_id)
+        listing = await listed_objects(storage)
+        command.progress(f"{len(listing)} objects listed")
+        await cluster.refresh()
+        remote_logs = await cluster.remote_logs()
+        if listing and not remote_logs:
+            raise CommandError("the metadata topic has no record, and the storage has objects: nothing is deleted")
+        now_ms = command.now_ms()
+        found = _orphans(command, cluster, listing, remote_logs, now_ms)
+        doomed = [each for each in found.orphans if command.wants(_topic_of(each))]
+        if not command.topics:
+            doomed += [each async for each in leftovers(storage, now_ms - command.min_age_ms, now_ms)]
+        for each in doomed:
+            said = "would delete" if command.is_dry_run else "deleting"
+            fields: dict[str, object] = {"key": each.entry.key, "size": each.entry.size, "reason": each.reason}
+            command.say(fields, f"{said} {each.entry.key} ({each.entry.size} bytes): {each.reason}")
+        if not command.is_dry_run:
+            await delete_orphans(storage, doomed)
+    for entry in found.unknown:
+        command.say({"key": entry.key, "unknown": True}, f"left alone, its name says nothing: {entry.key}", "yellow")
+    size = sum(each.entry.size for each in doomed)
+    what = "orphans found" if command.is_dry_run else "orphans deleted"
+    command.say(
+        {"orphans": len(doomed), "bytes": size, "young": len(found.young), "is_dry_run": command.is_dry_run},
+        f"{len(doomed)} {what}, {size} bytes; {len(found.young)} more are too young to tell",
+    )
+    return EXIT_FOUND if command.is_dry_run and doomed else 0
+
+
+def _orphans(
+    command: TierCommand,
+    cluster: ClusterReader,
+    listing: Sequence[ObjectEntry],
+    remote_logs: dict[RemotePartition, RemoteLog],
+    now_ms: int,
+) -> Findings:
+    existing = {(each.key.topic, each.key.topic_id) for each in cluster.places}
+    return orphans(
+        listing, remote_logs, lambda each: (each.topic, each.topic_id) in existing, now_ms - command.min_age_ms
+    )
+
+
+def _topic_of(orphan: Orphan) -> str:
+    named = parse_key(orphan.entry.key)
+    return named.partition.topic if named is not None else ""

@@ -1,0 +1,51 @@
+"""What the settings of TLS and SASL are read from: the port by which they see a node's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from broker.config.listeners import ListenerAddress
+from broker.config.password import Password
+
+
+class SettingValues(Protocol):
+    """Values by name: what was set, else the default."""
+
+    def is_set(self, name: str) -> bool: ...
+
+    def integer(self, name: str) -> int: ...
+
+    def flag(self, name: str) -> bool: ...
+
+    def text(self, name: str) -> str: ...
+
+    def text_or_none(self, name: str) -> str | None: ...
+
+    def password(self, name: str) -> Password | None: ...
+
+    def entries(self, name: str) -> tuple[str, ...]: ...
+
+    def of_listener(self, listener: str, name: str) -> str: ...
+
+
+class ListenerConfig(Protocol):
+    """A node's listeners, those of the nodes that it talks to, and the settings."""
+
+    @property
+    def settings(self) -> SettingValues: ...
+
+    @property
+    def listeners(self) -> tuple[ListenerAddress, ...]: ...
+
+    @property
+    def listener_protocols(self) -> Mapping[str, str]: ...
+
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def inter_broker_listener_name(self) -> str: ...
+
+    @property
+    def is_broker(self) -> bool: ...

@@ -1,0 +1,124 @@
+"""Settings of SASL as one listener has them: its own names before the ones that all listeners share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config.listener_config import ListenerConfig
+from broker.config.password import Password
+
+AUTHENTICATED: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+"""Security protocols with SASL."""
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+JAAS: Final = "sasl.jaas.config"
+NO_KERBEROS: Final = (
+    "GSSAPI is refused: Kerberos needs a native library and a key distribution centre, and this broker has neither. "
+    f"Use one of {', '.join(MECHANISMS)}, or certificates of clients (ssl.client.auth)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """What a listener asks of its clients."""
+
+    listener: str
+    mechanisms: tuple[str, ...]
+    jaas: dict[str, Password]
+    """The login context of each mechanism that has one."""
+    receive_size_max: int
+    """Most bytes of a request before the client has authenticated."""
+    failure_delay_ms: int
+    """Pause before the connection is closed whose client failed to authenticate."""
+    reauth_ms_max: dict[str, int]
+    """By mechanism: longest time after which a client must authenticate again; 0 where it need not."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginSettings:
+    """How this node authenticates itself to a listener of another node."""
+
+    mechanism: str
+    jaas: Password | None
+    jaas_name: str
+
+
+def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
+    """The settings of one listener."""
+    settings = config.settings
+    mechanisms = settings.entries(settings.of_listener(listener, "sasl.enabled.mechanisms"))
+    jaas = {name: value for name in mechanisms if (value := settings.password(_jaas_name(listener, name)))}
+    return SaslSettings(
+        listener=listener,
+        mechanisms=mechanisms,
+        jaas=jaas,
+        receive_size_max=settings.integer(settings.of_listener(listener, "sasl.server.max.receive.size")),
+        failure_delay_ms=config.settings.integer("connection.failed.authentication.delay.ms"),
+        reauth_ms_max={name: _reauth_ms(config, listener, name) for name in mechanisms},
+    )
+
+
+def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
+    """How this node logs in to a listener of another node: with the mechanism between brokers, or to controllers."""
+    is_controller = listener in config.controller_listener_names
+    kind = "sasl.mechanism.controller.protocol" if is_controller else "sasl.mechanism.inter.broker.protocol"
+    mechanism = config.settings.text(kind)
+    name = _jaas_name(listener, mechanism)
+    return LoginSettings(mechanism, config.settings.password(name), name)
+
+
+def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
+    """What is wrong with the SASL settings of the listeners, in Apache Kafka's words where it has some."""
+    authenticated = [each.name for each in config.listeners if each.security_protocol in AUTHENTICATED]
+    for listener in authenticated:
+        settings = sasl_settings(config, listener)
+        name = config.settings.of_listener(listener, "sasl.enabled.mechanisms")
+        for mechanism in settings.mechanisms:
+            if mechanism == "GSSAPI":
+                yield f"{name} of listener {listener}: {NO_KERBEROS}"
+            elif mechanism not in MECHANISMS:
+                yield f"{name} of listener {listener} names {mechanism}; {', '.join(MECHANISMS)} are served"
+        if not settings.mechanisms:
+            yield f"{name} leaves listener {listener} without a mechanism"
+    inter_broker = config.inter_broker_listener_name
+    if config.is_broker and inter_broker in authenticated:
+        mechanism = config.settings.text("sasl.mechanism.inter.broker.protocol")
+        if mechanism not in sasl_settings(config, inter_broker).mechanisms:
+            yield (
+                "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when SASL is used "
+                "for inter-broker communication"
+            )
+    yield from _broken_logins(config)
+
+
+def _broken_logins(config: ListenerConfig) -> Iterator[str]:
+    """The connections of this node to others need a mechanism, and what it logs in with."""
+    for listener in talked_to(config):
+        if config.listener_protocols.get(listener) in AUTHENTICATED:
+            login = login_settings(config, listener)
+            if login.mechanism == "GSSAPI":
+                yield f"The mechanism with which this node logs in to listener {listener}: {NO_KERBEROS}"
+            elif login.mechanism not in MECHANISMS:
+                yield f"This node cannot log in to listener {listener} with {login.mechanism}"
+            elif login.jaas is None:
+                yield f"{login.jaas_name} is not set: this node logs in to listener {listener} with it"
+
+
+def talked_to(config: ListenerConfig) -> list[str]:
+    """The listeners of other nodes to which this node connects."""
+    controllers = list(config.controller_listener_names[:1])
+    return [*([config.inter_broker_listener_name] if config.is_broker else []), *controllers]
+
+
+def _jaas_name(listener: str, mechanism: str) -> str:
+    """Where the login context of a mechanism stands; as in Apache Kafka, the bare setting is not read."""
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
+
+
+def _reauth_ms(config: ListenerConfig, listener: str, mechanism: str) -> int:
+    own = f"listener.name.{listener.lower()}.{mechanism.lower()}.connections.max.reauth.ms"
+    settings = config.settings
+    if settings.is_set(own):
+        return settings.integer(own)
+    return settings.integer(settings.of_listener(listener, "connections.max.reauth.ms"))

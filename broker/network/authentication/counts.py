@@ -1,0 +1,28 @@
+"""How many logins of a listener succeeded and failed, by mechanism."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TLS: Final = "SSL"
+"""Stands for a mechanism: the TLS handshake itself."""
+
+
+class AuthenticationCounts:
+    """Totals since the start, by mechanism; `TLS` for handshakes."""
+
+    def __init__(self) -> None:
+        self.succeeded: dict[str, int] = {}
+        self.failed: dict[str, int] = {}
+        self.renewed: dict[str, int] = {}
+        """Clients that authenticated again."""
+        self.not_renewed: dict[str, int] = {}
+        """Clients that failed to authenticate again."""
+
+    def count(self, mechanism: str, *, is_renewal: bool, has_failed: bool) -> None:
+        """One login is over."""
+        if is_renewal:
+            of = self.not_renewed if has_failed else self.renewed
+        else:
+            of = self.failed if has_failed else self.succeeded
+        of[mechanism] = of.get(mechanism, 0) + 1

@@ -1,0 +1,267 @@
+"""SASL on one connection: the exchange, its replies and pauses, and which routes the connection sees meanwhile.
+
+    GREETING                ApiVersions, SaslHandshake
+    TOKENS                  SaslHandshake (refused), SaslAuthenticate
+    RAW                     no route: a hook takes each frame as one message of the client
+    AUTHENTICATED           all routes of the listener
+    EXPIRED                 SaslHandshake
+
+A request without a route ends the connection before it is decoded. So the path of a request of a client that has
+authenticated has no test for any of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Final, Protocol, TypeVar
+
+from broker.config.sasl import SaslSettings
+from broker.network.authentication.counts import AuthenticationCounts
+from broker.network.authentication.exchange import (
+    Accepted,
+    Answered,
+    Begun,
+    LoginRefused,
+    LookupWanted,
+    MechanismMaker,
+    Mistaken,
+    SaslExchange,
+    TokenOutcome,
+)
+from broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route, ServingListener
+from broker.runtime.environment import Environment
+from broker.runtime.pending import Pending
+from broker.runtime.tasks import Spawn
+from protocol.errors import ErrorCode
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from security.access import Access
+from security.principal import Principal
+
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+_SIZE: Final = struct.Struct(">i").pack
+
+Response = TypeVar("Response")
+AccessMaker = Callable[[Principal, str], Access]
+"""The access of a principal from an address."""
+
+
+class CredentialLookup(Protocol):
+    """Fetches what a mechanism needs, as the keys of an identity provider. It never raises: a failure is a result that
+    the mechanism refuses."""
+
+    def __call__(self, what: object) -> Coroutine[object, object, object]: ...
+
+
+class AuthenticatingConnection(Protocol):
+    """The connection, as its authentication sees and changes it."""
+
+    client_host: str
+    access: Access
+    routes: Mapping[int, Route]
+    request_size_max: int
+    hook: FrameHook | None
+
+    @property
+    def listener(self) -> ServingListener: ...
+
+    def hold(self) -> None: ...
+
+    def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]: ...
+
+    def close(self, reason: str) -> None: ...
+
+
+class SaslGate:
+    """What the connections of one listener share: its mechanisms, and what they need of the node."""
+
+    def __init__(
+        self,
+        settings: SaslSettings,
+        mechanisms: Mapping[str, MechanismMaker],
+        access_of: AccessMaker,
+        lookup: CredentialLookup,
+        counts: AuthenticationCounts,
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+    ) -> None:
+        self.settings = settings
+        self.mechanisms = mechanisms
+        self.access_of = access_of
+        self.lookup = lookup
+        self.counts = counts
+        self.environment = environment
+        self.loop = loop
+        self.spawn = spawn
+
+    def begin(self, connection: AuthenticatingConnection) -> SaslAuthentication:
+        """A connection begins: it sees nothing but the exchange."""
+        return SaslAuthentication(self, connection)
+
+
+class SaslAuthentication:
+    """The exchange of one connection. The handlers of SaslHandshake and SaslAuthenticate call it."""
+
+    def __init__(self, gate: SaslGate, connection: AuthenticatingConnection) -> None:
+        self._gate = gate
+        self._connection: AuthenticatingConnection | None = connection
+        self._exchange = SaslExchange(gate.mechanisms, gate.settings.reauth_ms_max)
+        self._request_size_max = connection.request_size_max
+        self._session_timer: asyncio.TimerHandle | None = None
+        self._see(SASL_HANDSHAKE, API_VERSIONS)
+
+    def closed(self) -> None:
+        """The connection is closed."""
+        self._connection = None
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+
+    # The requests
+
+    def handshake(
+        self, context: RequestContext, request: SaslHandshakeRequest
+    ) -> SaslHandshakeResponse | Pending[SaslHandshakeResponse]:
+        """Answer SaslHandshake."""
+        gate = self._gate
+        match self._exchange.handshake(request.mechanism, context.version, gate.environment.monotonic_ms()):
+            case Begun(names, is_raw):
+                if is_raw and self._connection is not None:
+                    self._see()
+                    self._connection.hook = RawTokens(self)
+                else:
+                    self._see(SASL_HANDSHAKE, SASL_AUTHENTICATE)
+                return SaslHandshakeResponse(mechanisms=list(names))
+            case Mistaken():
+                return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            case LoginRefused(error, _, reason):
+                names = tuple(gate.mechanisms) if error is ErrorCode.UNSUPPORTED_SASL_MECHANISM else ()
+                return self._fail(reason, SaslHandshakeResponse(error_code=error, mechanisms=list(names)))
+
+    def authenticate(
+        self, context: RequestContext, request: SaslAuthenticateRequest
+    ) -> SaslAuthenticateResponse | Pending[SaslAuthenticateResponse]:
+        """Answer SaslAuthenticate."""
+        outcome = self._exchange.token(bytes(request.auth_bytes), self._gate.environment.wall_ms())
+        if isinstance(outcome, LookupWanted):
+            reply: Pending[SaslAuthenticateResponse] = Pending()
+            connection = self._connection
+            if connection is not None:
+                connection.hold()
+                self._gate.spawn(connection.hold_during(self._look_up(outcome.what, reply)))
+            return reply
+        return self._response(outcome)
+
+    def raw_token(self, token: bytes) -> bytes | None:
+        """The answer to a message that came without a header; None where there is none and the connection ends."""
+        outcome = self._exchange.token(token, self._gate.environment.wall_ms())
+        if isinstance(outcome, Answered):
+            return outcome.message
+        if isinstance(outcome, Accepted):
+            self._accept(outcome)
+            return outcome.message
+        if isinstance(outcome, LookupWanted):
+            reason = "a mechanism that looks up keys needs SaslHandshake version 1"
+        else:
+            assert isinstance(outcome, LoginRefused)
+            reason = outcome.reason
+        self._fail(reason, False)
+        return None
+
+    # Outcomes
+
+    def _response(self, outcome: TokenOutcome) -> SaslAuthenticateResponse | Pending[SaslAuthenticateResponse]:
+        match outcome:
+            case Answered(message):
+                return SaslAuthenticateResponse(auth_bytes=message)
+            case Accepted(message, _, session_ms):
+                self._accept(outcome)
+                return SaslAuthenticateResponse(auth_bytes=message, session_lifetime_ms=session_ms)
+            case Mistaken(message):
+                return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+            case LoginRefused(error, message, reason):
+                return self._fail(reason, SaslAuthenticateResponse(error_code=error, error_message=message))
+            case LookupWanted():
+                raise AssertionError("a mechanism looks something up once in an exchange")
+
+    async def _look_up(self, what: object, reply: Pending[SaslAuthenticateResponse]) -> None:
+        found = await self._gate.lookup(what)
+        outcome = self._exchange.found(found, self._gate.environment.wall_ms())
+        response = self._response(outcome)
+        if isinstance(response, Pending):  # refused: the connection stays held until it is closed
+            told: asyncio.Future[SaslAuthenticateResponse] = self._gate.loop.create_future()
+            response.listen(told.set_result)
+            response = await told
+        reply.complete(response)
+
+    def _accept(self, accepted: Accepted) -> None:
+        gate, connection = self._gate, self._connection
+        gate.counts.count(self._exchange.mechanism_name, is_renewal=accepted.is_renewal, has_failed=False)
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None
+        if connection is None:
+            return
+        connection.access = gate.access_of(accepted.principal, connection.client_host)
+        connection.routes = connection.listener.routes
+        connection.request_size_max = self._request_size_max
+        connection.hook = None
+        if accepted.session_ms:
+            self._session_timer = gate.loop.call_later(accepted.session_ms / 1000, self._expired)
+
+    def _expired(self) -> None:
+        """Nothing but a new exchange is served from now on."""
+        self._exchange.expire()
+        self._see(SASL_HANDSHAKE)
+
+    def _fail(self, reason: str, response: Response) -> Pending[Response]:
+        """The client failed: nothing more of it is handled. It is told after a pause, so that it cannot guess fast."""
+        gate = self._gate
+        is_renewal = self._exchange.principal is not None
+        gate.counts.count(self._exchange.mechanism_name or "none", is_renewal=is_renewal, has_failed=True)
+        if self._connection is not None:
+            self._connection.hold()
+        reply: Pending[Response] = Pending()
+        gate.loop.call_later(gate.settings.failure_delay_ms / 1000, self._end, reply, response, reason)
+        return reply
+
+    def _end(self, reply: Pending[Response], response: Response, reason: str) -> None:
+        reply.complete(response)
+        connection = self._connection
+        if connection is not None:
+            mechanism = self._exchange.mechanism_name
+            connection.close(f"authentication failed{f' ({mechanism})' if mechanism else ''}: {reason}")
+
+    # What the connection may do
+
+    def _see(self, *keys: int) -> None:
+        """Serve these APIs and no others, in small frames."""
+        connection = self._connection
+        if connection is not None:
+            all_routes = connection.listener.routes
+            connection.routes = {key: all_routes[key] for key in keys}
+            connection.request_size_max = min(self._request_size_max, self._gate.settings.receive_size_max)
+            connection.hook = None
+
+
+class RawTokens(FrameHook):
+    """Takes frames that are SASL messages without a header, as after SaslHandshake version 0."""
+
+    def __init__(self, authentication: SaslAuthentication) -> None:
+        super().__init__(Route(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 0, _not_bound))
+        self._authentication = authentication
+
+    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+        message = self._authentication.raw_token(bytes(frame))
+        return b"" if message is None else _SIZE(len(message)) + message
+
+    def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
+        raise AssertionError("a frame without a header is not a request")
+
+
+def _not_bound() -> Binding:
+    raise AssertionError("a message without a header has no route")

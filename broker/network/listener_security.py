@@ -1,0 +1,104 @@
+"""The security of a listener: TLS below its connections, SASL before their routes, and the access that comes of it.
+
+PLAINTEXT        Connection                       anonymous
+SSL              TlsStream ─▶ Connection          the principal of the client's certificate, or anonymous
+SASL_PLAINTEXT   Connection, few routes           the principal of the exchange
+SASL_SSL         TlsStream ─▶ the same            the principal of the exchange
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from broker.network.authentication.counts import TLS, AuthenticationCounts
+from broker.network.authentication.sasl import AccessMaker, SaslAuthentication, SaslGate
+from broker.network.connection import Connection
+from broker.network.peer_security import NodeTls
+from broker.network.tls.stream import TlsStream
+from security.access import Access, Unrestricted
+from security.principal import ANONYMOUS, Principal
+
+CertificatePrincipal = Callable[[bytes], Principal]
+"""The principal of a client's certificate, in DER. Raises ValueError."""
+
+
+class ListenerSecurity:
+    """What the connections of one listener go through."""
+
+    def __init__(
+        self,
+        access_of: AccessMaker,
+        counts: AuthenticationCounts,
+        *,
+        entrance: NodeTls | None = None,
+        gate: SaslGate | None = None,
+        principal_of: CertificatePrincipal | None = None,
+    ) -> None:
+        """`principal_of` names the client of a certificate, where no SASL does."""
+        self.counts = counts
+        self.access_of = access_of
+        self.principal_of = principal_of
+        self._entrance = entrance
+        self._gate = gate
+
+    def first_access(self, client_host: str) -> Access:
+        return self.access_of(ANONYMOUS, client_host)
+
+    def authentication_of(self, connection: Connection) -> SaslAuthentication | None:
+        return None if self._gate is None else self._gate.begin(connection)
+
+    def protocol_for(self, connection: Connection) -> Connection | TlsStream:
+        """What the transport of a connection calls: the connection itself, or the TLS stream around it."""
+        if self._entrance is None:
+            return connection
+        return SecuredConnection(self, self._entrance, connection).stream
+
+
+class SecuredConnection:
+    """A connection under TLS: it learns its principal from the certificate, and ends where that is trusted no more."""
+
+    def __init__(self, security: ListenerSecurity, entrance: NodeTls, connection: Connection) -> None:
+        self._security = security
+        self._tls = entrance.tls
+        self._connection = connection
+        self.stream = TlsStream(connection, self, self._tls.server_context(), entrance.handshakes, entrance.buffer)
+
+    # What the stream says
+
+    def secured(self, stream: TlsStream) -> None:
+        security, connection = self._security, self._connection
+        certificate = stream.peer_certificate()
+        if security.principal_of is not None and certificate is not None:
+            try:
+                principal = security.principal_of(certificate)
+            except ValueError as error:
+                self.not_secured(stream, f"the client's certificate names no principal: {error}")
+                stream.close()
+                return
+            connection.access = security.access_of(principal, connection.client_host)
+        if connection.authentication is None:
+            security.counts.count(TLS, is_renewal=False, has_failed=False)
+        self._tls.trust(self)
+
+    def not_secured(self, stream: TlsStream, reason: str) -> None:
+        self._security.counts.count(TLS, is_renewal=False, has_failed=True)
+        connection = self._connection
+        connection.listener.closing_log.say(logging.INFO, connection.client_host, f"TLS failed: {reason}")
+
+    def lost(self, stream: TlsStream) -> None:
+        self._tls.forget(self)
+
+    # What the trust store says
+
+    def trusted_by(self) -> bytes | None:
+        return self.stream.trusted_by()
+
+    def distrusted(self) -> None:
+        self._connection.close("the authority of the client's certificate is no longer trusted")
+
+
+def plain_security() -> ListenerSecurity:
+    """That of a PLAINTEXT listener on a node without an authorizer."""
+    unrestricted = Unrestricted()
+    return ListenerSecurity(lambda principal, host: unrestricted, AuthenticationCounts())

@@ -1,0 +1,382 @@
+"""The byte stream of one connection under TLS: between the loop's transport and the protocol that it serves.
+
+    transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink       the stream is a protocol to one, a transport to the other
+
+    HANDSHAKE   steps run in executor threads (`Handshakes`); the transport is not read during one
+    OPEN        what arrives is decrypted into the protocol's own buffer; what it writes is encrypted as the peer takes
+                it
+    CLOSING     what was written before `close` still leaves
+    CLOSED      nothing is read or written
+
+All streams of a loop share one buffer for what arrives encrypted: it is used within one callback. What a slow peer
+leaves unsent waits as plain bytes, of which the transport holds at most `ENCRYPTED_SIZE_MAX` encrypted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from enum import Enum, auto
+from typing import Any, Final, Protocol, cast
+
+from broker.network.tls.handshakes import Handshakes
+
+log = logging.getLogger("moldau.connection")
+
+ENCRYPTED_SIZE_MAX: Final = 1 << 18
+"""Bytes of encrypted output that wait in the transport: above it, no more is encrypted."""
+PIECE_SIZE_MAX: Final = 1 << 16
+"""Bytes that are encrypted at once. OpenSSL's own buffer grows to this size and never shrinks."""
+RAW_BUFFER_SIZE: Final = 1 << 17
+"""Bytes of the buffer that all streams of a loop share for what arrives."""
+
+
+class StreamState(Enum):
+    """Where the stream is in its life."""
+
+    HANDSHAKE = auto()
+    OPEN = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+class SecuredProtocol(Protocol):
+    """What the stream serves: a buffered protocol of asyncio."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def get_buffer(self, sizehint: int) -> memoryview: ...
+
+    def buffer_updated(self, nbytes: int) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+
+class StreamOwner(Protocol):
+    """Learns how the handshake ended."""
+
+    def secured(self, stream: TlsStream) -> None:
+        """The peer is the one of its certificate, where it showed one."""
+
+    def not_secured(self, stream: TlsStream, reason: str) -> None:
+        """The handshake failed; the connection ends."""
+
+    def lost(self, stream: TlsStream) -> None:
+        """The connection is gone."""
+
+
+class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
+    """`inner` is told of the transport when the connection is made, and gets no bytes before the handshake is over."""
+
+    def __init__(
+        self,
+        inner: SecuredProtocol,
+        owner: StreamOwner,
+        context: ssl.SSLContext,
+        handshakes: Handshakes,
+        raw_buffer: memoryview,
+        server_name: str | None = None,
+    ) -> None:
+        """`server_name` is that of the node to connect to; None on the side that is connected to."""
+        super().__init__()
+        self._inner = inner
+        self._owner = owner
+        self._handshakes = handshakes
+        self._raw_buffer = raw_buffer
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._is_server = server_name is None
+        self._ssl = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=self._is_server, server_hostname=server_name
+        )
+        self._state = StreamState.HANDSHAKE
+        self._transport: asyncio.Transport | None = None
+        self._is_reading = True
+        self._is_decrypting = False
+        self._is_writable = True
+        self._unsent: deque[memoryview] = deque()
+        """Not encrypted yet."""
+        self._unsent_size = 0
+
+    # What is known of the peer
+
+    def peer_certificate(self) -> bytes | None:
+        """In DER; None where the peer showed none."""
+        return self._ssl.getpeercert(binary_form=True)
+
+    def trusted_by(self) -> bytes | None:
+        """The trusted certificate, in DER, at the end of the peer's chain; None where the peer showed none."""
+        if self._ssl.getpeercert(binary_form=True) is None:
+            return None
+        known = getattr(self._ssl, "get_verified_chain", None)
+        if known is not None:  # from Python 3.13 on
+            return cast("bytes", known()[-1])
+        chain = cast("Any", self._ssl)._sslobj.get_verified_chain()
+        return ssl.PEM_cert_to_DER_cert(chain[-1].public_bytes()) if chain else None
+
+    # The raw transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=ENCRYPTED_SIZE_MAX)
+        self._handshakes.begin(self)
+        self._inner.connection_made(self)
+        if not self._is_server and self._state is StreamState.HANDSHAKE:
+            self._shake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_shaking = self._state is StreamState.HANDSHAKE
+        self._state = StreamState.CLOSED
+        self._transport = None
+        self._unsent.clear()
+        self._unsent_size = 0
+        self._handshakes.end(self)
+        if was_shaking:
+            self._owner.not_secured(self, "the peer closed the connection during the TLS handshake")
+        self._owner.lost(self)
+        self._inner.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._raw_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._incoming.write(self._raw_buffer[:nbytes])
+        if self._state is StreamState.OPEN:
+            self._decrypt()
+        elif self._state is StreamState.HANDSHAKE:
+            self._shake()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        if self._is_writable:
+            self._is_writable = False
+            if self._state is StreamState.OPEN:
+                self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._is_writable:
+            return
+        self._is_writable = True
+        self._encrypt()
+        if self._is_writable and self._state is StreamState.OPEN:
+            self._inner.resume_writing()
+
+    # The handshake
+
+    def _shake(self) -> None:
+        """One step in a thread; the transport is not read meanwhile, so that the thread has the buffers for itself."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+        self._handshakes.step(self._shake_in_thread, self._shaken)
+
+    def _shake_in_thread(self) -> BaseException | None:
+        try:
+            self._ssl.do_handshake()
+        except (ssl.SSLError, ValueError, OSError) as error:
+            return error
+        return None
+
+    def _shaken(self, error: BaseException | None) -> None:
+        transport = self._transport
+        if self._state is not StreamState.HANDSHAKE or transport is None:
+            return  # the connection has ended meanwhile
+        if self._outgoing.pending:
+            transport.write(self._outgoing.read())
+        if isinstance(error, ssl.SSLWantReadError):
+            transport.resume_reading()
+            return
+        self._handshakes.end(self)
+        if error is not None:
+            self._failed(_reason(error))
+            return
+        self._state = StreamState.OPEN
+        self._owner.secured(self)
+        if self._state is not StreamState.OPEN:
+            return
+        if self._is_reading:
+            transport.resume_reading()
+        if not self._is_writable:
+            self._inner.pause_writing()
+        self._encrypt()
+        self._decrypt()
+
+    def give_up(self, reason: str) -> None:
+        """The handshake took too long, or there are too many."""
+        if self._state is StreamState.HANDSHAKE:
+            self._failed(reason)
+
+    def _failed(self, reason: str) -> None:
+        self._state = StreamState.CLOSED
+        self._owner.not_secured(self, reason)
+        if self._transport is not None:
+            self._transport.close()  # an alert for the peer may wait to leave
+
+    # Decrypting
+
+    def _decrypt(self) -> None:
+        """Give the protocol what has arrived, in as few calls as its buffers allow."""
+        if self._is_decrypting:
+            return
+        self._is_decrypting = True
+        try:
+            while self._is_reading and self._state is StreamState.OPEN and self._decrypt_once():
+                pass
+        finally:
+            self._is_decrypting = False
+        if self._outgoing.pending:
+            self._send_encrypted()
+
+    def _decrypt_once(self) -> bool:
+        """Fill the protocol's buffer once; whether there may be more."""
+        inner, incoming, tls = self._inner, self._incoming, self._ssl
+        buffer = inner.get_buffer(-1)
+        room, size = len(buffer), 0
+        may_be_more = room > 0
+        try:
+            while size < room:
+                count = tls.read(room - size, buffer[size:] if size else buffer)
+                if not count:  # the peer closes, and may wait for the same of this side
+                    may_be_more = False
+                    self._ended_by_peer()
+                    break
+                size += cast("int", count)
+                # To ask in vain raises an exception, which costs more than to decrypt a small record.
+                if not incoming.pending and not tls.pending():
+                    may_be_more = False
+                    break
+        except ssl.SSLWantReadError:
+            may_be_more = False
+        except ssl.SSLError as error:
+            may_be_more = False
+            log.debug("a connection under TLS ends: %s", _reason(error))
+            self._ended_by_peer()
+        if size:
+            inner.buffer_updated(size)
+        return may_be_more
+
+    def _ended_by_peer(self) -> None:
+        """The peer closes, or sent something other than TLS. What it sent before still counts."""
+        asyncio.get_running_loop().call_soon(self.close)
+
+    # Encrypting
+
+    def _encrypt(self) -> None:
+        """Encrypt what is unsent, as far as the transport takes it."""
+        unsent = self._unsent
+        while unsent and self._is_writable and self._state in (StreamState.OPEN, StreamState.CLOSING):
+            first = unsent[0]
+            piece = first[:PIECE_SIZE_MAX]
+            try:
+                self._ssl.write(piece)
+            except ssl.SSLError as error:
+                log.debug("a connection under TLS ends: %s", _reason(error))
+                self.abort()
+                return
+            self._unsent_size -= len(piece)
+            if len(piece) == len(first):
+                unsent.popleft()
+            else:
+                unsent[0] = first[len(piece) :]
+            if self._outgoing.pending >= PIECE_SIZE_MAX or not unsent:
+                self._send_encrypted()
+        if self._state is StreamState.CLOSING and not unsent:
+            self._say_goodbye()
+
+    def _send_encrypted(self) -> None:
+        if self._transport is not None and self._outgoing.pending:
+            self._transport.write(self._outgoing.read())
+
+    def _say_goodbye(self) -> None:
+        self._state = StreamState.CLOSED
+        with suppress(ssl.SSLError, ValueError):  # the peer's goodbye is not waited for
+            self._ssl.unwrap()
+        self._send_encrypted()
+        if self._transport is not None:
+            self._transport.close()
+
+    # The transport's face
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        transport = self._transport
+        if self._unsent or not self._is_writable or self._state is not StreamState.OPEN or len(data) > PIECE_SIZE_MAX:
+            self.writelines((data,))
+        elif data and transport is not None:
+            try:
+                self._ssl.write(data)
+            except ssl.SSLError as error:
+                log.debug("a connection under TLS ends: %s", _reason(error))
+                self.abort()
+                return
+            transport.write(self._outgoing.read())
+
+    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+        if self._state in (StreamState.CLOSING, StreamState.CLOSED):
+            return
+        for piece in pieces:
+            size = len(piece)
+            if size:
+                self._unsent.append(memoryview(piece))
+                self._unsent_size += size
+        if self._state is StreamState.OPEN:
+            self._encrypt()
+
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            if self._transport is not None and self._state is StreamState.OPEN:
+                self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._is_reading or self._state is not StreamState.OPEN or self._transport is None:
+            return
+        self._is_reading = True
+        self._decrypt()  # what was decrypted late may pause again
+        if self._is_reading and self._transport is not None:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        if self._state is StreamState.OPEN:
+            self._state = StreamState.CLOSING
+            if self._transport is not None:
+                self._transport.pause_reading()
+            self._encrypt()
+        elif self._state is StreamState.HANDSHAKE:
+            self._state = StreamState.CLOSED
+            self.abort()
+
+    def abort(self) -> None:
+        self._state = StreamState.CLOSED
+        if self._transport is not None:
+            self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._state in (StreamState.CLOSING, StreamState.CLOSED)
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        if name == "ssl_object":
+            return self._ssl
+        if name == "sslcontext":
+            return self._ssl.context
+        return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+
+def _reason(error: BaseException) -> str:
+    """What OpenSSL says, without its file and line."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the peer's certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError):
+        return "the peer closed the connection"
+    return str(getattr(error, "reason", None) or error)

@@ -1,0 +1,16 @@
+"""SaslAuthenticate (API key 36, versions 0-2; KIP-152, KIP-368): one message of the exchange of a mechanism."""
+
+from __future__ import annotations
+
+from broker.network.authentication.exchange import LATE_TOKEN
+from broker.network.route import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+
+def handle(services: object, context: RequestContext, request: SaslAuthenticateRequest) -> object:
+    """The exchange of the connection answers; a listener without SASL refuses."""
+    authentication = context.connection.authentication
+    if authentication is None:
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=LATE_TOKEN)
+    return authentication.authenticate(context, request)

@@ -1,0 +1,15 @@
+"""SaslHandshake (API key 17, versions 0-1; KIP-43, KIP-152): the mechanism with which the client will authenticate."""
+
+from __future__ import annotations
+
+from broker.network.route import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+def handle(services: object, context: RequestContext, request: SaslHandshakeRequest) -> object:
+    """The exchange of the connection answers; a listener without SASL refuses."""
+    authentication = context.connection.authentication
+    if authentication is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    return authentication.handshake(context, request)

@@ -1,0 +1,28 @@
+"""A file that lives in memory: for libraries that take secrets by path alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def memory_file(contents: bytes) -> Iterator[str]:
+    """The path of a file with these contents, gone afterwards.
+
+    On Linux the file is on no disk and has no name. Elsewhere it is a temporary file that its owner alone can read.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("moldau", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, contents)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(contents)
+        file.flush()
+        yield file.name

@@ -1,0 +1,1 @@
+"""From the bytes of a slice to Arrow columns."""

@@ -1,0 +1,97 @@
+"""The records of a slice as Arrow columns, the columns of Spark's Kafka connector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from protocol.primitives import MalformedMessage
+from spark_jobs.decoding import segment_batches
+from spark_jobs.decoding.decoded_rows import COLUMN_TYPES, DecodedRows
+from spark_jobs.decoding.segment_batches import Chunk, chunks_of
+from spark_jobs.decoding.vectored_rows import decode_vectored
+from spark_jobs.origins.port import Slice
+
+Decode = Callable[[Chunk, int, int, Set[str]], DecodedRows]
+VECTORED_CHUNK_SIZE: Final = 16 << 20
+"""Numpy needs many records for a call, the kernel only as many as stay in the caches."""
+
+
+class Decoder(NamedTuple):
+    """A way to decode, and how many bytes it takes at once."""
+
+    decode: Decode
+    chunk_size: int
+
+
+class TimeRange(NamedTuple):
+    """Timestamps in [start, end), in microseconds."""
+
+    start_us: int
+    end_us: int
+
+
+def best_decoder() -> Decoder:
+    """The kernel where it is compiled, else numpy."""
+    try:
+        from protocol import record_spans
+        from spark_jobs.decoding.span_rows import decode_spans
+    except ImportError:  # librt is not there, or is older than what the kernel was compiled for
+        return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
+    if str(record_spans.__file__).endswith(".py"):
+        return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
+    return Decoder(decode_spans, segment_batches.CHUNK_SIZE)
+
+
+def record_batches(
+    wanted: Slice, columns: Sequence[str], times: TimeRange | None = None, decoder: Decoder | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of a slice with these columns, in the order of their offsets.
+
+    Raises `MalformedMessage` (it names the file), `DataLost` and OSError.
+    """
+    schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
+    decode, chunk_size = decoder or best_decoder()
+    needed = {*columns, "timestamp"} if times else set(columns)
+    times_ms_min = -(-times.start_us // 1000) if times and times.start_us > 0 else None
+    for chunk in chunks_of(wanted, times_ms_min, chunk_size=chunk_size):
+        try:
+            rows = decode(chunk, wanted.start_offset, wanted.end_offset, needed)
+        except MalformedMessage as malformed:
+            where = f"{wanted.path}, offsets {chunk.headers[0].base_offset} to {chunk.headers[-1].last_offset}"
+            raise MalformedMessage(f"{where}: {malformed}") from None
+        if rows.count:
+            batch = pa.RecordBatch.from_arrays([column(rows, wanted, name) for name in columns], schema=schema)
+            if times is not None:
+                batch = batch.filter(_is_in(rows, times))
+            if batch.num_rows:
+                yield batch
+
+
+def column(rows: DecodedRows, wanted: Slice, name: str) -> pa.Array:
+    """One of `COLUMN_TYPES`."""
+    if name == "topic":
+        return pa.repeat(pa.scalar(wanted.topic, pa.string()), rows.count)
+    if name == "partition":
+        return pa.array(np.full(rows.count, wanted.partition, np.int32))
+    if name == "timestampType":
+        types, counts = zip(*rows.timestamp_types, strict=True)
+        return pa.array(np.repeat(np.array(types, np.int32), counts))
+    if name == "timestamp":
+        assert rows.timestamps is not None
+        return rows.timestamps.view(COLUMN_TYPES["timestamp"])
+    return {"key": rows.keys, "value": rows.values, "offset": rows.offsets, "headers": rows.headers}[name]
+
+
+def _is_in(rows: DecodedRows, times: TimeRange) -> pa.Array:
+    assert rows.timestamps is not None
+    timestamps = np.asarray(rows.timestamps)
+    is_in = np.ones(rows.count, np.bool_)
+    if times.start_us > -(1 << 63):
+        is_in &= timestamps >= times.start_us
+    if times.end_us < 1 << 63:
+        is_in &= timestamps < times.end_us
+    return pa.array(is_in)

@@ -1,0 +1,158 @@
+"""The batches of a slice, checked and decompressed, gathered into chunks.
+
+Records that are not compressed stay in the bytes that were read: a chunk refers to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.batch_iterator import iterate_batches
+from protocol.compression import decompress
+from protocol.primitives import MalformedMessage
+from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from protocol.record_reader import RECORDS_SIZE_MAX
+from spark_jobs.origins.port import Slice
+from spark_jobs.refusals import SegmentReplaced
+from storage.files.port import File
+
+READ_SIZE = 4 << 20
+"""Bytes read at once; a larger batch is read as a whole."""
+CHUNK_SIZE = 2 << 20
+"""Decompressed bytes of a chunk, which may exceed it by one batch: what the kernel writes then stays in the caches."""
+
+
+class Body(NamedTuple):
+    """The expanded records of a batch: buffers[buffer][start:end] of its chunk."""
+
+    header: BatchHeader
+    buffer: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Batches in order."""
+
+    bodies: list[Body] = field(default_factory=list)
+    buffers: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, header: BatchHeader, data: bytes, start: int, end: int) -> None:
+        if not self.buffers or self.buffers[-1] is not data:
+            self.buffers.append(data)
+        self.bodies.append(Body(header, len(self.buffers) - 1, start, end))
+        self.size += end - start
+
+    @property
+    def headers(self) -> list[BatchHeader]:
+        return [each.header for each in self.bodies]
+
+
+class Aborted:
+    """Tells the batches of aborted transactions from others."""
+
+    def __init__(self, wanted: Slice) -> None:
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for each in wanted.aborted:
+            self._ranges.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+
+    def has(self, header: BatchHeader) -> bool:
+        """Whether the batch belongs to one: it is of that producer, and not past the marker."""
+        ranges = self._ranges.get(header.producer_id)
+        if ranges is None or not header.is_transactional:
+            return False
+        return any(first <= header.base_offset <= last for first, last in ranges)
+
+
+def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int | None = None) -> Iterator[Chunk]:
+    """The batches that hold records of a slice, without control batches, batches without records, and batches of
+    aborted transactions that the slice leaves out; also without those whose records are all before a time.
+
+    Raises `MalformedMessage`, which names the file and the position, where a batch cannot be read; `DataLost`; OSError.
+    """
+    chunk = Chunk()
+    limit = chunk_size or CHUNK_SIZE
+    aborted = Aborted(wanted) if wanted.aborted else None
+    for position, header, piece, inside in batches_of(wanted):
+        if header.is_control or not has_offsets_of(wanted, header):
+            continue
+        if not header.records_count and header.size == HEADER_SIZE:  # compaction has removed all of its records
+            continue
+        if aborted is not None and aborted.has(header):
+            continue
+        if times_ms_min is not None and header.max_timestamp < times_ms_min:
+            continue
+        try:
+            check(piece, inside, header)
+            if header.is_compressed:
+                body = expand(header, piece, inside)
+                chunk.add(header, body, 0, len(body))
+            else:
+                chunk.add(header, piece, inside + HEADER_SIZE, inside + header.size)
+        except MalformedMessage as malformed:
+            raise MalformedMessage(f"{wanted.path}, position {position}: {malformed}") from None
+        if chunk.size >= limit:
+            yield chunk
+            chunk = Chunk()
+    if chunk.bodies:
+        yield chunk
+
+
+def has_offsets_of(wanted: Slice, header: BatchHeader) -> bool:
+    return header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset
+
+
+def check(piece: bytes, position: int, header: BatchHeader) -> None:
+    if not crc_is_valid(piece, position, header):
+        raise MalformedMessage("the checksum of the batch does not match")
+
+
+def expand(header: BatchHeader, piece: bytes, position: int) -> bytes:
+    """The decompressed records of a batch. Raises `MalformedMessage`."""
+    stored = memoryview(piece)[position + HEADER_SIZE : position + header.size]
+    return bytes(decompress(header.codec, stored, size_max=RECORDS_SIZE_MAX))
+
+
+def batches_of(wanted: Slice) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+    """(position in the file, header, bytes that were read, position in these) of the whole batches of a slice.
+
+    Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` where the last batch does not end where it did
+    when the read was planned.
+    """
+    file = wanted.source.open(wanted)
+    last_offset = None
+    position = wanted.start_position
+    try:
+        while position + HEADER_SIZE <= wanted.end_position:
+            piece = read_piece(file, position, wanted)
+            batches = iterate_batches(piece)
+            for inside, header in batches:
+                yield position + inside, header, piece, inside
+                last_offset = header.last_offset
+            if not batches.position:
+                break
+            position += batches.position
+    except MalformedMessage as malformed:
+        raise MalformedMessage(f"{wanted.path}: {malformed}") from None
+    finally:
+        file.close()
+    is_other = wanted.last_offset is not None and last_offset != wanted.last_offset
+    if position != wanted.end_position or is_other:
+        raise SegmentReplaced(
+            f"{wanted}: {wanted.path} does not have the batches that it had when the read was planned"
+        )
+
+
+def read_piece(file: File, position: int, wanted: Slice) -> bytes:
+    """Read from the beginning of a batch on, at least that whole batch."""
+    piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
+    if len(piece) < HEADER_SIZE:
+        return piece
+    size = parse_header(piece).batch_length + LOG_OVERHEAD
+    if len(piece) < size <= wanted.end_position - position:
+        piece = file.pread(size, position)
+    return piece

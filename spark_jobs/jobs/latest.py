@@ -1,0 +1,159 @@
+"""The job `latest`: the last value of each key of a topic, as Parquet.
+
+tasks     each reads its slices and keeps one row of each key and partition: most rows never leave Python
+Spark     one exchange by key; the highest offset of a partition wins, between partitions (a key moves where their
+          number was changed) the latest timestamp, then the higher partition
+output    a directory of Parquet files with key, value, partition, offset and timestamp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_jobs.data_source import MoldauDataSource, columns_of
+from spark_jobs.jobs.progress import JobProgress, watched
+from spark_jobs.options.read_options import parse_options
+from spark_jobs.views.latest_rows import last_rows
+from spark_jobs.views.records import SegmentReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_jobs.origins.port import Task
+    from spark_jobs.planning.bounds import OffsetRange
+
+SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp")
+"""Options that a plan replaces by the offsets that it found for them."""
+KEPT_SIZE_MAX: Final = 64 << 20
+"""Bytes of rows that a task holds before it passes them on. The exchange may then see a key more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestJob:
+    """The arguments of the job. `options` are those of the data source."""
+
+    options: dict[str, str]
+    output: str
+    keeps_tombstones: bool = False
+    overwrites: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LatestPlan:
+    """The files and offsets that the job will read, found before Spark is started."""
+
+    job: LatestJob
+    ranges: tuple[OffsetRange, ...]
+    tasks_count: int
+    size: int
+
+    @property
+    def offsets_count(self) -> int:
+        """Upper bound on the number of records: compaction and control batches leave gaps in the offsets."""
+        return sum(each.end_offset - each.start_offset for each in self.ranges)
+
+
+def plan_latest(job: LatestJob) -> LatestPlan:
+    """Look at the files and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
+    from spark_jobs.planning.planner import Planner
+    from storage.files.local_files import LocalFiles
+
+    planned = Planner(LocalFiles(), parse_options(job.options)).plan()
+    without_choices = {name: value for name, value in job.options.items() if name.lower() not in CHOICES}
+    pinned = without_choices | {
+        "startingOffsets": offsets_as_json({each.key: each.start_offset for each in planned.ranges}),
+        "endingOffsets": offsets_as_json({each.key: each.end_offset for each in planned.ranges}),
+    }
+    return LatestPlan(replace(job, options=pinned), planned.ranges, len(planned.tasks), planned.size)
+
+
+def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -> int:
+    """Run the job; how many keys it wrote."""
+    session.dataSource.register(LatestSource)
+    rows = session.read.format(LatestSource.name()).schema(SCHEMA).options(**plan.job.options).load()
+    latest = latest_of(rows, keeps_tombstones=plan.job.keeps_tombstones)
+    with watched(session, progress):
+        latest.write.mode("overwrite" if plan.job.overwrites else "error").parquet(plan.job.output)
+    return session.read.parquet(plan.job.output).count()
+
+
+def latest_of(rows: DataFrame, *, keeps_tombstones: bool) -> DataFrame:
+    """One row of each key out of rows with the columns of `SCHEMA`."""
+    from pyspark.sql import functions as f
+
+    in_partition = (
+        rows.repartition("key")  # both groupings below then find their rows together
+        .groupBy("key", "partition")
+        .agg(f.max_by(f.struct("value", "offset", "timestamp"), "offset").alias("last"))
+    )
+    order = f.struct("last.timestamp", "partition")
+    last = f.max_by(f.struct("last", "partition"), order)
+    columns = ("key", "last.last.value", "last.partition", "last.last.offset", "last.last.timestamp")
+    latest = in_partition.groupBy("key").agg(last.alias("last")).select(*columns)
+    return latest if keeps_tombstones else latest.where("value IS NOT NULL")
+
+
+class LatestSource(MoldauDataSource):
+    """A data source whose tasks already leave out records that a later record of the same task replaces."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moldau_latest"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_options(self.options)
+        return LatestReader(options, columns_of(schema, options))
+
+
+class LatestReader(SegmentReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads like `SegmentReader.read`, and leaves out records without a key and those that a later record of the
+        task replaces."""
+        task: Task = partition.value or ()
+        for _, slices in by_partition(task):
+            yield from latest_batches(self.batches(slices, self._columns))
+
+
+def by_partition(task: Task) -> Iterator[tuple[tuple[str, int], Task]]:
+    """Adjacent slices of one partition together: only within a partition do offsets tell which record is later."""
+    from itertools import groupby
+
+    for key, slices in groupby(task, lambda each: (each.topic, each.partition)):
+        yield key, tuple(slices)
+
+
+def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The last row of each key, from batches in the order of their offsets, in bounded memory."""
+    import pyarrow as pa
+
+    kept: list[pa.RecordBatch] = []
+    kept_size = settled_size = 0
+    for batch in batches:
+        kept.append(last_rows(batch))
+        kept_size += kept[-1].nbytes
+        if kept_size < max(KEPT_SIZE_MAX, 2 * settled_size):
+            continue
+        kept = [last_rows(pa.concat_batches(kept))]
+        kept_size = settled_size = kept[0].nbytes
+        if settled_size >= KEPT_SIZE_MAX:
+            yield kept[0]
+            kept, kept_size, settled_size = [], 0, 0
+    if kept:
+        yield last_rows(pa.concat_batches(kept))
+
+
+def offsets_as_json(offsets: dict[tuple[str, int], int]) -> str:
+    """The JSON of the connector's startingOffsets option."""
+    import json
+
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(topics)

@@ -1,0 +1,234 @@
+"""The options of the data source: those of Spark's Kafka connector, and those that only files have.
+
+An option of the connector that has no meaning for files is taken with a warning, one that would change what is read is
+refused. An option that neither knows is refused with its name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_jobs.options.offset_choices import ENDING, STARTING, OffsetChoice, choice_of, refuse_reversed
+from spark_jobs.options.option_values import boolean, is_natural, names_in, one_of, parsed_json, positive
+from spark_jobs.refusals import Refused, warn
+from storage.checkpoints.offset_checkpoint import TopicPartition
+
+_KNOWN: Final = (
+    "path",
+    "paths",
+    "subscribe",
+    "assign",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "includeHeaders",
+    "columns",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "kafka.isolation.level",
+    "pushdown",
+    "snapshot",
+    "table",
+    "asOf",
+    "tombstones",
+)
+_WHY_NOT: Final = {
+    "kafka.bootstrap.servers": "segments are read from `path` and no broker is asked",
+    "kafka.auto.offset.reset": "startingOffsets says where a read begins",
+    "kafka.enable.auto.commit": "a read commits no offsets",
+    "kafka.interceptor.classes": "an interceptor may change records",
+    "kafka.key.deserializer": "keys are binary; DataFrame operations decode them",
+    "kafka.value.deserializer": "values are binary; DataFrame operations decode them",
+}
+_WITHOUT_EFFECT: Final = (
+    "maxoffsetspertrigger",
+    "minoffsetspertrigger",
+    "maxtriggerdelay",
+    "groupidprefix",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+)
+"""Of the connector's options: those of streams, which it ignores in a batch query too, and those of its consumer."""
+_SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
+TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
+_WITHOUT_SELECTION: Final = {
+    "offsets": "__consumer_offsets",
+    "groups": "__consumer_offsets",
+    "transactions": "__transaction_state",
+}
+"""Views of an internal topic, which they select by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """The partitions to read; exactly one of the fields is given."""
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    pattern: str | None = None
+    is_everything: bool = False
+    """All topics, internal ones among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options, parsed: what is read, and into how many tasks it is cut."""
+
+    directories: tuple[str, ...]
+    subscription: TopicSelection
+    starting: OffsetChoice = "earliest"
+    ending: OffsetChoice = "latest"
+    unmatched_start_is_latest: bool = False
+    """Where no record is as late as a starting time: read nothing, and do not refuse."""
+    include_headers: bool = False
+    columns: tuple[str, ...] = ()
+    """The columns to read; empty for all."""
+    tasks_min: int | None = None
+    records_per_task_max: int | None = None
+    fails_on_data_loss: bool = True
+    is_committed: bool = False
+    """Read as a consumer with isolation.level=read_committed."""
+    pushes_down: bool = False
+    snapshot: str | None = None
+    """A snapshot as JSON, or the path of a file with one."""
+    table: str = "records"
+    keeps_tombstones: bool = False
+
+
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
+    """Parse the options; upper and lower case in their names do not matter. Raises `Refused`."""
+    given = {name.lower(): value for name, value in options.items()}
+    _refuse_unknown(given)
+    table = one_of("table", given.get("table", "records"), TABLES)
+    if "asof" in given:
+        given |= _as_of(table, given)
+    isolation = one_of(
+        "kafka.isolation.level",
+        given.get("kafka.isolation.level", "read_uncommitted"),
+        ("read_uncommitted", "read_committed"),
+    )
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error")
+    starting, ending = choice_of(STARTING, given), choice_of(ENDING, given)
+    refuse_reversed(starting, ending)
+    return ReadOptions(
+        directories=_directories(given),
+        subscription=_subscription(table, given),
+        starting=starting,
+        ending=ending,
+        unmatched_start_is_latest=one_of("startingOffsetsByTimestampStrategy", strategy, ("error", "latest"))
+        == "latest",
+        include_headers=boolean("includeHeaders", given.get("includeheaders", "false")),
+        columns=_columns(given.get("columns")),
+        tasks_min=positive("minPartitions", given.get("minpartitions")),
+        records_per_task_max=positive("maxRecordsPerPartition", given.get("maxrecordsperpartition")),
+        fails_on_data_loss=boolean("failOnDataLoss", given.get("failondataloss", "true")),
+        is_committed=isolation == "read_committed" or table in _WITHOUT_SELECTION,
+        pushes_down=boolean("pushdown", given.get("pushdown", "false")),
+        snapshot=given.get("snapshot"),
+        table=table,
+        keeps_tombstones=one_of("tombstones", given.get("tombstones", "drop"), ("drop", "keep")) == "keep",
+    )
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    known = {name.lower() for name in _KNOWN}
+    for name in sorted(given.keys() - known):
+        if name in _WHY_NOT:
+            raise Refused(f"the option {name} is not supported: {_WHY_NOT[name]}")
+        if name in _WITHOUT_EFFECT or name.startswith("kafka."):
+            warn(f"the option {name} has no effect on a batch query over files")
+            continue
+        raise Refused(f"the option {name} is not supported: known are {', '.join(_KNOWN)}")
+
+
+def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:
+    """`asOf` in the options of the connector: offsets as JSON, or a time in ms."""
+    if table != "latest":
+        raise Refused(f"asOf is an option of table=latest, not of table={table}")
+    for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+        if name.lower() in given:
+            raise Refused(f"asOf and {name} are two names of one thing")
+    value = given["asof"].strip()
+    return {"endingoffsets" if value.startswith("{") else "endingtimestamp": value}
+
+
+def _columns(value: str | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    columns = names_in(value)
+    if not columns:
+        raise Refused("columns names no column")
+    return columns
+
+
+def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The log directories: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
+    if "paths" in given:
+        names = parsed_json("paths", given["paths"])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise Refused(f"paths: {given['paths']} is not a list of names")
+    else:
+        names = given.get("path", "").split(",")
+    directories = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
+    if not directories:
+        raise Refused("path is not given: the log directories of one or several brokers, separated by commas")
+    return tuple(directories)
+
+
+def _local(name: str) -> str:
+    path = name.removeprefix("file://")
+    if "://" in path:
+        raise Refused(f"path: {name} is not on a local disk, and only local log directories can be read")
+    return os.path.abspath(path)  # tasks may run in another directory
+
+
+def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:
+    named = [name for name in _SELECTIONS if name.lower() in given]
+    if table in _WITHOUT_SELECTION:
+        if named:
+            raise Refused(f"{named[0]}: table={table} reads {_WITHOUT_SELECTION[table]} and nothing else")
+        return TopicSelection(topics=(_WITHOUT_SELECTION[table],))
+    if not named and table in ("topics", "segments"):
+        return TopicSelection(is_everything=True)
+    if len(named) != 1:
+        raise Refused(f"exactly one of {', '.join(_SELECTIONS)} must be given, not {' and '.join(named) or 'none'}")
+    value = given[named[0].lower()]
+    if named[0] == "assign":
+        return TopicSelection(partitions=_assigned(value))
+    if named[0] == "subscribe":
+        topics = names_in(value)
+        if not topics:
+            raise Refused("subscribe names no topic")
+        return TopicSelection(topics=topics)
+    pattern = value.strip()
+    try:
+        re.compile(pattern)
+    except re.error as problem:
+        raise Refused(f"subscribePattern: {value!r} is not a regular expression: {problem}") from None
+    if not pattern:
+        raise Refused("subscribePattern is empty")
+    return TopicSelection(pattern=pattern)
+
+
+def _assigned(value: str) -> tuple[TopicPartition, ...]:
+    parsed = parsed_json("assign", value)
+    shape = f'assign: {value} is not of the shape {{"topic": [0, 1]}}'
+    if not isinstance(parsed, dict) or not parsed:
+        raise Refused(shape)
+    keys: dict[TopicPartition, None] = {}
+    for topic, partitions in parsed.items():
+        if not isinstance(partitions, list) or not partitions or not all(map(is_natural, partitions)):
+            raise Refused(shape)
+        keys.update(dict.fromkeys((topic, partition) for partition in partitions))
+    return tuple(keys)

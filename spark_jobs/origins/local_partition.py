@@ -1,0 +1,157 @@
+"""A replica of a partition in a log directory, as its files and the checkpoints were when they were read."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
+
+from protocol.primitives import MalformedMessage
+from spark_jobs.origins.local_segments import LocalSegments
+from spark_jobs.origins.open_transactions import last_stable_offset
+from spark_jobs.origins.port import Cut, StoredSegment
+from storage.checkpoints.offset_checkpoint import TopicPartition
+from storage.files.log_paths import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name, offset_of_name
+from storage.files.open_file import OpenFile
+from storage.files.port import FileSystem
+from storage.segment.batch_scan import BatchPlace, walk_places
+from storage.segment.listed_times import first_offset_at, largest_timestamp
+from storage.segment.segment_listing import ListedSegment, PositionRange, list_segments, locate, offset_index_of, split
+from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
+
+SOURCE: Final = LocalSegments()
+_start_offset = attrgetter("start_offset")
+
+
+class LocalPartition:
+    """A `PartitionOrigin`. `directory` is the partition's own; `node_id` is that of the broker, where it is known."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        key: TopicPartition,
+        directory: str,
+        listed: Sequence[ListedSegment],
+        *,
+        log_start_offset: int,
+        high_watermark: int | None,
+        topic_id: bytes | None = None,
+        node_id: int | None = None,
+    ) -> None:
+        self._fs = fs
+        self.key = key
+        self.directory = directory
+        self.topic_id = topic_id
+        self.node_id = node_id
+        self.source = SOURCE
+        self.tier = "local"
+        self.log_start_offset = max(log_start_offset, listed[0].base_offset if listed else 0)
+        self.is_checkpointed = high_watermark is not None
+        self.high_watermark = max(self.log_start_offset, high_watermark or 0)
+        self.segments: Sequence[StoredSegment] = tuple(self._stored(each) for each in listed)
+
+    @property
+    def place(self) -> str:
+        return self.directory
+
+    def __str__(self) -> str:
+        return f"{self.key[0]}-{self.key[1]}"
+
+    def last_stable_offset(self) -> int:
+        return last_stable_offset(self._fs, self.directory, self.segments, self.log_start_offset, self.high_watermark)
+
+    def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Sorted by first offset. Raises OSError, `CorruptTransactionIndex` among them."""
+        names = self._fs.list_directory(self.directory)
+        bases = sorted(offset_of_name(name) for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX))
+        first = self.segments[self._slot_of(start_offset)].start_offset if self.segments else start_offset
+        found: list[AbortedTransaction] = []
+        for base in bases:
+            if base < first:
+                continue
+            path = f"{self.directory}/{offset_name(base, TRANSACTION_INDEX_SUFFIX)}"
+            more, is_complete = TransactionIndex(self._fs, path).collect(start_offset, end_offset)
+            found += more
+            if is_complete:
+                break
+        return sorted(found, key=lambda each: each.first_offset)
+
+    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+        """Raises `MalformedMessage`, which names the file, and OSError."""
+        try:
+            return self._cuts(segment, start_offset, end_offset, slice_size)
+        except MalformedMessage as malformed:
+            raise MalformedMessage(f"{segment.name}: {malformed}") from None
+
+    def _cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+        listed = self._listed(segment)
+        start_position = 0
+        if start_offset > segment.start_offset:
+            place = locate(self._fs, listed, start_offset)
+            if place is None:
+                return []
+            start_position = place.position
+        end_position, last_offset = segment.size, None
+        if segment.is_growing or end_offset < segment.end_offset:
+            last = self._last_batch_before(listed, end_offset)
+            end_position, last_offset = (last.position + last.size, last.last_offset) if last else (0, None)
+        if start_position >= end_position:
+            return []
+        if end_position - start_position <= slice_size:
+            return [Cut(start_position, end_position, last_offset)]
+        pieces = split(self._fs, listed, PositionRange(start_position, end_position), slice_size)
+        last_piece = len(pieces) - 1
+        return [Cut(*each, last_offset if index == last_piece else None) for index, each in enumerate(pieces)]
+
+    def offset_at(self, timestamp_ms: int) -> int | None:
+        """Raises OSError and `MalformedMessage`."""
+        for segment in self.segments[self._slot_of(self.log_start_offset) :]:
+            if segment.start_offset >= self.high_watermark:
+                break
+            found = first_offset_at(
+                self._fs, self._listed(segment), timestamp_ms, self.log_start_offset, self.high_watermark
+            )
+            if found is not None:
+                return found
+        return None
+
+    def largest_timestamp(self, segment: StoredSegment) -> int | None:
+        return largest_timestamp(self._fs, self._listed(segment))
+
+    def has_changed(self) -> bool:
+        try:
+            listed = list_segments(self._fs, self.directory)
+        except FileNotFoundError:
+            return True
+        now = {each.base_offset: (each.size, each.next_base_offset) for each in listed}
+        for segment in self.segments[:-1]:
+            if now.get(segment.start_offset) != (segment.size, segment.end_offset):
+                return True
+        return bool(self.segments) and now.get(self.segments[-1].start_offset, (-1, 0))[0] < self.segments[-1].size
+
+    def _stored(self, listed: ListedSegment) -> StoredSegment:
+        is_growing = listed.next_base_offset is None
+        end_offset = listed.next_base_offset
+        if end_offset is None:
+            end_offset = max(listed.base_offset, self.high_watermark)
+        return StoredSegment(listed.base_offset, end_offset, listed.size, listed.path(LOG_SUFFIX), is_growing)
+
+    def _listed(self, segment: StoredSegment) -> ListedSegment:
+        following = None if segment.is_growing else segment.end_offset
+        return ListedSegment(self.directory, segment.start_offset, segment.size, following)
+
+    def _slot_of(self, offset: int) -> int:
+        return max(0, bisect_right(self.segments, offset, key=_start_offset) - 1)
+
+    def _last_batch_before(self, listed: ListedSegment, end_offset: int) -> BatchPlace | None:
+        """The last batch that begins before an offset; None where none does."""
+        index = offset_index_of(self._fs, listed)
+        position = index.position_at_or_before(end_offset - 1) if index else 0
+        opened = OpenFile(self._fs.open(listed.path(), read_only=True))
+        last = None
+        for place in walk_places(opened.file, position, listed.size):
+            if place.base_offset >= end_offset:
+                break
+            last = place
+        return last

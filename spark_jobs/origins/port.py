@@ -1,0 +1,167 @@
+"""The port of an origin: a place that has records of partitions, such as the log directories of brokers.
+
+The planner asks origins on the driver; nothing but `SegmentSource` and `Slice` travels to tasks.
+
+| of the port       | is                                                                  | for log directories        |
+|-------------------|---------------------------------------------------------------------|----------------------------|
+| `Origin`          | the partitions of a place, and what reading there costs             | those of some brokers      |
+| `PartitionOrigin` | one partition as it was listed: offsets, segments, times, aborts    | the best replica           |
+| `StoredSegment`   | consecutive offsets in one file or object, with its size            | a .log file                |
+| `SegmentSource`   | opens a segment in a task, and refuses one that is not what was listed | a path, a size          |
+| `Slice`           | whole batches of a segment, and the offsets to take from them       |                            |
+
+The *generation* of a segment is what tells its bytes from those that replaced them: the size of a file, the segment id
+in the name of an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from storage.checkpoints.offset_checkpoint import TopicPartition
+from storage.files.port import File
+from storage.segment.transaction_index import AbortedTransaction
+
+
+class StoredSegment(NamedTuple):
+    """A segment of a partition as an origin listed it. It is the only one of its origin with these offsets."""
+
+    start_offset: int
+    end_offset: int
+    """Exclusive; for a growing segment, where what may be read of it ends."""
+    size: int
+    """Bytes of its records."""
+    name: str
+    """What its source opens: a path, or the key of an object."""
+    is_growing: bool
+    """Whether a broker may append to it: its size is then a lower bound."""
+
+
+class Cut(NamedTuple):
+    """Whole batches of a segment: [start, end) in bytes."""
+
+    start_position: int
+    end_position: int
+    last_offset: int | None
+    """The last offset of the last batch, where it is known. A task compares it: behind a file that was replaced, other
+    batches end at this position."""
+
+
+class SegmentSource(Protocol):
+    """Opens segments in a task. A small value, which is pickled with every slice."""
+
+    def open(self, wanted: Slice) -> File:
+        """The segment of a slice, as it was when the read was planned.
+
+        Raises `DataLost` where it is gone, `SegmentReplaced` where other bytes have its name, and OSError.
+        """
+
+
+class Slice(NamedTuple):
+    """Whole batches of one segment, and the offsets [start_offset, end_offset) of the records to take from them."""
+
+    topic: str
+    partition: int
+    source: SegmentSource
+    segment: StoredSegment
+    start_position: int
+    end_position: int
+    last_offset: int | None
+    """As in `Cut`."""
+    start_offset: int
+    end_offset: int
+    aborted: tuple[AbortedTransaction, ...] = ()
+    """The aborted transactions whose records are to be left out."""
+
+    @property
+    def size(self) -> int:
+        return self.end_position - self.start_position
+
+    @property
+    def path(self) -> str:
+        return self.segment.name
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset}"
+
+
+Task: TypeAlias = tuple[Slice, ...]
+
+
+class PartitionOrigin(Protocol):
+    """What an origin has of one partition, as it was listed."""
+
+    @property
+    def key(self) -> TopicPartition: ...
+
+    @property
+    def topic_id(self) -> bytes | None: ...
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker whose replica it is; None where it is not a replica, or its directory does not say."""
+
+    @property
+    def tier(self) -> str:
+        """`local` or `remote`."""
+
+    @property
+    def source(self) -> SegmentSource: ...
+
+    @property
+    def segments(self) -> Sequence[StoredSegment]:
+        """In the order of their offsets; they do not overlap."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive end of what may be read."""
+
+    @property
+    def is_checkpointed(self) -> bool:
+        """Whether the high watermark is known; where it is not, nothing is read."""
+
+    def last_stable_offset(self) -> int:
+        """The first offset of the first transaction that is open at the high watermark, else the high watermark."""
+
+    def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in a range of offsets."""
+
+    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+        """The batches with offsets in [start, end), in slices of about `slice_size` bytes.
+
+        The last one says its last offset where it ends inside the segment, or the segment grows."""
+
+    def offset_at(self, timestamp_ms: int) -> int | None:
+        """The first offset below the high watermark whose record is as late; None where none is."""
+
+    def largest_timestamp(self, segment: StoredSegment) -> int | None:
+        """The largest timestamp of a segment in ms, from its index; None where that is not known without reading it."""
+
+    def has_changed(self) -> bool:
+        """Whether a segment was deleted or replaced since the listing: what was planned may rest on other files."""
+
+
+class Origin(Protocol):
+    """A place that has records of partitions."""
+
+    @property
+    def cost(self) -> int:
+        """What it costs to read here, compared with other origins: the planner takes the cheapest."""
+
+    @property
+    def cluster_id(self) -> str | None:
+        """None where the place does not say it."""
+
+    def partitions(self) -> Mapping[TopicPartition, object]:
+        """The partitions that are here. Raises `Refused` and OSError."""
+
+    def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
+        """List the segments of these partitions; those that are not here are left out. Raises as `partitions`."""

@@ -1,0 +1,1 @@
+"""From options and origins to tasks: offsets, the snapshot, slices, tasks."""

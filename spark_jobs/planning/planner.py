@@ -1,0 +1,231 @@
+"""Planning a read: ranges of offsets become slices of segments, and these are packed into tasks by their size.
+
+A plan rests on names, sizes, checkpoints and indexes; a batch is looked at only where a range ends inside a segment.
+Where a segment was replaced or deleted while its index was read, everything is listed and planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeVar
+
+from spark_jobs.options.read_options import ReadOptions
+from spark_jobs.origins.log_directories import LogDirectories
+from spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
+from spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
+from spark_jobs.planning.partition_view import PartitionView, Piece
+from spark_jobs.planning.pushed_filters import PushedFilters
+from spark_jobs.planning.selection import selected
+from spark_jobs.planning.snapshot import Snapshot, read_snapshot, take_snapshot
+from spark_jobs.refusals import ClusterMismatch, Refused
+from storage.checkpoints.offset_checkpoint import TopicPartition
+from storage.files.port import FileSystem
+from storage.segment.transaction_index import AbortedTransaction
+
+T = TypeVar("T")
+
+TASK_SIZE: Final = 64 << 20
+"""Bytes of segments for one task. Starting a task takes Spark about 40 ms; decoding so many bytes takes several times
+as long."""
+TASKS_MAX: Final = 20_000
+"""Tasks grow past their size where there would be more."""
+PLANS_MAX: Final = 10
+"""How often a plan is made again because files changed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a query reads: the ranges of offsets, and the tasks that read them."""
+
+    cluster_id: str | None
+    ranges: tuple[OffsetRange, ...]
+    tasks: tuple[Task, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of segments that the tasks read."""
+        return sum(each.size for task in self.tasks for each in task)
+
+
+class Planner:
+    """Plans one query over the origins that its options name."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        options: ReadOptions,
+        *,
+        filters: PushedFilters | None = None,
+        task_size: int = TASK_SIZE,
+        origins: Sequence[Origin] = (),
+    ) -> None:
+        """Raises `Refused`. `origins` are further ones than the log directories of the options."""
+        self._options = options
+        self._filters = filters or PushedFilters()
+        self._task_size = task_size
+        self.origins = sorted([LogDirectories(fs, options.directories), *origins], key=lambda each: each.cost)
+        self.cluster_id = cluster_of(self.origins)
+        self._selected: list[TopicPartition] = []
+        """The partitions that the options select, as they were listed last."""
+        self._snapshot: Snapshot | None = None
+        if options.snapshot is not None:
+            self._snapshot = read_snapshot(fs, options.snapshot)
+            if None not in (self.cluster_id, self._snapshot.cluster_id) and (
+                self.cluster_id != self._snapshot.cluster_id
+            ):
+                raise ClusterMismatch(
+                    f"snapshot: it is of cluster {self._snapshot.cluster_id}, the files are of {self.cluster_id}"
+                )
+
+    def plan(self) -> Plan:
+        """List the segments and make the tasks. Raises `Refused`; `CorruptCheckpoint` and OSError of the files."""
+        return self._settled(self._plan)
+
+    def snapshot(self) -> Snapshot:
+        """Describe the selected partitions as they are now. Raises as `plan`."""
+        return self._settled(lambda views: take_snapshot(self.cluster_id, views))
+
+    def views(self) -> list[PartitionView]:
+        """The selected partitions that the pushed filters want, listed now."""
+        found: dict[TopicPartition, None] = {}
+        for origin in self.origins:
+            found |= dict.fromkeys(origin.partitions())
+        self._selected = selected(found, self._options.subscription)
+        keys = [key for key in self._selected if self._filters.takes_partition(key[1])]
+        offers: dict[TopicPartition, list[PartitionOrigin]] = {key: [] for key in keys}
+        for origin in self.origins:
+            for offer in origin.open(keys):
+                offers[offer.key].append(offer)
+        return [PartitionView(each) for each in offers.values()]
+
+    def _settled(self, make: Callable[[list[PartitionView]], T]) -> T:
+        """Make something of the listed partitions that were not changed meanwhile."""
+        for _ in range(PLANS_MAX):
+            views = self.views()
+            try:
+                made = make(views)
+            except FileNotFoundError:
+                continue
+            if not any(offer.has_changed() for view in views for offer in view.offers):
+                return made
+        raise Refused(f"the segments changed {PLANS_MAX} times while the read was planned")
+
+    def _plan(self, views: list[PartitionView]) -> Plan:
+        ranges = ranges_of(views, self._options, self._snapshot, self._selected)
+        tasks = tasks_of(ranges, self._options, self._task_size, self._filters)
+        return Plan(self.cluster_id, tuple(ranges), tuple(tasks))
+
+
+def cluster_of(origins: Sequence[Origin]) -> str | None:
+    """The cluster of all origins that say theirs. Raises `ClusterMismatch` where they differ."""
+    known = {each.cluster_id for each in origins if each.cluster_id is not None}
+    if len(known) > 1:
+        raise ClusterMismatch(f"the places to read are of different clusters: {', '.join(sorted(known))}")
+    return next(iter(known), None)
+
+
+def plan(fs: FileSystem, options: ReadOptions) -> list[Task]:
+    """The tasks of a read. Raises as `Planner.plan`."""
+    return list(Planner(fs, options).plan().tasks)
+
+
+def tasks_of(
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    task_size: int = TASK_SIZE,
+    filters: PushedFilters | None = None,
+) -> list[Task]:
+    """Cut ranges into slices and pack these into tasks, in order."""
+    size = sum(each.view.size for each in ranges)
+    task_size = max(task_size, -(-size // TASKS_MAX))
+    if options.tasks_min is not None:
+        task_size = max(1, min(task_size, -(-size // options.tasks_min)))
+    pushed = filters or PushedFilters()
+    narrowed = [pushed.narrowed(each) for each in ranges]
+    tasks: list[Task] = []
+    for group in groups_of(narrowed, options.records_per_task_max):
+        slices = [each for wanted in group for each in slices_of(wanted, options, task_size, pushed)]
+        tasks += packed(slices, task_size)
+    return tasks
+
+
+def groups_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterator[list[OffsetRange]]:
+    """Split ranges for maxRecordsPerPartition: a task never has slices of two groups. One group without a count."""
+    if records_max is None:
+        yield list(ranges)
+        return
+    for view, start, end in ranges:
+        for group_start in range(start, end, records_max):
+            yield [OffsetRange(view, group_start, min(end, group_start + records_max))]
+
+
+def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filters: PushedFilters) -> Iterator[Slice]:
+    """The slices with the records of a range."""
+    view, start_offset, end_offset = wanted
+    aborted = Aborts(wanted) if options.is_committed or options.table == "batches" else None
+    for piece in view.pieces(start_offset, end_offset):
+        offer, segment, piece_start, piece_end = piece
+        if offer is None or segment is None:
+            lost(options, f"{view}: offsets {piece_start} to {piece_end} are in no place")
+            continue
+        if filters.is_too_old(offer, segment):
+            continue
+        cuts = offer.cuts(segment, piece_start, piece_end, slice_size)
+        check_tail(view, piece, cuts, options)
+        left_out = aborted.between(offer, piece_start, piece_end) if aborted else ()
+        for cut in cuts:
+            yield Slice(
+                *view.key,
+                offer.source,
+                segment,
+                cut.start_position,
+                cut.end_position,
+                cut.last_offset,
+                piece_start,
+                piece_end,
+                left_out,
+            )
+
+
+def check_tail(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions) -> None:
+    """Report where the files end before the high watermark: a crash has taken records that were committed."""
+    offer, segment, start_offset, end_offset = piece
+    assert offer is not None and segment is not None
+    if segment.is_growing and end_offset == offer.high_watermark:
+        last_offset = cuts[-1].last_offset if cuts else None
+        after = max(segment.start_offset, start_offset) if last_offset is None else last_offset + 1
+        if after < end_offset:
+            lost(options, f"{view}: the files in {offer.place} end at {after}, and the high watermark is {end_offset}")
+
+
+class Aborts:
+    """The aborted transactions of a range, read once for each origin."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        self._wanted = wanted
+        self._known: dict[int, list[AbortedTransaction]] = {}
+
+    def between(self, offer: PartitionOrigin, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
+        """Those with records in [start, end)."""
+        known = self._known.get(id(offer))
+        if known is None:
+            known = offer.aborted(self._wanted.start_offset, self._wanted.end_offset)
+            self._known[id(offer)] = known
+        return tuple(each for each in known if each.first_offset < end_offset and each.last_offset >= start_offset)
+
+
+def packed(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:
+    """Neighbours together until they fill a task."""
+    cuts = [0]
+    size = 0
+    for index, each in enumerate(slices):
+        size += each.size
+        if size >= task_size:
+            cuts.append(index + 1)
+            size = 0
+    if cuts[-1] != len(slices):
+        cuts.append(len(slices))
+    for first, after in pairwise(cuts):
+        yield tuple(slices[first:after])

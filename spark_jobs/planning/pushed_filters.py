@@ -1,0 +1,128 @@
+"""The predicates of a query that the source takes over: bounds on partition, offset and timestamp.
+
+Spark gives those of its predicates that have a column on one side and a value on the other, all of which must hold.
+What is taken over is exact: the planner leaves out partitions, offsets and segments, the tasks leave out rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from spark_jobs.origins.port import PartitionOrigin, StoredSegment
+from spark_jobs.planning.bounds import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EVERYTHING: Final = (-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilters:
+    """Half-open ranges that the values of three columns lie in, and the partitions that are wanted."""
+
+    numbers: tuple[int, int] = EVERYTHING
+    """Of partitions."""
+    partitions: frozenset[int] | None = None
+    """Those that an IN names; None for all."""
+    offsets: tuple[int, int] = EVERYTHING
+    times_us: tuple[int, int] = EVERYTHING
+    """Microseconds since the epoch."""
+
+    def takes_partition(self, partition: int) -> bool:
+        is_named = self.partitions is None or partition in self.partitions
+        return is_named and self.numbers[0] <= partition < self.numbers[1]
+
+    def narrowed(self, wanted: OffsetRange) -> OffsetRange:
+        """The offsets of a range that can fulfil the predicates."""
+        start = min(max(wanted.start_offset, self.offsets[0]), wanted.end_offset)
+        return OffsetRange(wanted.view, start, max(start, min(wanted.end_offset, self.offsets[1])))
+
+    def is_too_old(self, offer: PartitionOrigin, segment: StoredSegment) -> bool:
+        """Whether all records of a segment are before the first time that is wanted."""
+        if self.times_us[0] <= 0:
+            return False
+        latest = offer.largest_timestamp(segment)
+        return latest is not None and latest * 1000 < self.times_us[0]
+
+    def with_range(self, column: str, start: int, end: int) -> PushedFilters:
+        """Also with the values of a column in [start, end)."""
+        if column == "partition":
+            return replace(self, numbers=both(self.numbers, start, end))
+        if column == "offset":
+            return replace(self, offsets=both(self.offsets, start, end))
+        return replace(self, times_us=both(self.times_us, start, end))
+
+
+def both(before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
+    return max(before[0], start), min(before[1], end)
+
+
+class FilterReader:
+    """Takes over what it can of the predicates that Spark offers."""
+
+    def __init__(self) -> None:
+        self.pushed = PushedFilters()
+
+    def take(self, filters: Iterable[Filter]) -> Iterator[Filter]:
+        """Those that Spark has to evaluate itself."""
+        for each in filters:
+            if not self._takes(each):
+                yield each
+
+    def _takes(self, wanted: Filter) -> bool:
+        from pyspark.sql.datasource import In, IsNotNull
+
+        path: tuple[str, ...] = getattr(wanted, "attribute", ())
+        if len(path) != 1 or path[0] not in ("partition", "offset", "timestamp"):
+            return False
+        column = path[0]
+        if isinstance(wanted, IsNotNull):
+            return True  # the three columns are never null
+        if isinstance(wanted, In):
+            return column == "partition" and self._takes_partitions(wanted.value)
+        number = number_of(column, getattr(wanted, "value", None))
+        values = None if number is None else range_of_filter(wanted, number)
+        if values is None:
+            return False
+        self.pushed = self.pushed.with_range(column, *values)
+        return True
+
+    def _takes_partitions(self, values: Iterable[object]) -> bool:
+        numbers = [value for value in values if isinstance(value, int)]
+        before = self.pushed.partitions
+        wanted = frozenset(numbers) if before is None else before & frozenset(numbers)
+        self.pushed = replace(self.pushed, partitions=wanted)
+        return True
+
+
+def range_of_filter(wanted: Filter, number: int) -> tuple[int, int] | None:
+    """The half-open range of a comparison; None where it is none."""
+    from pyspark.sql import datasource as ds
+
+    low, high = EVERYTHING
+    if isinstance(wanted, ds.EqualTo | ds.EqualNullSafe):
+        return number, number + 1
+    if isinstance(wanted, ds.GreaterThan):
+        return number + 1, high
+    if isinstance(wanted, ds.GreaterThanOrEqual):
+        return number, high
+    if isinstance(wanted, ds.LessThan):
+        return low, number
+    if isinstance(wanted, ds.LessThanOrEqual):
+        return low, number + 1
+    return None
+
+
+def number_of(column: str, value: object) -> int | None:
+    """A value as the number that is compared: for a timestamp microseconds since the epoch."""
+    if column != "timestamp":
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return None
+    since = value - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,0 +1,30 @@
+"""The errors that the data source gives a query, and its warnings."""
+
+from __future__ import annotations
+
+import warnings
+
+
+class Refused(ValueError):
+    """The query cannot be run with these options; the message names the option and the reason."""
+
+
+class ClusterMismatch(Refused):
+    """Two places are of different clusters, or a snapshot is of another one than the files."""
+
+
+class DataLost(Refused):
+    """Records of the requested offsets have been deleted, or are not in the files."""
+
+
+class SegmentReplaced(DataLost):
+    """Compaction has put another file in the place of a segment after the read was planned."""
+
+
+class SnapshotChanged(DataLost):
+    """The files below the offsets of a snapshot are not those that it was taken of."""
+
+
+def warn(message: str) -> None:
+    """Warn on the standard error of the process, once for each message."""
+    warnings.warn(f"moldau: {message}", UserWarning, stacklevel=2)

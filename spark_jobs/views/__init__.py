@@ -1,0 +1,1 @@
+"""The tables of the data source, by their name in `table=`."""

@@ -1,0 +1,170 @@
+"""The table `batches`: a row for each record batch, from its header alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from protocol.compression import Codec
+from protocol.primitives import MalformedMessage
+from protocol.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from spark_jobs.refusals import DataLost, SegmentReplaced
+from spark_jobs.views.records import SegmentReader
+from spark_jobs.views.schemas import BATCHES
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from numpy.typing import NDArray
+
+    from spark_jobs.origins.port import Slice, Task
+
+TASK_SIZE: Final = 2 << 30
+"""Bytes of segments for one task, of which it reads the headers."""
+READ_SIZE: Final = 8 << 10
+"""Bytes read at once: several small batches, or the header of a large one."""
+ROWS_MAX: Final = 1 << 16
+"""Rows of one Arrow batch."""
+LENGTH: Final = Struct(">i")
+HEADER_FIELDS: Final = [
+    ("base_offset", ">i8"),
+    ("batch_length", ">i4"),
+    ("leader_epoch", ">i4"),
+    ("magic", "i1"),
+    ("crc", ">u4"),
+    ("attributes", ">i2"),
+    ("last_offset_delta", ">i4"),
+    ("base_timestamp", ">i8"),
+    ("max_timestamp", ">i8"),
+    ("producer_id", ">i8"),
+    ("producer_epoch", ">i2"),
+    ("base_sequence", ">i4"),
+    ("records_count", ">i4"),
+]
+"""The header of a batch as numpy reads many of them at once; the layout is in `protocol.record_batch`."""
+
+
+class BatchesReader(SegmentReader):
+    """Rows of `BATCHES`; a batch that lies across the end of the wanted offsets is shown whole."""
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(task) for task in self.plan(TASK_SIZE).tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        task: Task = partition.value or ()
+        for each in task:
+            try:
+                for positions, headers in headers_of(each):
+                    batch = batch_rows(each, positions, headers)
+                    if batch.num_rows:
+                        yield batch.select(self._columns)
+            except DataLost as gone:
+                self.report(gone)
+
+
+def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
+    """(positions, headers back to back) of the batches of a slice, some thousands at a time.
+
+    Raises `MalformedMessage`, which names file and position, `DataLost` and OSError.
+    """
+    file = wanted.source.open(wanted)
+    try:
+        positions: list[int] = []
+        headers: list[bytes] = []
+        position = chunk_position = wanted.start_position
+        chunk = b""
+        while position + HEADER_SIZE <= wanted.end_position:
+            inside = position - chunk_position
+            if inside + HEADER_SIZE > len(chunk):
+                chunk = file.pread(min(READ_SIZE, wanted.end_position - position), position)
+                chunk_position, inside = position, 0
+            header = chunk[inside : inside + HEADER_SIZE]
+            if len(header) < HEADER_SIZE:
+                break
+            (length,) = LENGTH.unpack_from(header, 8)
+            if length < LENGTH_MIN or header[MAGIC_POSITION] != MAGIC:
+                raise MalformedMessage(f"{wanted.path}: no batch at position {position}")
+            positions.append(position)
+            headers.append(header)
+            position += length + LOG_OVERHEAD
+            if len(positions) == ROWS_MAX:
+                yield positions, b"".join(headers)
+                positions, headers = [], []
+        if position != wanted.end_position:
+            raise SegmentReplaced(f"{wanted}: {wanted.path} does not have the batches that it had when it was planned")
+        if positions:
+            yield positions, b"".join(headers)
+    finally:
+        file.close()
+
+
+def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.RecordBatch:
+    """The rows of `BATCHES` for some headers, without batches that end before the slice or begin past it."""
+    import numpy as np
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    found = np.frombuffer(headers, np.dtype(HEADER_FIELDS))
+    base = found["base_offset"].astype(np.int64)
+    last = base + found["last_offset_delta"]
+    rows = np.flatnonzero((last >= wanted.start_offset) & (base < wanted.end_offset))
+    found, base, last = found[rows], base[rows], last[rows]
+    attributes = found["attributes"].astype(np.int32)
+    codecs = pa.array([codec.name.lower() for codec in Codec] + ["unknown"] * (CODEC_MASK + 1 - len(Codec)))
+    has_horizon = attributes & DELETE_HORIZON_BIT != 0
+    base_time, schema = found["base_timestamp"].astype(np.int64), to_arrow_schema(BATCHES, timezone="UTC")
+
+    def time(milliseconds: NDArray[np.int64], mask: NDArray[np.bool_] | None = None) -> pa.Array:
+        return pa.array(milliseconds * 1000, mask=mask).view(schema.field("maxTimestamp").type)
+
+    columns = {
+        "topic": pa.repeat(pa.scalar(wanted.topic), len(rows)),
+        "partition": np.full(len(rows), wanted.partition, np.int32),
+        "baseOffset": base,
+        "lastOffset": last,
+        "records": found["records_count"].astype(np.int32),
+        "bytes": found["batch_length"].astype(np.int64) + LOG_OVERHEAD,
+        "codec": codecs.take(pa.array(attributes & CODEC_MASK)),
+        "baseTimestamp": time(base_time, has_horizon),
+        "maxTimestamp": time(found["max_timestamp"].astype(np.int64)),
+        "timestampType": (attributes & TIMESTAMP_TYPE_BIT != 0).astype(np.int32),
+        "producerId": found["producer_id"].astype(np.int64),
+        "producerEpoch": found["producer_epoch"].astype(np.int32),
+        "baseSequence": found["base_sequence"].astype(np.int32),
+        "leaderEpoch": found["leader_epoch"].astype(np.int32),
+        "isTransactional": attributes & TRANSACTIONAL_BIT != 0,
+        "isControl": attributes & CONTROL_BIT != 0,
+        "isAborted": is_aborted(wanted, found, base, attributes),
+        "deleteHorizon": time(base_time, ~has_horizon),
+        "position": np.array(positions, np.int64)[rows],
+    }
+    arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns.values()]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def is_aborted(
+    wanted: Slice, found: NDArray[np.void], base: NDArray[np.int64], attributes: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Which batches hold records of the aborted transactions that the slice names."""
+    import numpy as np
+
+    aborted = np.zeros(len(base), np.bool_)
+    is_data = (attributes & TRANSACTIONAL_BIT != 0) & (attributes & CONTROL_BIT == 0)
+    for each in wanted.aborted:
+        is_its = (found["producer_id"] == each.producer_id) & (base >= each.first_offset) & (base <= each.last_offset)
+        aborted |= is_data & is_its
+    return aborted

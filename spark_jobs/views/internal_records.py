@@ -1,0 +1,58 @@
+"""Tables over an internal topic: the last record of each key of a partition, decoded.
+
+The records are read committed: offsets that a transaction committed count when it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from spark_jobs.options.read_options import ReadOptions
+from spark_jobs.views.latest_rows import last_rows
+from spark_jobs.views.records import SegmentReader
+from spark_jobs.views.rows import Row, row_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from spark_jobs.origins.port import Task
+
+
+class InternalReader(SegmentReader):
+    """`decode` makes the row of a key and a value; None for keys of other kinds."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        columns: Sequence[str],
+        schema: StructType,
+        decode: Callable[[bytes, bytes], Row | None],
+    ) -> None:
+        super().__init__(options, columns)
+        self._schema = schema
+        self._decode = decode
+
+    def partitions(self) -> list[InputPartition]:
+        slices = [each for task in self.plan().tasks for each in task]
+        return [InputPartition(tuple(group)) for _, group in groupby(slices, lambda each: each.partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises `MalformedMessage` for a record of a version that Apache Kafka 4.3.1 does not define."""
+        task: Task = partition.value or ()
+        last: dict[bytes, bytes] = {}
+        for batch in self.batches(task, ("key", "value")):
+            rows = last_rows(batch)
+            for key, value in zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True):
+                if value is None:
+                    last.pop(key, None)
+                else:
+                    last[key] = value
+        decoded = (self._decode(key, value) for key, value in last.items())
+        return row_batches((row for row in decoded if row is not None), self._schema, self._columns)

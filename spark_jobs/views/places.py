@@ -1,0 +1,64 @@
+"""The tables `topics` and `segments`: what lies where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from spark_jobs.options.read_options import ReadOptions
+from spark_jobs.views.rows import Row, RowsReader, time_of
+
+if TYPE_CHECKING:
+    from spark_jobs.planning.partition_view import PartitionView
+
+
+class PlacesReader(RowsReader):
+    """Rows of the listed partitions, or of their segments."""
+
+    def __init__(self, options: ReadOptions, schema: StructType, columns: Sequence[str]) -> None:
+        super().__init__(schema, columns)
+        self._options = options
+
+    def rows(self) -> Iterator[Row]:
+        from spark_jobs.planning.planner import Planner
+        from storage.files.local_files import LocalFiles
+
+        views = Planner(LocalFiles(), self._options).views()
+        make = self._topic_rows if self._options.table == "topics" else self._segment_rows
+        for view in views:
+            yield from make(view)
+
+    def _topic_rows(self, view: PartitionView) -> Iterator[Row]:
+        from storage.checkpoints.partition_metadata import uuid_text
+
+        newest = view.newest
+        is_stable_wanted = "lastStableOffset" in self._columns and view.is_checkpointed
+        yield (
+            view.key[0],
+            uuid_text(newest.topic_id) if newest.topic_id else None,
+            view.key[1],
+            newest.node_id,
+            newest.place,
+            view.log_start_offset,
+            view.high_watermark if view.is_checkpointed else None,
+            newest.last_stable_offset() if is_stable_wanted else None,
+            len(newest.segments),
+            sum(segment.size for segment in newest.segments),
+        )
+
+    def _segment_rows(self, view: PartitionView) -> Iterator[Row]:
+        for offer in view.offers:
+            for segment in offer.segments:
+                latest = offer.largest_timestamp(segment) if "largestTimestamp" in self._columns else None
+                yield (
+                    *view.key,
+                    segment.start_offset,
+                    segment.end_offset,
+                    segment.size,
+                    offer.tier,
+                    segment.name,
+                    segment.is_growing,
+                    time_of(latest),
+                )

@@ -1,0 +1,88 @@
+"""The table `records`: planned on the driver, decoded in the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_jobs.options.read_options import ReadOptions
+from spark_jobs.refusals import DataLost, warn
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql.datasource import Filter
+
+    from spark_jobs.decoding.record_columns import TimeRange
+    from spark_jobs.origins.port import Slice, Task
+    from spark_jobs.planning.planner import Plan
+    from spark_jobs.planning.pushed_filters import PushedFilters
+
+
+class SegmentReader(DataSourceReader):
+    """Plans the read on the driver and decodes records in the tasks."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._pushed: PushedFilters | None = None
+
+    def partitions(self) -> list[InputPartition]:
+        """The partitions of the read, one for each task. Raises `Refused`."""
+        return [InputPartition(task) for task in self.plan().tasks]
+
+    def plan(self, task_size: int | None = None) -> Plan:
+        """Raises `Refused`; OSError and `CorruptCheckpoint` of the files."""
+        from spark_jobs.planning.planner import TASK_SIZE, Planner
+        from storage.files.local_files import LocalFiles
+
+        planner = Planner(LocalFiles(), self._options, filters=self._pushed, task_size=task_size or TASK_SIZE)
+        return planner.plan()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
+        task: Task = partition.value or ()  # where there are no tasks, Spark reads one whose value is None
+        return self.batches(task, self._columns)
+
+    def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The records of a task with these columns, slice after slice."""
+        for each in task:
+            yield from self.batches_of(each, columns)
+
+    def batches_of(self, wanted: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The records of a slice; what is gone is an error, or with failOnDataLoss=false a warning."""
+        from spark_jobs.decoding.record_columns import record_batches
+
+        try:
+            yield from record_batches(wanted, columns, self._times())
+        except DataLost as gone:
+            self.report(gone)
+
+    def report(self, gone: DataLost) -> None:
+        """Raise the error, or with failOnDataLoss=false warn."""
+        if self._options.fails_on_data_loss:
+            raise type(gone)(f"{gone}; failOnDataLoss=false reads what is there") from None
+        warn(f"{gone}: skipped")
+
+    def _times(self) -> TimeRange | None:
+        """The range of timestamps that was pushed down."""
+        from spark_jobs.decoding.record_columns import TimeRange
+        from spark_jobs.planning.pushed_filters import EVERYTHING
+
+        if self._pushed is None or self._pushed.times_us == EVERYTHING:
+            return None
+        return TimeRange(*self._pushed.times_us)
+
+
+class FilteringReader(SegmentReader):
+    """A reader that takes over predicates. It is a class of its own because Spark refuses every query over a reader
+    that only defines `pushFilters` while spark.sql.python.filterPushdown.enabled is false, as it is by default."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        from spark_jobs.planning.pushed_filters import FilterReader
+
+        taken = FilterReader()
+        left = list(taken.take(filters))
+        self._pushed = taken.pushed
+        return left

@@ -1,0 +1,206 @@
+"""Rounds in which the cleaner, retention and appends change a log under a Spark read: right rows, or a named error.
+
+In one half of the rounds the changes come between planning and reading, so that the right rows are known exactly. In
+the other half they come from a thread at any moment: then all records that are left at the end must have been read, and
+nothing that was aborted.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_moldau import DefaultSource
+from spark_jobs.refusals import DataLost, Refused
+from storage.files.local_files import LocalFiles
+from storage.log.log import Log
+from storage.log_config import LogConfig
+from tests.support.segments import write_checkpoints
+from tests.unit.storage.compaction.histories import (
+    NOW_MS,
+    clean_log,
+    committed,
+    end_transaction,
+    send,
+    stored,
+)
+
+CONFIG = LogConfig(
+    segment_bytes=900,
+    index_interval_bytes=150,
+    cleanup_policy=("compact", "delete"),
+    delete_retention_ms=0,
+    retention_bytes=4000,
+    file_delete_delay_ms=60_000,
+)
+PRODUCERS = 2
+RIGHT, LOST, CHANGING = "right rows", "DataLost", "refused: it changed all the time"
+
+
+class ChangingLog:
+    """A partition `t-0` of a log directory, changed by dice."""
+
+    def __init__(self, directory: Path, dice: random.Random) -> None:
+        self.directory = directory
+        self._dice = dice
+        self._log = Log.open(LocalFiles(), f"{directory}/t-0", CONFIG, now_ms=NOW_MS)
+        self._sequences: dict[int, int] = {}
+        self._open: set[int] = set()
+
+    def write(self, count: int) -> None:
+        """Append batches, some in transactions; then everything is below the high watermark."""
+        for _ in range(count):
+            pairs = [
+                (f"k{self._dice.randrange(6)}", "v" * self._dice.randrange(30)) for _ in range(self._dice.randint(1, 4))
+            ]
+            producer_id = self._dice.randrange(3 * PRODUCERS)
+            if producer_id >= PRODUCERS:
+                send(self._log, *pairs)
+            elif producer_id in self._open and self._dice.random() < 0.5:
+                self._open.discard(producer_id)
+                end_transaction(self._log, producer_id, 0, commits=self._dice.random() < 0.5)
+            else:
+                self._open.add(producer_id)
+                sequence = self._sequences.get(producer_id, 0)
+                self._sequences[producer_id] = sequence + len(pairs)
+                send(self._log, *pairs, producer=(producer_id, 0, sequence), is_transactional=True)
+        for producer_id in list(self._open):
+            if self._dice.random() < 0.7:
+                self._open.discard(producer_id)
+                end_transaction(self._log, producer_id, 0, commits=self._dice.random() < 0.5)
+        write_checkpoints(self.directory, {("t", 0): self._log.end_offset})
+
+    def change(self) -> None:
+        """One of what a broker does to its files; renamed files may be removed at once."""
+        match self._dice.randrange(5):
+            case 0 | 1:
+                clean_log(LocalFiles(), self._log, NOW_MS + 10_000)  # removes what it replaced
+            case 2:
+                renamed = self._log.delete_old_segments(NOW_MS, self._log.end_offset)
+                if self._dice.random() < 0.5:
+                    for path in renamed:
+                        Path(path).unlink()
+            case 3:
+                self.write(self._dice.randint(1, 20))
+            case _:
+                self._log.roll(NOW_MS)
+
+    def rows(self, *, is_committed: bool) -> set[tuple[int, bytes | None, bytes | None]]:
+        """What a consumer would be given now."""
+        if is_committed:
+            return {(each.offset, each.key, each.value) for each in committed(self._log)}
+        return {
+            (each.offset, each.key, each.value)
+            for header, records, _ in stored(self._log)
+            if not header.is_control
+            for each in records
+            if each.offset >= self._log.log_start_offset
+        }
+
+    def close(self) -> None:
+        self._log.close(NOW_MS, clean=False)
+
+
+def run_rounds(count: int, seed: int) -> Counter[str]:
+    """Run rounds; how many ended how. Raises `AssertionError` with the seed of a round that read wrong rows."""
+    outcomes: Counter[str] = Counter()
+    for number in range(count):
+        with tempfile.TemporaryDirectory() as name:
+            try:
+                outcomes[one_round(Path(name), random.Random(f"{seed}/{number}"), is_concurrent=number % 2 == 1)] += 1
+            except AssertionError as wrong:
+                raise AssertionError(f"round {number} of seed {seed}: {wrong}") from wrong
+    return outcomes
+
+
+def one_round(directory: Path, dice: random.Random, *, is_concurrent: bool) -> str:
+    log = ChangingLog(directory, dice)
+    try:
+        log.write(dice.randint(10, 80))
+        for _ in range(dice.randrange(3)):
+            log.change()
+        is_committed = dice.random() < 0.5
+        isolation = "read_committed" if is_committed else "read_uncommitted"
+        options = {"path": str(directory), "subscribe": "t", "kafka.isolation.level": isolation}
+        options |= {"columns": "offset,key,value", "minPartitions": str(dice.randint(1, 6))}
+        if is_concurrent:
+            return concurrent_round(log, dice, options, is_committed=is_committed)
+        return planned_round(log, dice, options, is_committed=is_committed)
+    finally:
+        log.close()
+
+
+def planned_round(log: ChangingLog, dice: random.Random, options: dict[str, str], *, is_committed: bool) -> str:
+    """The log changes between planning and reading, and between tasks."""
+    source = DefaultSource(options)
+    reader = source.reader(source.schema())
+    tasks = reader.partitions()
+    expected = log.rows(is_committed=is_committed)
+    rows: list[tuple[object, ...]] = []
+    try:
+        for task in tasks:
+            for _ in range(dice.randrange(3)):
+                log.change()
+            rows += rows_in(reader, task)
+    except DataLost:
+        return LOST
+    assert len(rows) == len(set(rows)), "a record was read twice"
+    assert set(rows) == expected, f"{len(set(rows) - expected)} rows too many, {len(expected - set(rows))} too few"
+    return RIGHT
+
+
+def rows_in(reader: DataSourceReader, task: InputPartition) -> list[tuple[object, ...]]:
+    """The rows of a task."""
+    batches: Iterable[Any] = reader.read(task)
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def concurrent_round(log: ChangingLog, dice: random.Random, options: dict[str, str], *, is_committed: bool) -> str:
+    """A thread changes the log all the while."""
+    everything = log.rows(is_committed=False)
+    visible = log.rows(is_committed=is_committed)
+    stops = threading.Event()
+    failures: list[BaseException] = []
+
+    def change() -> None:
+        try:
+            for _ in range(30):
+                if stops.is_set():
+                    return
+                if dice.randrange(5) != 3:
+                    log.change()
+        except BaseException as failure:
+            failures.append(failure)
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    rows: list[tuple[object, ...]] = []
+    try:
+        source = DefaultSource(options)
+        reader = source.reader(source.schema())
+        for task in reader.partitions():
+            rows += rows_in(reader, task)
+    except DataLost:
+        return LOST
+    except Refused as refused:
+        assert "changed" in str(refused), refused
+        return CHANGING
+    finally:
+        stops.set()
+        changer.join()
+        assert not failures, failures
+    left = log.rows(is_committed=is_committed) & visible
+    assert len(rows) == len(set(rows)), "a record was read twice"
+    missing = left - set(rows)
+    assert not missing, f"{len(missing)} rows of {len(left)} are missing"
+    if is_committed:
+        strange = {row for row in set(rows) & everything if row not in visible}
+        assert not strange, f"{len(strange)} rows were never committed"
+    return RIGHT

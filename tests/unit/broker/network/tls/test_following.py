@@ -1,0 +1,134 @@
+"""Certificates and authorities that are replaced on disk are taken up; what they must not change is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.config.tls import ClientAuth, TlsSettings
+from broker.network.tls.following import FollowedTls
+from tests.support.certificates import Authority, Issued
+from tests.support.tls_pair import settings_of
+
+ONE, OTHER = Authority("one"), Authority("other")
+NODE = ONE.issue("node", "localhost")
+
+
+class Peer:
+    """A connection that was let in by an authority."""
+
+    def __init__(self, authority: Authority | None) -> None:
+        self._authority = authority
+        self.is_distrusted = False
+
+    def trusted_by(self) -> bytes | None:
+        return None if self._authority is None else self._authority.der
+
+    def distrusted(self) -> None:
+        self.is_distrusted = True
+
+
+class Directory:
+    """The files of a node's stores; each change of one has another time, as on a real disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.key, self.trust = path / "node.pem", path / "trust.pem"
+        self.put_key(NODE)
+        ONE.trust_store(self.trust, OTHER)
+
+    def put_key(self, key: Issued) -> None:
+        self._put(self.key, key.pem())
+
+    def trust_only(self, authority: Authority) -> None:
+        self._put(self.trust, authority.certificate_pem)
+
+    def _put(self, path: Path, text: str) -> None:
+        new = path.with_suffix(".new")
+        new.write_text(text)
+        new.rename(path)  # another inode
+
+    @property
+    def settings(self) -> TlsSettings:
+        return settings_of(None, self.trust, ClientAuth.REQUIRED, key_file=self.key)
+
+
+def look(tls: FollowedTls) -> None:
+    async def offload(work: Callable[[], object]) -> object:
+        return work()
+
+    asyncio.run(tls.look(offload))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Directory:
+    return Directory(tmp_path)
+
+
+def test_nothing_is_made_anew_while_nothing_changes(directory: Directory) -> None:
+    tls = FollowedTls(directory.settings)
+    before = tls.server_context()
+    look(tls)
+    assert tls.server_context() is before
+
+
+def test_a_renewed_certificate_is_taken_up(directory: Directory) -> None:
+    tls = FollowedTls(directory.settings)
+    server, client = tls.server_context(), tls.client_context()
+    directory.put_key(ONE.issue("node", "localhost", "also.example"))
+    look(tls)
+    assert tls.server_context() is not server and tls.client_context() is not client
+
+
+def test_an_authority_that_goes_ends_the_connections_that_it_let_in(directory: Directory) -> None:
+    tls = FollowedTls(directory.settings)
+    stays, goes, anonymous, gone = Peer(ONE), Peer(OTHER), Peer(None), Peer(OTHER)
+    for peer in (stays, goes, anonymous, gone):
+        tls.trust(peer)
+    tls.forget(gone)
+    directory.trust_only(ONE)
+    look(tls)
+    assert [peer.is_distrusted for peer in (stays, goes, anonymous, gone)] == [False, True, False, False]
+    late = Peer(OTHER)
+    tls.trust(late)
+    assert late.is_distrusted
+
+
+@pytest.mark.parametrize("hosts", [("localhost",), ()])
+def test_a_certificate_of_another_name_is_refused(
+    directory: Directory, hosts: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = FollowedTls(directory.settings)
+    before = tls.server_context()
+    directory.put_key(ONE.issue("other" if hosts else "node", *hosts))
+    with caplog.at_level(logging.ERROR):
+        look(tls)
+        look(tls)
+    assert tls.server_context() is before
+    (record,) = caplog.records
+    setting = "ssl.allow.dn.changes" if hosts else "ssl.allow.san.changes"
+    assert setting in record.getMessage() and str(directory.key) in record.getMessage()
+    allowed = FollowedTls(replace(directory.settings, may_change_name=True, may_lose_names=True))
+    directory.put_key(ONE.issue("third"))
+    made = allowed.server_context()
+    look(allowed)
+    assert allowed.server_context() is not made
+
+
+def test_a_file_that_cannot_be_used_changes_nothing_until_it_can(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = FollowedTls(directory.settings)
+    before = tls.server_context()
+    directory.key.write_text(NODE.certificate_pem)  # half written
+    with caplog.at_level(logging.ERROR):
+        look(tls)
+        look(tls)
+    assert tls.server_context() is before and len(caplog.records) == 1
+    directory.put_key(NODE)
+    look(tls)
+    assert tls.server_context() is not before

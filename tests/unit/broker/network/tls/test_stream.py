@@ -1,0 +1,163 @@
+"""A TLS stream carries bytes both ways, ends what it cannot trust, and holds little for a slow peer."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from functools import partial
+
+import pytest
+
+from broker.config.tls import ClientAuth
+from broker.network.tls.contexts import make_contexts
+from broker.network.tls.stream import ENCRYPTED_SIZE_MAX
+from tests.support.certificates import Authority
+from tests.support.tls_pair import Side, Talker, connect, contexts_of, settings_of
+
+AUTHORITY = Authority("root")
+OTHER = Authority("other")
+SERVER = AUTHORITY.issue("server", "localhost", "127.0.0.1")
+CLIENT = AUTHORITY.issue("client")
+
+
+@pytest.mark.parametrize("room", [1000, 1 << 16, 1 << 20])
+@pytest.mark.parametrize("size", [1, 16_384, 1_000_000])
+def test_bytes_arrive_both_ways_whatever_the_buffer(room: int, size: int) -> None:
+    data = bytes(range(256)) * (size // 256 + 1)
+
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        assert client.talker.transport is not None
+        client.talker.transport.write(data)
+        await client.talker.until(lambda: len(client.talker.received) >= len(data))
+        assert server.talker.received == client.talker.received == data
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(
+        connect(
+            contexts.server,
+            contexts.client,
+            story,
+            server_talker=partial(Talker, room, echoes=True),
+            client_talker=partial(Talker, room),
+        )
+    )
+
+
+@pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
+def test_the_peer_is_known_by_its_certificate_and_by_what_it_is_trusted_for(protocol: str) -> None:
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        assert server.stream is not None and client.stream is not None
+        assert server.stream.peer_certificate() == CLIENT.der
+        assert server.stream.trusted_by() == client.stream.trusted_by() == AUTHORITY.der
+        assert server.stream._ssl.version() == protocol
+        assert server.stream.get_extra_info("sslcontext") is not None
+
+    there = make_contexts(settings_of(SERVER, AUTHORITY, ClientAuth.REQUIRED, protocols=(protocol,)))
+    assert there.server is not None
+    asyncio.run(connect(there.server, contexts_of(CLIENT, AUTHORITY).client, story))
+
+
+def test_without_a_certificate_the_client_is_let_in_where_one_is_only_requested() -> None:
+    async def story(server: Side, client: Side) -> None:
+        assert await server.ended == ""
+        assert server.stream is not None and server.stream.peer_certificate() is server.stream.trusted_by() is None
+
+    there = contexts_of(SERVER, AUTHORITY, ClientAuth.REQUESTED)
+    assert there.server is not None
+    asyncio.run(connect(there.server, contexts_of(None, AUTHORITY).client, story))
+
+
+@pytest.mark.parametrize(("client", "words"), [(None, "did not return"), (OTHER.issue("client"), "not accepted")])
+def test_a_client_that_is_not_trusted_is_refused(client: object, words: str) -> None:
+    async def story(server: Side, here: Side) -> None:
+        reason = await server.ended
+        assert words in reason.lower().replace("_", " "), reason
+        await here.talker.lost.wait()
+
+    there = contexts_of(SERVER, AUTHORITY, ClientAuth.REQUIRED)
+    assert there.server is not None
+    asyncio.run(connect(there.server, contexts_of(client, AUTHORITY).client, story))  # type: ignore[arg-type]
+
+
+def test_a_server_of_another_name_or_another_authority_is_refused() -> None:
+    async def story(server: Side, client: Side, words: str) -> None:
+        reason = await client.ended
+        assert words in reason, reason
+        assert await server.ended
+
+    there = contexts_of(SERVER, AUTHORITY)
+    assert there.server is not None
+    of_other = partial(story, words="self-signed certificate")
+    asyncio.run(connect(there.server, contexts_of(None, OTHER).client, of_other))
+    asyncio.run(connect(there.server, there.client, partial(story, words="mismatch"), server_name="elsewhere"))
+
+
+def test_bytes_that_are_not_tls_end_the_connection() -> None:
+    async def story(server: Side, client: Side) -> None:
+        assert await server.ended == await client.ended == ""
+        assert client.stream is not None and client.stream._transport is not None
+        client.stream._transport.write(b"not tls at all" * 10)
+        await server.talker.lost.wait()
+        assert server.talker.received == b""
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+def test_what_a_slow_peer_leaves_waits_as_plain_bytes_and_leaves_later() -> None:
+    data = b"x" * (20 << 20)
+
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        there, here = server.talker, client.talker
+        assert there.transport is not None and here.transport is not None
+        here.transport.pause_reading()
+        there.transport.write(data)
+        await there.until(lambda: not there.is_writable or there.changed.is_set())
+        assert not there.is_writable
+        assert there.transport.get_write_buffer_size() > len(data) // 4
+        here.transport.resume_reading()
+        await here.until(lambda: len(here.received) == len(data))
+        await there.until(lambda: there.is_writable)
+        assert there.transport.get_write_buffer_size() < ENCRYPTED_SIZE_MAX
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+def test_a_peer_that_closes_is_answered_so_that_it_need_not_wait() -> None:
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        assert client.stream is not None and client.stream._transport is not None
+        with pytest.raises(ssl.SSLError):
+            client.stream._ssl.unwrap()  # waits for the goodbye of the other side
+        client.stream._transport.write(client.stream._outgoing.read())
+        await client.talker.lost.wait()
+        await server.talker.lost.wait()
+        client.stream._ssl.unwrap()
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+def test_what_was_written_before_the_close_still_leaves() -> None:
+    data = b"x" * (3 << 20)
+
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        assert server.talker.transport is not None
+        server.talker.transport.write(data)
+        server.talker.transport.close()
+        assert server.talker.transport.is_closing()
+        await client.talker.lost.wait()
+        assert client.talker.received == data
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(connect(contexts.server, contexts.client, story))

@@ -1,0 +1,81 @@
+"""Offsets from the cheapest origin that has them, whatever the origins' segments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.origins.port import PartitionOrigin, StoredSegment
+from spark_jobs.planning.partition_view import PartitionView
+
+
+@dataclass
+class Offer:
+    """The part of a `PartitionOrigin` that a view looks at."""
+
+    segments: list[StoredSegment]
+    key: tuple[str, int] = ("t", 0)
+    is_checkpointed: bool = True
+    log_start_offset: int = 0
+    high_watermark: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.high_watermark = max((each.end_offset for each in self.segments), default=0)
+
+
+def view_of(*offers: Offer) -> PartitionView:
+    return PartitionView([cast(PartitionOrigin, offer) for offer in offers])
+
+
+def segment(start: int, end: int, name: str = "") -> StoredSegment:
+    return StoredSegment(start, end, 100, name, is_growing=False)
+
+
+def pieces(view: PartitionView, start: int, end: int) -> list[tuple[str | None, int, int]]:
+    return [
+        (each.segment.name if each.segment else None, each.start_offset, each.end_offset)
+        for each in view.pieces(start, end)
+    ]
+
+
+def test_a_cheaper_origin_is_taken_where_it_begins() -> None:
+    local = Offer([segment(50, 80, "local-50"), segment(80, 120, "local-80")])
+    remote = Offer([segment(0, 60, "remote-0"), segment(60, 100, "remote-60")])
+    assert pieces(view_of(local, remote), 10, 110) == [
+        ("remote-0", 10, 50),
+        ("local-50", 50, 80),
+        ("local-80", 80, 110),
+    ]
+
+
+def test_offsets_that_no_origin_has_are_a_gap() -> None:
+    view = view_of(Offer([segment(50, 60, "local")]), Offer([segment(0, 20, "remote")]))
+    assert pieces(view, 0, 70) == [("remote", 0, 20), (None, 20, 50), ("local", 50, 60), (None, 60, 70)]
+
+
+bounds = st.lists(st.integers(0, 60), unique=True, min_size=2, max_size=8).map(sorted)
+
+
+@given(st.lists(bounds, min_size=1, max_size=3), st.integers(0, 60), st.integers(0, 60))
+def test_every_offset_comes_once_and_from_the_first_origin_that_has_it(
+    drawn: list[list[int]], start: int, end: int
+) -> None:
+    offers = [
+        Offer([segment(a, b, f"{number}") for a, b in zip(each[::2], each[1::2], strict=False)])
+        for number, each in enumerate(drawn)
+    ]
+    found: list[tuple[int, str | None]] = []
+    for name, first, after in pieces(view_of(*offers), start, end):
+        found += [(offset, name) for offset in range(first, after)]
+    expected: list[tuple[int, str | None]] = []
+    for offset in range(start, end):
+        having = [
+            str(number)
+            for number, offer in enumerate(offers)
+            if any(each.start_offset <= offset < each.end_offset for each in offer.segments)
+        ]
+        expected.append((offset, having[0] if having else None))
+    assert found == expected
