@@ -55,7 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION",
         help="format with the metadata.version of this release: 4.0 to 4.3",
     )
-    parser.add_argument("-S", "--add-scram", action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "-S",
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="CREDENTIAL",
+        help="a SCRAM credential, as SCRAM-SHA-256=[name=alice,password=alice-secret]; may be repeated",
+    )
     parser.add_argument("--data", metavar="DIR", help="the directory to format; log.dirs")
     parser.add_argument(
         "--override",
@@ -78,8 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format, and say what was done."""
-    if arguments.add_scram:
-        raise CommandError("--add-scram: this version has no SASL; leave the option out")
     features = _features(arguments.feature) | _release_level(arguments)
     config = load_config(arguments.config, arguments.data, arguments.override, invocation.variables)
     is_several = arguments.initial_controllers is not None or arguments.no_initial_controllers
@@ -89,6 +94,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from secrets import token_bytes
     from time import time_ns
 
+    from broker.cli.scram_credentials import InvalidScram, scram_record
     from broker.metadata.storage_format import FormatError, format_directories, read_initial_voters
     from storage.files.local_files import LocalFiles
 
@@ -112,8 +118,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
             entropy=token_bytes,
             now_ms=time_ns() // 1_000_000,
             initial_voters=None if listed is None else read_initial_voters(listed, config.controller_listener_names[0]),
+            credentials=[scram_record(each, token_bytes) for each in arguments.add_scram],
         )
-    except (FormatError, OSError) as refusal:
+    except (FormatError, InvalidScram, OSError) as refusal:
         raise CommandError(str(refusal)) from None
     for message in messages:
         invocation.out.say(message)

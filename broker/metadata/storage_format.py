@@ -8,7 +8,7 @@ snapshot 0-0, which holds them. A node without it learns of the voters when it f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from broker.config.config import Config
@@ -28,7 +28,7 @@ from kraft.quorum.control_records import QuorumDescription
 from kraft.quorum.voter_set import VoterNode, VoterSet
 from kraft.snapshot.batches import snapshot_batches
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
-from protocol.records.metadata import FeatureLevelRecord
+from protocol.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
 from storage.checkpoints.meta_properties import (
     META_PROPERTIES,
     RESERVED_DIRECTORY_IDS,
@@ -58,10 +58,12 @@ def format_directories(
     entropy: Entropy,
     now_ms: int = 0,
     initial_voters: VoterSet | None = None,
+    credentials: Sequence[UserScramCredentialRecord] = (),
 ) -> list[str]:
     """Format what is not formatted yet; what was done, line by line. Raises `FormatError` and OSError. Blocks.
 
     `standalone`: this controller is the only voter. `initial_voters`: the voters, where they are several.
+    `credentials`: of users that can log in from the first start on.
     """
     levels = levels_of(features, is_dynamic=standalone or not config.controller_quorum_voters)
     directories = list(dict.fromkeys((config.metadata_log_dir, *config.log_dirs)))
@@ -78,7 +80,7 @@ def format_directories(
     for path in todo:
         make_durable_directory(fs, path)
         directory_id = new_directory_id(entropy)
-        write_bootstrap(fs, path, levels, now_ms)
+        write_bootstrap(fs, path, levels, now_ms, credentials)
         kind = "data directory"
         if path == config.metadata_log_dir:
             voters = VoterSet.of([own_voter(config, directory_id)]) if standalone else initial_voters
@@ -163,10 +165,19 @@ def new_directory_id(entropy: Entropy) -> bytes:
             return directory_id
 
 
-def write_bootstrap(fs: FileSystem, path: str, levels: Mapping[str, int], now_ms: int) -> None:
+def write_bootstrap(
+    fs: FileSystem,
+    path: str,
+    levels: Mapping[str, int],
+    now_ms: int,
+    credentials: Sequence[UserScramCredentialRecord] = (),
+) -> None:
     others = sorted(name for name, level in levels.items() if level and name not in (METADATA_VERSION, KRAFT_VERSION))
     batches = snapshot_batches(
-        [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in (METADATA_VERSION, *others)],
+        [
+            *(FeatureLevelRecord(name=name, feature_level=levels[name]) for name in (METADATA_VERSION, *others)),
+            *credentials,
+        ],
         QuorumDescription(),
         metadata_version=levels[METADATA_VERSION],
         epoch=0,

@@ -67,3 +67,5 @@ class Services:
     """None where tiered storage is off."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata
+    has_authorizer: bool = False
+    """Whether ACLs decide what clients may do."""

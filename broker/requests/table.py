@@ -19,12 +19,10 @@ from broker.requests.handlers import (
     alter_configs,
     alter_replica_log_dirs,
     api_versions,
-    create_acls,
     create_delegation_token,
     create_partitions,
     create_topics,
     decision,
-    delete_acls,
     delete_groups,
     delete_records,
     describe_acls,
@@ -79,11 +77,9 @@ from protocol.messages.alter_configs import AlterConfigsRequest
 from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from protocol.messages.create_acls import CreateAclsRequest
 from protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_acls import DeleteAclsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.describe_acls import DescribeAclsRequest
@@ -163,8 +159,6 @@ ROWS: Final = (
     api(WriteTxnMarkersRequest, broker=write_txn_markers.handle),
     api(TxnOffsetCommitRequest, broker=txn_offset_commit.handle),
     api(DescribeAclsRequest, broker=describe_acls.handle, controller=describe_acls.handle),
-    api(CreateAclsRequest, broker=create_acls.handle, controller=create_acls.handle, is_forwardable=True),
-    api(DeleteAclsRequest, broker=delete_acls.handle, controller=delete_acls.handle, is_forwardable=True),
     api(DescribeConfigsRequest, broker=describe_configs.handle, controller=describe_configs.handle),
     api(AlterConfigsRequest, broker=alter_configs.handle, controller=alter_configs.handle, is_forwardable=True),
     api(AlterReplicaLogDirsRequest, broker=alter_replica_log_dirs.handle),

@@ -28,24 +28,35 @@ from kraft.controller.partitions.elections import elect_leaders
 from kraft.controller.partitions.in_sync_control import alter_partition
 from kraft.controller.partitions.reassignment import alter_reassignments, list_reassignments
 from kraft.controller.producer_id_control import allocate_producer_ids
+from kraft.controller.security.acl_control import create_acls, delete_acls, refuse_creations, refuse_filters
+from kraft.controller.security.quota_control import alter_client_quotas, refuse_quotas
+from kraft.controller.security.scram_control import alter_scram_credentials, refuse_scram_alterations
+from kraft.controller.security.token_control import create_token, expire_token, renew_token
 from kraft.controller.topics.partition_creation import create_partitions, refuse_partitions
 from kraft.controller.topics.topic_creation import create_topics, refuse_topics
 from kraft.controller.topics.topic_deletion import delete_topics, refuse_deletions
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from protocol.messages.alter_configs import AlterConfigsRequest
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.messages.controller_registration import ControllerRegistrationRequest
+from protocol.messages.create_acls import CreateAclsRequest
+from protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_acls import DeleteAclsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
 from protocol.schema import default_struct, response_class_of
@@ -111,17 +122,28 @@ def table_of(rows: Iterable[ControllerApi]) -> ControllerApis:
 CONTROLLER_APIS: Final = table_of(
     (
         api(AllocateProducerIdsRequest, allocate_producer_ids, is_forwardable=True),
+        api(AlterClientQuotasRequest, alter_client_quotas, is_for_clients=True, refuse=refuse_quotas),
         api(AlterConfigsRequest, alter_configs, is_for_clients=True, refuse=refuse_alterations),
         api(AlterPartitionReassignmentsRequest, alter_reassignments, is_for_clients=True),
         api(AlterPartitionRequest, alter_partition),
+        api(
+            AlterUserScramCredentialsRequest,
+            alter_scram_credentials,
+            is_for_clients=True,
+            refuse=refuse_scram_alterations,
+        ),
         api(AssignReplicasToDirsRequest, assign_replicas),
         api(BrokerHeartbeatRequest, heartbeat),
         api(BrokerRegistrationRequest, register_broker),
         api(ControllerRegistrationRequest, register_controller),
+        api(CreateAclsRequest, create_acls, is_for_clients=True, refuse=refuse_creations),
+        api(CreateDelegationTokenRequest, create_token, is_for_clients=True),
         api(CreatePartitionsRequest, create_partitions, is_for_clients=True, refuse=refuse_partitions),
         api(CreateTopicsRequest, create_topics, is_for_clients=True, refuse=refuse_topics),
+        api(DeleteAclsRequest, delete_acls, is_for_clients=True, refuse=refuse_filters),
         api(DeleteTopicsRequest, delete_topics, is_for_clients=True, refuse=refuse_deletions),
         api(ElectLeadersRequest, elect_leaders, is_for_clients=True),
+        api(ExpireDelegationTokenRequest, expire_token, is_for_clients=True),
         api(
             IncrementalAlterConfigsRequest,
             incremental_alter_configs,
@@ -129,6 +151,7 @@ CONTROLLER_APIS: Final = table_of(
             refuse=refuse_incremental_alterations,
         ),
         api(ListPartitionReassignmentsRequest, list_reassignments, is_for_clients=True),
+        api(RenewDelegationTokenRequest, renew_token, is_for_clients=True),
         api(UnregisterBrokerRequest, unregister_broker, is_for_clients=True),
         api(UpdateFeaturesRequest, update_features, is_for_clients=True),
     )

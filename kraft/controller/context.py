@@ -9,6 +9,7 @@ from kraft.controller.failure_detector import FailureDetector
 from kraft.controller.settings import ControllerSettings
 from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataImage
+from security.principal import ANONYMOUS, Principal
 
 
 class DecisionContext(NamedTuple):
@@ -23,6 +24,8 @@ class DecisionContext(NamedTuple):
     failures: FailureDetector
     now_ms: int
     """The time on the controller's clock, which never goes back."""
+    principal: Principal = ANONYMOUS
+    """The client that asks. What it may do was decided before; delegation tokens belong to it."""
 
     @property
     def image(self) -> MetadataImage:

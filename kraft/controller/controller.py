@@ -21,6 +21,7 @@ from kraft.controller.nodes.broker_lifecycle import fence
 from kraft.controller.partition_index import PartitionIndex
 from kraft.controller.partitions.elections import balancing
 from kraft.controller.partitions.leadership import changes_of_leaderless
+from kraft.controller.security.token_control import expired_tokens
 from kraft.controller.settings import ControllerSettings
 from kraft.controller.view import View
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
@@ -37,6 +38,7 @@ from protocol.records.metadata import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+from security.principal import ANONYMOUS, Principal
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000
@@ -66,6 +68,8 @@ class Controller:
         """When the next check for partitions without their preferred leader is due."""
         self._unclean_ms = now_ms + settings.unclean_leader_election_interval_ms
         """When the next check for partitions without a leader is due."""
+        self._tokens_ms = now_ms + settings.security.token_check_interval_ms
+        """When the next search for expired delegation tokens is due."""
 
     @property
     def state(self) -> Replay:
@@ -102,11 +106,12 @@ class Controller:
         if levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
             yield from records_of_eligible_replicas(self.view)
 
-    def step(self, request: object, now_ms: int) -> Decision:
-        """Decide on a request, a message of the protocol; `AssertionError` where the controller has no such API."""
+    def step(self, request: object, now_ms: int, principal: Principal = ANONYMOUS) -> Decision:
+        """Decide on a request of a client, a message of the protocol; `AssertionError` where the controller has no such
+        API."""
         row = self._apis.get(type(request))
         assert row is not None, f"the controller has no API {type(request).__name__}"
-        return row.decide(DecisionContext(self.view, self._sessions, self._failures, now_ms), request)
+        return row.decide(DecisionContext(self.view, self._sessions, self._failures, now_ms, principal), request)
 
     def tick(self, now_ms: int) -> Iterable[Decision]:
         """What is due: fencing of brokers that were not heard from, elections, and a NoOpRecord for an idle log
@@ -118,6 +123,11 @@ class Controller:
             else:
                 yield Decision(fence(self.view, broker), is_atomic=False)  # its replay ends the session
         yield from self._elections(now_ms)
+        if now_ms >= self._tokens_ms:
+            self._tokens_ms = now_ms + self._settings.security.token_check_interval_ms
+            removals = [*expired_tokens(self.image, self._settings)]
+            if removals:
+                yield Decision(removals, is_atomic=False)
         idle_ms = self._settings.metadata_max_idle_interval_ms
         if idle_ms and now_ms >= self._last_append_ms + idle_ms:
             yield Decision([NoOpRecord()])
@@ -157,7 +167,7 @@ class Controller:
         idle_ms = self._settings.metadata_max_idle_interval_ms
         deadlines = [self._sessions.next_deadline_ms(), self._failures.next_deadline_ms()]
         deadlines += [self._last_append_ms + idle_ms if idle_ms else None]
-        periodic_ms = min(self._rebalance_ms, self._unclean_ms)
+        periodic_ms = min(self._rebalance_ms, self._unclean_ms, self._tokens_ms)
         return min((deadline for deadline in deadlines if deadline is not None), default=periodic_ms)
 
     def replay(self, records: Sequence[object], provenance: Provenance, now_ms: int) -> MetadataDelta:

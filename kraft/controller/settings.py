@@ -50,6 +50,28 @@ class StaticQuorum:
         return None if version == 0 else "the voters are static"
 
 
+def never_ms() -> int:
+    """The wall clock of a controller that keeps no tokens."""
+    return 0
+
+
+class SecuritySettings(NamedTuple):
+    """What the controller's decisions about ACLs and delegation tokens depend on."""
+
+    has_authorizer: bool = False
+    token_key: bytes | None = None
+    """`delegation.token.secret.key`, in UTF-8; None where there are no delegation tokens."""
+    token_life_ms_max: int = 604_800_000
+    token_life_ms: int = 86_400_000
+    """Life of a token that is not renewed."""
+    token_check_interval_ms: int = 3_600_000
+    """Interval of the search for expired tokens."""
+    wall_clock_ms: Callable[[], int] = never_ms
+
+    def __repr__(self) -> str:
+        return f"SecuritySettings with{'' if self.has_authorizer else 'out'} an authorizer"
+
+
 class ControllerSettings(NamedTuple):
     """Names and defaults are those of Kafka's configuration."""
 
@@ -74,3 +96,4 @@ class ControllerSettings(NamedTuple):
     """A broker without a heartbeat for this long is fenced before its session ends; 0 for not before that."""
     metadata_max_idle_interval_ms: int = 500
     """The controller appends a NoOpRecord to a log that has been idle for this long; 0 for never."""
+    security: SecuritySettings = SecuritySettings()

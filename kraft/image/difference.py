@@ -7,10 +7,13 @@ from typing import TypeVar
 
 from kraft.image.configs import ConfigsDelta, ConfigsImage
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
+from kraft.image.persistent_map import PersistentMap
+from kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from kraft.image.topics import TopicsDelta, TopicsImage
 
 K = TypeVar("K")
 V = TypeVar("V")
+Entries = Mapping[K, V] | PersistentMap[K, V]
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
@@ -23,7 +26,10 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     compare_topics(delta.topics, before.topics, after.topics)
     compare_configs(delta.configs, before.configs, after.configs)
     delta.next_producer_id = after.next_producer_id
-    delta.kept.changed = changes(before.kept.records, after.kept.records)
+    delta.acls.changed = changes(before.acls.by_id, after.acls.by_id)
+    delta.scram.changed = changes(before.scram.credentials, after.scram.credentials)
+    compare_quotas(delta.quotas, before.quotas, after.quotas)
+    delta.tokens.changed = changes(before.tokens.by_id, after.tokens.by_id)
     return delta
 
 
@@ -50,12 +56,19 @@ def compare_configs(delta: ConfigsDelta, before: ConfigsImage, after: ConfigsIma
             delta.changed[resource] = touched
 
 
-def changed(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V]:
+def compare_quotas(delta: ClientQuotasDelta, before: ClientQuotasImage, after: ClientQuotasImage) -> None:
+    for entity in {**dict.fromkeys(before.by_entity), **dict.fromkeys(after.by_entity)}:
+        touched = changes(before.by_entity.get(entity) or {}, after.by_entity.get(entity) or {})
+        if touched:
+            delta.changed[entity] = touched
+
+
+def changed(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V]:
     """The entries of `after` that `before` lacks or has with another value."""
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 
-def changes(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
+def changes(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V | None]:
     """The changed keys with their new values, and None for each key that `after` lacks."""
     gone: dict[K, V | None] = {key: None for key in before if key not in after}
     return gone | changed(before, after)

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from kraft.image.cluster import FENCE, UNFENCE, ClusterDelta, ClusterImage
 from kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
 from kraft.image.finalized_features import FeaturesDelta, FeaturesImage
-from kraft.image.kept_records import KEPT, KeptDelta, KeptImage
+from kraft.image.security.acls import AclsDelta, AclsImage
+from kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage
+from kraft.image.security.delegation_tokens import TokensDelta, TokensImage
+from kraft.image.security.scram_credentials import ScramDelta, ScramImage
 from kraft.image.topics import TopicsDelta, TopicsImage
 from protocol.records import metadata as records
 
@@ -30,7 +33,10 @@ class MetadataImage(NamedTuple):
     topics: TopicsImage = TopicsImage()
     configs: ConfigsImage = ConfigsImage()
     next_producer_id: int = 0
-    kept: KeptImage = KeptImage()
+    acls: AclsImage = AclsImage()
+    scram: ScramImage = ScramImage()
+    quotas: ClientQuotasImage = ClientQuotasImage()
+    tokens: TokensImage = TokensImage()
 
     def snapshot_records(self) -> Iterator[object]:
         """Records that make this image out of an empty one."""
@@ -40,7 +46,10 @@ class MetadataImage(NamedTuple):
         yield from self.configs.snapshot_records()
         if self.next_producer_id > 0:
             yield records.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
-        yield from self.kept.snapshot_records()
+        yield from self.acls.snapshot_records()
+        yield from self.scram.snapshot_records()
+        yield from self.quotas.snapshot_records()
+        yield from self.tokens.snapshot_records()
 
 
 EMPTY_IMAGE = MetadataImage()
@@ -49,7 +58,19 @@ EMPTY_IMAGE = MetadataImage()
 class MetadataDelta:
     """Replays records upon an image; `apply` gives the image they make. Each domain's delta says what changed."""
 
-    __slots__ = ("_replays", "cluster", "configs", "features", "image", "kept", "next_producer_id", "topics")
+    __slots__ = (
+        "_replays",
+        "acls",
+        "cluster",
+        "configs",
+        "features",
+        "image",
+        "next_producer_id",
+        "quotas",
+        "scram",
+        "tokens",
+        "topics",
+    )
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -58,7 +79,10 @@ class MetadataDelta:
         self.topics = TopicsDelta(image.topics)
         self.configs = ConfigsDelta(image.configs)
         self.next_producer_id = image.next_producer_id
-        self.kept = KeptDelta(image.kept)
+        self.acls = AclsDelta(image.acls)
+        self.scram = ScramDelta(image.scram)
+        self.quotas = ClientQuotasDelta(image.quotas)
+        self.tokens = TokensDelta(image.tokens)
         self._replays = self._table()
 
     def replay(self, record: object) -> None:
@@ -72,7 +96,10 @@ class MetadataDelta:
             self.topics.apply(),
             self.configs.apply(),
             self.next_producer_id,
-            self.kept.apply(),
+            self.acls.apply(),
+            self.scram.apply(),
+            self.quotas.apply(),
+            self.tokens.apply(),
         )
 
     def _table(self) -> dict[type[object], Callable[..., None]]:
@@ -94,7 +121,13 @@ class MetadataDelta:
             records.NoOpRecord: self._ignore,
             # The ZooKeeper migration ended with 3.9: a 4.x node ignores its record.
             records.ZkMigrationStateRecord: self._ignore,
-            **dict.fromkeys(KEPT, self.kept.replay),
+            records.AccessControlEntryRecord: self.acls.replay,
+            records.RemoveAccessControlEntryRecord: self.acls.replay_remove,
+            records.UserScramCredentialRecord: self.scram.replay,
+            records.RemoveUserScramCredentialRecord: self.scram.replay_remove,
+            records.ClientQuotaRecord: self.quotas.replay,
+            records.DelegationTokenRecord: self.tokens.replay,
+            records.RemoveDelegationTokenRecord: self.tokens.replay_remove,
         }
 
     def _replay_unregister(self, record: records.UnregisterBrokerRecord) -> None:

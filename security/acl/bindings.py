@@ -57,6 +57,8 @@ class AclBinding(NamedTuple):
 
     def concerns(self, name: str) -> bool:
         """Whether the pattern matches a resource of this name."""
+        # DIVERGES: in Apache Kafka the literal name * does not match a resource whose own longer name begins with *, so
+        # that a group named *x escapes a DENY of all groups.
         if self.pattern_type == PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.pattern_type == PatternType.LITERAL and self.name in (name, WILDCARD)

@@ -1,18 +1,73 @@
-"""DescribeAcls (API key 29, versions 1-3; KIP-11, KIP-290): there is no authorizer, so there are no ACLs to list."""
+"""DescribeAcls (API key 29, versions 1-3; KIP-11, KIP-290): the ACLs that a filter selects, by the pattern they are on.
+
+Without an authorizer there are none to list.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.errors import ErrorCode
-from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from security.acl.bindings import AclFilter
 
 if TYPE_CHECKING:
+    from broker.metadata.cluster_view import ClusterView
     from broker.network.route import RequestContext
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
-def handle(services: object, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    # DIVERGES: Apache Kafka closes the connection on a filter of an unknown type; without an authorizer none is read.
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+class DescribeAclsServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def has_authorizer(self) -> bool: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+def handle(
+    services: DescribeAclsServices, context: RequestContext, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
+    if not services.has_authorizer:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    wanted = AclFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
+    )
+    if wanted.has_unknown_pattern or wanted.has_unknown_entry:
+        # DIVERGES: Apache Kafka closes the connection on a filter of an unknown type.
+        return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The filter is not known.")
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for binding in services.cluster.image.acls.by_id.values():
+        if not wanted.matches(binding):
+            continue
+        pattern = (binding.kind, binding.name, binding.pattern_type)
+        if pattern not in resources:
+            resources[pattern] = DescribeAclsResource(
+                resource_type=binding.kind,
+                resource_name=binding.name,
+                pattern_type=binding.pattern_type,
+                acls=[],
+            )
+        resources[pattern].acls.append(
+            AclDescription(
+                principal=binding.principal,
+                host=binding.host,
+                operation=binding.operation,
+                permission_type=binding.permission,
+            )
+        )
+    return DescribeAclsResponse(resources=list(resources.values()))

@@ -1,26 +1,48 @@
-"""DescribeClientQuotas (API key 48, versions 0-1; KIP-546): no quota is set, so a valid filter matches nothing.
+"""DescribeClientQuotas (API key 48, versions 0-1; KIP-546): the quotas of the entities that a filter matches.
 
-An invalid filter is refused as Apache Kafka refuses it.
+Each component of the filter matches entities that have its type: with one name, as the default, or with any of them.
+A strict filter matches no entity of further types. An invalid one is refused as Apache Kafka refuses it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
 )
+from security.quotas.entity import ENTITY_TYPES, IP, QuotaEntity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker.metadata.cluster_view import ClusterView
     from broker.network.route import RequestContext
 
-IP: Final = "ip"
-ENTITY_TYPES: Final = ("user", "client-id", IP)
+
+class MatchType(IntEnum):
+    """How a component compares names."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+_MATCH_TYPES: Final = frozenset(MatchType)
+
+
+class DescribeQuotasServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
 
 
 class FilterRefusal(NamedTuple):
@@ -31,12 +53,38 @@ class FilterRefusal(NamedTuple):
 
 
 def handle(
-    services: object, context: RequestContext, request: DescribeClientQuotasRequest
+    services: DescribeQuotasServices, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     refusal = refusal_of(request.components)
     if refusal is not None:
         return DescribeClientQuotasResponse(error_code=refusal.error, error_message=refusal.message, entries=None)
-    return DescribeClientQuotasResponse(entries=[])
+    return DescribeClientQuotasResponse(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts],
+                values=[ValueData(key=key, value=value) for key, value in values.items()],
+            )
+            for entity, values in services.cluster.image.quotas.by_entity.items()
+            if matches(entity, request.components, request.strict)
+        ]
+    )
+
+
+def matches(entity: QuotaEntity, components: Sequence[ComponentData], is_strict: bool) -> bool:
+    """Whether a valid filter matches an entity."""
+    names = dict(entity.parts)
+    if is_strict and len(names) != len(components):
+        return False
+    return all(each.entity_type in names and _matches_name(each, names[each.entity_type]) for each in components)
+
+
+def _matches_name(component: ComponentData, name: str | None) -> bool:
+    match component.match_type:
+        case MatchType.EXACT:
+            return name is not None and name == component.match
+        case MatchType.DEFAULT:
+            return name is None
+    return True
 
 
 def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
@@ -67,12 +115,12 @@ def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
 def _match_problem(component: ComponentData) -> str:
     """The message of the refusal where match type and match string contradict each other; empty where they agree."""
     match component.match_type, component.match:
-        case 0, None:
+        case MatchType.EXACT, None:
             return "Request specified MATCH_TYPE_EXACT, but set match string to null."
-        case 1, str():
+        case MatchType.DEFAULT, str():
             return "Request specified MATCH_TYPE_DEFAULT, but also specified a match string."
-        case 2, str():
+        case MatchType.SPECIFIED, str():
             return "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string."
-        case ((0 | 1 | 2), _):
-            return ""
+    if component.match_type in _MATCH_TYPES:
+        return ""
     return f"Unknown match type {component.match_type}"

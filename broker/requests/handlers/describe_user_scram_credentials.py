@@ -1,37 +1,53 @@
-"""DescribeUserScramCredentials (API key 50, version 0; KIP-554): no user has SCRAM credentials here.
+"""DescribeUserScramCredentials (API key 50, version 0; KIP-554): the mechanisms and iterations of users, never keys.
 
-Without names the answer lists all users that have some: none.
+Without names the answer lists all users that have credentials.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 
 if TYPE_CHECKING:
+    from broker.metadata.cluster_view import ClusterView
     from broker.network.route import RequestContext
 
 
+class DescribeScramServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
 def handle(
-    services: object, context: RequestContext, request: DescribeUserScramCredentialsRequest
+    services: DescribeScramServices, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
+    known: dict[str, list[CredentialInfo]] = {}
+    for key, credential in sorted(services.cluster.image.scram.credentials.items()):
+        info = CredentialInfo(mechanism=key.mechanism, iterations=credential.iterations)
+        known.setdefault(key.user, []).append(info)
     names = [user.name for user in request.users or ()]
-    return DescribeUserScramCredentialsResponse(
-        results=[_result(name, is_repeated=names.count(name) > 1) for name in dict.fromkeys(names)]
-    )
+    results = [_result(name, known.get(name), is_repeated=names.count(name) > 1) for name in dict.fromkeys(names)]
+    if not names:
+        results = [_result(name, infos, is_repeated=False) for name, infos in known.items()]
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
-def _result(name: str, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+def _result(name: str, infos: list[CredentialInfo] | None, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
     if is_repeated:
         error = ErrorCode.DUPLICATE_RESOURCE
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-    else:
+    elif infos is None:
         error = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {name}"
+    else:
+        return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
     return DescribeUserScramCredentialsResult(user=name, error_code=error, error_message=message)

@@ -32,6 +32,13 @@ def summary(image: MetadataImage) -> object:
     brokers = sorted((broker.id, repr(broker)) for broker in image.cluster.brokers.values())
     controllers = sorted((node.id, repr(node)) for node in image.cluster.controllers.values())
     configs = sorted((resource, sorted(settings.items())) for resource, settings in image.configs.by_resource.items())
-    levels, kept = sorted(image.features.levels.items()), sorted(map(repr, image.kept.records.values()))
+    levels, security = sorted(image.features.levels.items()), security_of(image)
     said = image.provenance.epoch, image.next_producer_id
-    return partitions, sorted(image.topics.ids.items()), brokers, controllers, configs, levels, kept, said
+    return partitions, sorted(image.topics.ids.items()), brokers, controllers, configs, levels, security, said
+
+
+def security_of(image: MetadataImage) -> object:
+    """ACLs, credentials, quotas and tokens. A credential is compared as a tuple: its `repr` hides the keys."""
+    credentials = sorted((key, tuple(credential)) for key, credential in image.scram.credentials.items())
+    quotas = sorted((repr(entity), sorted(values.items())) for entity, values in image.quotas.by_entity.items())
+    return sorted(image.acls.by_id.items()), credentials, quotas, sorted(image.tokens.by_id.items())

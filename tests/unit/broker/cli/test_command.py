@@ -94,7 +94,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
         (["-f", "metadata.version"], "--feature takes name=level"),
         (["-f", "metadata.version=x"], "--feature takes name=level"),
         (["-f", "a=1", "-f", "a=2"], "--feature a is given twice"),
-        (["--add-scram", "x"], "this version has no SASL"),
+        (["--add-scram", "x"], "--add-scram takes a credential as SCRAM-SHA-256=[name=alice"),
     ],
 )
 def test_format_refuses_what_it_cannot_do(

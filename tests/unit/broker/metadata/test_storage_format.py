@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from broker.cli.scram_credentials import scram_record
 from broker.config.config import Config
 from broker.metadata.metadata_log import MetadataLog
 from broker.metadata.quorum_start import UnusableMetadata, bootstrap_records, history_of
@@ -214,3 +215,14 @@ def test_eligible_leader_replicas_are_on_unless_told_otherwise(
     format_all(tmp_path, features)
     levels = {each.name: each.feature_level for each in bootstrap_records(FS, config(tmp_path))}  # type: ignore[attr-defined]
     assert levels.get("eligible.leader.replicas.version") == level
+
+
+def test_credentials_are_among_the_first_records(tmp_path: Path) -> None:
+    record = scram_record("SCRAM-SHA-256=[name=alice,password=secret]", Random(1).randbytes)
+    entropy = Random(1).randbytes
+    format_directories(FS, config(tmp_path), CLUSTER_ID, {}, False, True, entropy, credentials=[record])
+    for directory in ("m", "a", "b"):
+        written = (tmp_path / directory / "bootstrap.checkpoint").read_bytes()
+        assert record in read_snapshot(written).records
+        assert b"secret" not in written
+    assert record in bootstrap_records(FS, config(tmp_path))

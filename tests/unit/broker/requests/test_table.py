@@ -108,9 +108,10 @@ def test_both_kinds_of_listener_tell_their_versions() -> None:
 def test_what_may_come_in_an_envelope_is_what_apache_kafka_forwards() -> None:
     """Of its forwardable APIs those that are served here."""
     forwardable = {
-        "AddRaftVoter", "AllocateProducerIds", "AlterConfigs", "AlterPartitionReassignments", "CreateAcls",
-        "CreateDelegationToken", "CreatePartitions", "CreateTopics", "DeleteAcls", "DeleteTopics", "DescribeQuorum",
-        "ElectLeaders", "ExpireDelegationToken", "IncrementalAlterConfigs", "ListPartitionReassignments",
-        "RemoveRaftVoter", "RenewDelegationToken", "UnregisterBroker", "UpdateFeatures",
+        "AddRaftVoter", "AllocateProducerIds", "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments",
+        "AlterUserScramCredentials", "CreateAcls", "CreateDelegationToken", "CreatePartitions", "CreateTopics",
+        "DeleteAcls", "DeleteTopics", "DescribeQuorum", "ElectLeaders", "ExpireDelegationToken",
+        "IncrementalAlterConfigs", "ListPartitionReassignments", "RemoveRaftVoter", "RenewDelegationToken",
+        "UnregisterBroker", "UpdateFeatures",
     }  # fmt: skip
     assert {row.name for row in APIS if row.is_forwardable} == forwardable

@@ -109,8 +109,8 @@ def everything() -> list[object]:
             name="a", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
         ),
         records.DelegationTokenRecord(
-            owner="a",
-            requester="b",
+            owner="User:a",
+            requester="User:b",
             issue_timestamp=1,
             max_timestamp=2,
             expiration_timestamp=3,

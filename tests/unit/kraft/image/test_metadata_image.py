@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from kraft.image.configs import ConfigResource, ResourceType
 from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta
+from kraft.image.security.acls import AclsImage
+from kraft.image.security.client_quotas import ClientQuotasImage
+from kraft.image.security.delegation_tokens import TokensImage
+from kraft.image.security.scram_credentials import ScramImage
 from kraft.image.topics import NO_LEADER
 from kraft.record_frame import record_classes
 from protocol.records import metadata as records
@@ -116,9 +122,10 @@ def test_the_eligible_leaders_of_a_topic_are_cleared() -> None:
     assert partition is not None and not partition.eligible_leader_replicas and not partition.last_known_elr
 
 
-def test_records_of_other_domains_are_taken_away_by_their_keys() -> None:
+def test_records_of_security_are_taken_away_by_their_keys() -> None:
     image = image_of(everything())
-    assert len(image.kept.records) == 4
+    domains = (image.acls.by_id, image.scram.credentials, image.quotas.by_entity, image.tokens.by_id)
+    assert [len(each) for each in domains] == [1, 1, 1, 1]
     removals: list[object] = [
         records.ClientQuotaRecord(
             entity=[records.EntityData(entity_type="user", entity_name=None)], key="rate", value=0.0, remove=True
@@ -127,7 +134,18 @@ def test_records_of_other_domains_are_taken_away_by_their_keys() -> None:
         records.RemoveUserScramCredentialRecord(name="a", mechanism=1),
         records.RemoveDelegationTokenRecord(token_id="id"),
     ]
-    assert not image_of(removals, image).kept.records
+    after = image_of(removals, image)
+    assert after.acls == AclsImage() and after.scram == ScramImage()
+    assert after.quotas == ClientQuotasImage() and after.tokens == TokensImage()
+
+
+def test_an_acl_that_is_removed_takes_no_other_with_it() -> None:
+    acls = [record for record in everything() if isinstance(record, records.AccessControlEntryRecord)]
+    twin = copy(acls[0])
+    twin.id, twin.operation = uuid(302), 4
+    image = image_of([*acls, twin])
+    left = image_of([records.RemoveAccessControlEntryRecord(id=acls[0].id)], image)
+    assert [binding.operation for binding in left.acls.by_id.values()] == [4]
 
 
 def test_an_unregistered_broker_is_gone() -> None:

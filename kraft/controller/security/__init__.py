@@ -1,0 +1,1 @@
+"""What the controller decides about ACLs, SCRAM credentials, client quotas and delegation tokens."""

@@ -1,0 +1,169 @@
+"""CreateAcls and DeleteAcls: each creation and each filter has a result of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import ApiError, Decision
+from kraft.image.security.acls import record_of
+from protocol.access import AclOperation
+from protocol.errors import ErrorCode
+from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from protocol.records.metadata import RemoveAccessControlEntryRecord
+from security.access import CLUSTER_NAME, ResourceKind
+from security.acl.bindings import (
+    KNOWN_KINDS,
+    KNOWN_OPERATIONS,
+    KNOWN_PATTERN_TYPES,
+    KNOWN_PERMISSIONS,
+    AclBinding,
+    AclFilter,
+    PatternType,
+    PermissionType,
+)
+
+RECORDS_MAX: Final = 10_000
+"""ACLs that one request may make or remove."""
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+DONE: Final = ApiError(ErrorCode.NONE, "")
+
+
+def create_acls(context: DecisionContext, request: CreateAclsRequest) -> Decision:
+    if not context.settings.security.has_authorizer:
+        return Decision((), refuse_creations(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
+    if len(request.creations) > RECORDS_MAX:
+        message = "Unable to perform excessively large batch operation."
+        return Decision((), refuse_creations(request, ErrorCode.POLICY_VIOLATION, message))
+    known = set(context.image.acls.by_id.values())
+    records: list[object] = []
+    results = []
+    for creation in request.creations:
+        binding = binding_of(creation)
+        refusal = refusal_of(binding)
+        if refusal is None and binding not in known:
+            known.add(binding)
+            records.append(record_of(context.settings.new_uuid(), binding))
+        outcome = refusal or DONE
+        results.append(AclCreationResult(error_code=outcome.error, error_message=outcome.message))
+    return Decision(records, CreateAclsResponse(results=results))
+
+
+def binding_of(creation: AclCreation) -> AclBinding:
+    return AclBinding(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
+
+
+def refusal_of(binding: AclBinding) -> ApiError | None:
+    """Why there cannot be such an ACL."""
+    # DIVERGES: Apache Kafka closes the connection where a code is 0, and answers UNKNOWN_SERVER_ERROR to that of ANY.
+    if binding.kind not in KNOWN_KINDS - {ResourceKind.ANY}:
+        return invalid(f"Invalid resourceType {word(ResourceKind, binding.kind)}")
+    if binding.kind == ResourceKind.CLUSTER and binding.name not in ("", CLUSTER_NAME):
+        return invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not binding.name:
+        return invalid("Invalid empty resource name")
+    if binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return invalid(f"Invalid patternType {word(PatternType, binding.pattern_type)}")
+    if binding.operation not in KNOWN_OPERATIONS - {AclOperation.ANY}:
+        return invalid(f"Invalid operation {word(AclOperation, binding.operation)}")
+    if binding.permission not in (PermissionType.DENY, PermissionType.ALLOW):
+        return invalid(f"Invalid permissionType {word(PermissionType, binding.permission)}")
+    if ":" not in binding.principal:
+        return invalid(
+            f"Could not parse principal from `{binding.principal}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
+    return None
+
+
+def invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def word(codes: type[ResourceKind | PatternType | AclOperation | PermissionType], code: int) -> str:
+    return codes(code).name if code in set(codes) else "UNKNOWN"
+
+
+def delete_acls(context: DecisionContext, request: DeleteAclsRequest) -> Decision:
+    if not context.settings.security.has_authorizer:
+        return Decision((), refuse_filters(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
+    removed: dict[bytes, None] = {}
+    results = []
+    for each in request.filters:
+        wanted = filter_of(each)
+        refusal = refusal_of_filter(wanted)
+        if refusal is not None:
+            results.append(DeleteAclsFilterResult(error_code=refusal.error, error_message=refusal.message))
+            continue
+        found = {key: binding for key, binding in context.image.acls.by_id.items() if wanted.matches(binding)}
+        removed.update(dict.fromkeys(found))
+        matching = [matching_acl(binding) for binding in found.values()]
+        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
+    if len(removed) > RECORDS_MAX:
+        message = f"Cannot remove more than {RECORDS_MAX} acls in a single delete operation."
+        return Decision((), refuse_filters(request, ErrorCode.INVALID_REQUEST, message))
+    records = [RemoveAccessControlEntryRecord(id=entry_id) for entry_id in removed]
+    return Decision(records, DeleteAclsResponse(filter_results=results))
+
+
+def filter_of(each: DeleteAclsFilter) -> AclFilter:
+    return AclFilter(
+        each.resource_type_filter,
+        each.resource_name_filter,
+        each.pattern_type_filter,
+        each.principal_filter,
+        each.host_filter,
+        each.operation,
+        each.permission_type,
+    )
+
+
+def refusal_of_filter(wanted: AclFilter) -> ApiError | None:
+    # DIVERGES: Apache Kafka closes the connection on a filter of an unknown type.
+    if wanted.kind not in KNOWN_KINDS or wanted.pattern_type not in KNOWN_PATTERN_TYPES:
+        return invalid("Unknown patternFilter.")
+    if wanted.operation not in KNOWN_OPERATIONS or wanted.permission not in KNOWN_PERMISSIONS:
+        return invalid("Unknown entryFilter.")
+    return None
+
+
+def matching_acl(binding: AclBinding) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=binding.kind,
+        resource_name=binding.name,
+        pattern_type=binding.pattern_type,
+        principal=binding.principal,
+        host=binding.host,
+        operation=binding.operation,
+        permission_type=binding.permission,
+    )
+
+
+def refuse_creations(request: CreateAclsRequest, error: ErrorCode, message: str | None) -> CreateAclsResponse:
+    """The controller did not decide: each creation says so."""
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=error, error_message=message) for _ in request.creations]
+    )
+
+
+def refuse_filters(request: DeleteAclsRequest, error: ErrorCode, message: str | None) -> DeleteAclsResponse:
+    """The same for DeleteAcls."""
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error_code=error, error_message=message) for _ in request.filters]
+    )

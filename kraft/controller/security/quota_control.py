@@ -1,0 +1,87 @@
+"""AlterClientQuotas: for each entity all requested changes are made, or none (KIP-546)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from ipaddress import ip_address
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import ApiError, Decision
+from kraft.image.security.client_quotas import record_of
+from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    RequestEntryData,
+    ResponseEntryData,
+)
+from security.quotas.entity import IP, QuotaEntity, refusal_of_entity, refusal_of_value
+
+
+def alter_client_quotas(context: DecisionContext, request: AlterClientQuotasRequest) -> Decision:
+    entities = [entity_of(entry) for entry in request.entries]
+    counts = Counter(entities)
+    records: list[object] = []
+    responses: dict[QuotaEntity, ResponseEntryData] = {}
+    for entity, entry in zip(entities, request.entries, strict=True):
+        reason = refusal_of(entity, entry)
+        if counts[entity] > 1:
+            # DIVERGES: Apache Kafka makes the changes of the first entry that names an entity, and reports the error.
+            reason = f"Ignoring duplicate entity {entity}"
+        if reason is None:
+            records.extend(changes(context, entity, entry))
+        error = ErrorCode.NONE if reason is None else ErrorCode.INVALID_REQUEST
+        responses[entity] = response(entity, ApiError(error, reason))
+    reply = AlterClientQuotasResponse(entries=list(responses.values()))
+    return Decision(() if request.validate_only else records, reply)
+
+
+def entity_of(entry: RequestEntryData) -> QuotaEntity:
+    return QuotaEntity.of((part.entity_type, part.entity_name) for part in entry.entity)
+
+
+def refusal_of(entity: QuotaEntity, entry: RequestEntryData) -> str | None:
+    refusal = refusal_of_entity(entity) or refusal_of_address(entity)
+    if refusal is not None:
+        return refusal
+    keys = Counter(change.key for change in entry.ops)
+    if any(count > 1 for count in keys.values()):
+        return f"Ignoring duplicate entity {entity}"
+    refusals = (refusal_of_value(entity, each.key, each.value) for each in entry.ops if not each.remove)
+    return next((each for each in refusals if each is not None), None)
+
+
+def refusal_of_address(entity: QuotaEntity) -> str | None:
+    # DIVERGES: Apache Kafka takes a host name too, which it resolves whenever it compares addresses.
+    kind, name = entity.parts[0]
+    if kind != IP or name is None:
+        return None
+    try:
+        ip_address(name)
+    except ValueError:
+        return f"{name} is not a valid IP or resolvable host."
+    return None
+
+
+def changes(context: DecisionContext, entity: QuotaEntity, entry: RequestEntryData) -> list[object]:
+    """Only what differs from the values as they are."""
+    existing = context.image.quotas.by_entity.get(entity) or {}
+    wanted = {change.key: None if change.remove else change.value for change in entry.ops}
+    return [record_of(entity, key, value) for key, value in wanted.items() if existing.get(key) != value]
+
+
+def response(entity: QuotaEntity, outcome: ApiError) -> ResponseEntryData:
+    return ResponseEntryData(
+        error_code=outcome.error,
+        error_message=outcome.message,
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts],
+    )
+
+
+def refuse_quotas(
+    request: AlterClientQuotasRequest, error: ErrorCode, message: str | None
+) -> AlterClientQuotasResponse:
+    """The controller did not decide: each entity says so."""
+    entities = dict.fromkeys(entity_of(entry) for entry in request.entries)
+    return AlterClientQuotasResponse(entries=[response(entity, ApiError(error, message)) for entity in entities])

@@ -1,0 +1,148 @@
+"""Delegation tokens: created, renewed, expired by their users, and removed once they have expired (KIP-48).
+
+A client that did not authenticate gets no token, and neither does one that a token authenticated. Whether a requester
+may create a token for another user is decided before the request comes here.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from typing import TypeVar
+
+from kraft.controller.context import DecisionContext
+from kraft.controller.decision import Decision
+from kraft.controller.settings import ControllerSettings
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.security.delegation_tokens import record_of
+from protocol.errors import ErrorCode
+from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from protocol.records.metadata import RemoveDelegationTokenRecord
+from security.delegation_token import DelegationToken, is_same, secret_of
+from security.principal import ANONYMOUS, USER, Principal
+
+NOT_SET_MS = -1
+Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
+
+
+def refusal_of_requester(context: DecisionContext) -> ErrorCode | None:
+    """Why the requester may not speak of tokens at all."""
+    if is_same(context.principal, ANONYMOUS) or context.principal.is_token_authenticated:
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    if context.settings.security.token_key is None:
+        return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    return None
+
+
+def create_token(context: DecisionContext, request: CreateDelegationTokenRequest) -> Decision:
+    refusal = refusal_of_requester(context)
+    if refusal is None and any(renewer.principal_type != USER for renewer in request.renewers):
+        refusal = ErrorCode.INVALID_PRINCIPAL_TYPE
+    owner = owner_of(request, context.principal)
+    if refusal is not None:
+        return Decision((), refused(owner, context.principal, refusal))
+    settings = context.settings.security
+    assert settings.token_key is not None, "a requester was let in without a key"
+    now_ms = settings.wall_clock_ms()
+    life_ms = settings.token_life_ms_max
+    if request.max_lifetime_ms > 0:
+        life_ms = min(life_ms, request.max_lifetime_ms)
+    token = DelegationToken(
+        id=urlsafe_b64encode(context.settings.new_uuid()).decode().rstrip("="),
+        owner=owner,
+        requester=context.principal._replace(is_token_authenticated=False),
+        renewers=tuple(Principal(each.principal_type, each.principal_name) for each in request.renewers),
+        issued_at_ms=now_ms,
+        max_at_ms=now_ms + life_ms,
+        expires_at_ms=min(now_ms + life_ms, now_ms + settings.token_life_ms),
+    )
+    reply = CreateDelegationTokenResponse(
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=token.requester.type,
+        token_requester_principal_name=token.requester.name,
+        issue_timestamp_ms=token.issued_at_ms,
+        expiry_timestamp_ms=token.expires_at_ms,
+        max_timestamp_ms=token.max_at_ms,
+        token_id=token.id,
+        hmac=secret_of(token.id, settings.token_key),
+    )
+    return Decision([record_of(token)], reply)
+
+
+def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
+    if not request.owner_principal_name:
+        return Principal(requester.type, requester.name)
+    return Principal(request.owner_principal_type or "", request.owner_principal_name)
+
+
+def refused(owner: Principal, requester: Principal, error: ErrorCode) -> CreateDelegationTokenResponse:
+    return CreateDelegationTokenResponse(
+        error_code=error,
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
+        issue_timestamp_ms=NOT_SET_MS,
+        expiry_timestamp_ms=NOT_SET_MS,
+        max_timestamp_ms=NOT_SET_MS,
+        token_id="",
+        hmac=b"",
+    )
+
+
+def renew_token(context: DecisionContext, request: RenewDelegationTokenRequest) -> Decision:
+    token = token_for(context, request.hmac)
+    if isinstance(token, ErrorCode):
+        return Decision((), RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0))
+    settings = context.settings.security
+    now_ms = settings.wall_clock_ms()
+    if token.is_expired(now_ms):
+        error = ErrorCode.DELEGATION_TOKEN_EXPIRED
+        return Decision((), RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=0))
+    period_ms = settings.token_life_ms
+    if request.renew_period_ms > 0:
+        period_ms = min(period_ms, request.renew_period_ms)
+    renewed = token._replace(expires_at_ms=min(token.max_at_ms, now_ms + period_ms))
+    return Decision([record_of(renewed)], RenewDelegationTokenResponse(expiry_timestamp_ms=renewed.expires_at_ms))
+
+
+def expire_token(context: DecisionContext, request: ExpireDelegationTokenRequest) -> Decision:
+    """A negative period removes the token at once."""
+    token = token_for(context, request.hmac)
+    if isinstance(token, ErrorCode):
+        return Decision((), ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0))
+    now_ms = context.settings.security.wall_clock_ms()
+    if request.expiry_time_period_ms < 0:
+        record = RemoveDelegationTokenRecord(token_id=token.id)
+        return Decision([record], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
+    if token.is_expired(now_ms):
+        error = ErrorCode.DELEGATION_TOKEN_EXPIRED
+        return Decision((), ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=0))
+    changed = token._replace(expires_at_ms=min(token.max_at_ms, now_ms + request.expiry_time_period_ms))
+    return Decision([record_of(changed)], ExpireDelegationTokenResponse(expiry_timestamp_ms=changed.expires_at_ms))
+
+
+def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | ErrorCode:
+    """The token of a secret, where the requester may renew it. It computes the secrets of all tokens."""
+    refusal = refusal_of_requester(context)
+    if refusal is not None:
+        return refusal
+    key = context.settings.security.token_key
+    assert key is not None, "a requester was let in without a key"
+    for token in context.image.tokens.by_id.values():
+        if hmac.compare_digest(secret_of(token.id, key), bytes(secret)):
+            is_allowed = token.may_be_renewed_by(context.principal)
+            return token if is_allowed else ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    return ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+def expired_tokens(image: MetadataImage, settings: ControllerSettings) -> Iterator[RemoveDelegationTokenRecord]:
+    """The removal of each token that has expired."""
+    now_ms = settings.security.wall_clock_ms()
+    for token in image.tokens.by_id.values():
+        if token.is_expired(now_ms):
+            yield RemoveDelegationTokenRecord(token_id=token.id)

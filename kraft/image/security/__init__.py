@@ -1,0 +1,1 @@
+"""What the metadata says of security: ACLs, SCRAM credentials, client quotas, delegation tokens."""

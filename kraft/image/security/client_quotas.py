@@ -1,0 +1,54 @@
+"""The quotas of users, client ids and addresses (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from kraft.image.persistent_map import PersistentMap, place_of_text
+from protocol.records.metadata import ClientQuotaRecord, EntityData
+from security.quotas.entity import QuotaEntity
+
+
+def place_of_entity(entity: QuotaEntity) -> int:
+    return place_of_text(repr(entity.parts))
+
+
+class ClientQuotasImage(NamedTuple):
+    """Values by key, by entity; an entity without quotas is absent."""
+
+    by_entity: PersistentMap[QuotaEntity, Mapping[str, float]] = PersistentMap(place_of_entity)
+
+    def snapshot_records(self) -> Iterator[object]:
+        for entity, values in self.by_entity.items():
+            for key, value in values.items():
+                yield record_of(entity, key, value)
+
+
+class ClientQuotasDelta:
+    """What records changed; None for a value that is gone."""
+
+    __slots__ = ("changed", "image")
+
+    def __init__(self, image: ClientQuotasImage) -> None:
+        self.image = image
+        self.changed: dict[QuotaEntity, dict[str, float | None]] = {}
+
+    def replay(self, record: ClientQuotaRecord) -> None:
+        entity = QuotaEntity.of((part.entity_type, part.entity_name) for part in record.entity)
+        self.changed.setdefault(entity, {})[record.key] = None if record.remove else record.value
+
+    def apply(self) -> ClientQuotasImage:
+        if not self.changed:
+            return self.image
+        updates: dict[QuotaEntity, Mapping[str, float] | None] = {}
+        for entity, changes in self.changed.items():
+            merged = {**(self.image.by_entity.get(entity) or {}), **changes}
+            updates[entity] = {key: value for key, value in merged.items() if value is not None} or None
+        return ClientQuotasImage(self.image.by_entity.updated(updates))
+
+
+def record_of(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
+    """The record that sets a value; None removes it."""
+    parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts]
+    return ClientQuotaRecord(entity=parts, key=key, value=0.0 if value is None else value, remove=value is None)

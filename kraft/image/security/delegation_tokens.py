@@ -1,0 +1,81 @@
+"""The delegation tokens of the cluster (KIP-48, KIP-900). Their secrets are not among the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from kraft.image.persistent_map import PersistentMap, place_of_text
+from protocol.primitives import MalformedMessage
+from protocol.records.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
+from security.delegation_token import DelegationToken
+from security.principal import Principal
+
+
+class TokensImage(NamedTuple):
+    """Tokens by id, those included that have expired and were not removed yet."""
+
+    by_id: PersistentMap[str, DelegationToken] = PersistentMap(place_of_text)
+
+    def visible(
+        self, owners: Sequence[Principal] | None, principal: Principal, may_describe: Callable[[DelegationToken], bool]
+    ) -> list[DelegationToken]:
+        """The tokens of some owners, None for all, that a principal may see: those that concern it, and those that an
+        ACL lets it describe."""
+        wanted = None if owners is None else {owner[:2] for owner in owners}
+        return [
+            token
+            for token in self.by_id.values()
+            if (wanted is None or token.owner[:2] in wanted) and (token.is_known_to(principal) or may_describe(token))
+        ]
+
+    def snapshot_records(self) -> Iterator[object]:
+        for token in self.by_id.values():
+            yield record_of(token)
+
+
+class TokensDelta:
+    """What records changed; None for a token that is gone."""
+
+    __slots__ = ("changed", "image")
+
+    def __init__(self, image: TokensImage) -> None:
+        self.image = image
+        self.changed: dict[str, DelegationToken | None] = {}
+
+    def replay(self, record: DelegationTokenRecord) -> None:
+        self.changed[record.token_id] = DelegationToken(
+            record.token_id,
+            _principal(record.owner),
+            _principal(record.requester),
+            tuple(_principal(renewer) for renewer in record.renewers),
+            record.issue_timestamp,
+            record.max_timestamp,
+            record.expiration_timestamp,
+        )
+
+    def replay_remove(self, record: RemoveDelegationTokenRecord) -> None:
+        self.changed[record.token_id] = None
+
+    def apply(self) -> TokensImage:
+        return TokensImage(self.image.by_id.updated(self.changed)) if self.changed else self.image
+
+
+def _principal(text: str) -> Principal:
+    """As records hold it: type and name may be empty. Raises `MalformedMessage`."""
+    kind, colon, name = text.partition(":")
+    if not colon:
+        raise MalformedMessage(f"{text!r} is not a principal")
+    return Principal(kind, name)
+
+
+def record_of(token: DelegationToken) -> DelegationTokenRecord:
+    return DelegationTokenRecord(
+        owner=str(token.owner),
+        requester=str(token.requester),
+        renewers=[str(renewer) for renewer in token.renewers],
+        issue_timestamp=token.issued_at_ms,
+        max_timestamp=token.max_at_ms,
+        expiration_timestamp=token.expires_at_ms,
+        token_id=token.id,
+    )

@@ -1,0 +1,58 @@
+"""Delegation tokens (KIP-48): a user's permission to log in, for a time, with a secret that follows from an id.
+
+secret = HMAC-SHA-512(key of the cluster, id)      the bearer logs in by SCRAM with the id and the secret in base64
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64encode
+from typing import Final, NamedTuple
+
+from security.principal import Principal
+from security.sasl.scram.credential import ITERATIONS_MIN, ScramCredential, ScramMechanism, credential_of_password
+
+
+class DelegationToken(NamedTuple):
+    """What the metadata says of a token. Times are those of the wall clock."""
+
+    id: str
+    owner: Principal
+    requester: Principal
+    renewers: tuple[Principal, ...]
+    issued_at_ms: int
+    max_at_ms: int
+    """The token cannot be renewed beyond it."""
+    expires_at_ms: int
+
+    def is_expired(self, now_ms: int) -> bool:
+        return self.expires_at_ms <= now_ms or self.max_at_ms <= now_ms
+
+    def may_be_renewed_by(self, principal: Principal) -> bool:
+        """The owner and the renewers; the requester alone may not."""
+        return any(is_same(principal, each) for each in (self.owner, *self.renewers))
+
+    def is_known_to(self, principal: Principal) -> bool:
+        """Whether the principal may see the token without an ACL."""
+        return is_same(principal, self.requester) or self.may_be_renewed_by(principal)
+
+
+def is_same(one: Principal, other: Principal) -> bool:
+    """Whether two principals are the same, however either was authenticated."""
+    return one[:2] == other[:2]
+
+
+def secret_of(token_id: str, key: bytes) -> bytes:
+    """The secret of a token, 64 bytes: what CreateDelegationToken gives to its owner."""
+    return hmac.digest(key, token_id.encode(), "sha512")
+
+
+SALT_LABEL: Final = b"salt of a delegation token\0"
+
+
+def credential_of_token(mechanism: ScramMechanism, token_id: str, key: bytes) -> ScramCredential:
+    """What a bearer's proof is checked with; its salt follows from id and key, so that it is the same on every node.
+    It takes some milliseconds: keep it."""
+    salt = hmac.digest(key, SALT_LABEL + token_id.encode(), "sha256")
+    password = b64encode(secret_of(token_id, key)).decode()
+    return credential_of_password(mechanism, password, salt, ITERATIONS_MIN)

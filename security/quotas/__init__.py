@@ -1,0 +1,1 @@
+"""Client quotas: entities, limits, rates in windows, and the times for which clients are throttled."""

@@ -1,0 +1,90 @@
+"""What a quota belongs to, and which keys and values it may have (KIP-546)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+FRACTION_MAX: Final = 1e-6
+"""How far a value may be from a whole number that has to be one."""
+
+
+class QuotaEntity(NamedTuple):
+    """Parts by type: (type, name); the name None is the default of all that have no quota of their own."""
+
+    parts: tuple[tuple[str, str | None], ...]
+    """In the order of their types."""
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+        """Of several parts of a type the last counts."""
+        return cls(tuple(sorted(dict(parts).items())))
+
+    def __str__(self) -> str:
+        """As Apache Kafka's messages write it."""
+        entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in self.parts)
+        return f"ClientQuotaEntity(entries={{{entries}}})"
+
+
+class WholeNumber(NamedTuple):
+    """A key whose values are whole numbers."""
+
+    name: str
+    """The type, as messages name it."""
+    last: int
+
+
+_LONG: Final = WholeNumber("LONG", (1 << 63) - 1)
+_INT: Final = WholeNumber("INT", (1 << 31) - 1)
+CLIENT_KEYS: Final[dict[str, WholeNumber | None]] = {
+    PRODUCER_BYTE_RATE: _LONG,
+    CONSUMER_BYTE_RATE: _LONG,
+    REQUEST_PERCENTAGE: None,
+    CONTROLLER_MUTATION_RATE: None,
+}
+"""Of users and client ids; None where a value may be a fraction."""
+IP_KEYS: Final[dict[str, WholeNumber | None]] = {CONNECTION_CREATION_RATE: _INT}
+
+
+def refusal_of_entity(entity: QuotaEntity) -> str | None:
+    """Why an entity cannot have quotas."""
+    if not entity.parts:
+        return "Invalid empty client quota entity"
+    for kind, name in entity.parts:
+        if kind not in ENTITY_TYPES:
+            return f"Unhandled client quota entity type: {kind}"
+        if name == "":
+            return f"Empty {kind} not supported"
+    types = [kind for kind, _ in entity.parts]
+    if IP in types and len(types) > 1:
+        return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+    return None
+
+
+def refusal_of_value(entity: QuotaEntity, key: str, value: float) -> str | None:
+    """Why an entity cannot have this value."""
+    keys = IP_KEYS if entity.parts[0][0] == IP else CLIENT_KEYS
+    if key not in keys:
+        return f"Invalid configuration key {key}"
+    if not value > 0:
+        # DIVERGES: Apache Kafka takes a value that is not a number.
+        return f"Quota {key} must be greater than 0"
+    whole = keys[key]
+    if whole is None:
+        return None
+    if value > whole.last or math.isinf(value):
+        return f"Proposed value for {key} is too large for {'an' if whole is _INT else 'a'} {whole.name}."
+    if abs(round(value) - value) > FRACTION_MAX:
+        return f"{key} cannot be a fractional value."
+    return None

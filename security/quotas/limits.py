@@ -1,0 +1,92 @@
+"""Which quota counts for a client: of all that are set for it, the one of the most particular entity.
+
+| order | user    | client id |
+|-------|---------|-----------|
+| 1     | its own | its own   |
+| 2     | its own | default   |
+| 3     | its own |           |
+| 4     | default | its own   |
+| 5     | default | default   |
+| 6     | default |           |
+| 7     |         | its own   |
+| 8     |         | default   |
+
+Clients share a rate where user and client id are the same, as far as the entity names them: under a default each has a
+rate of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE, IP, USER, QuotaEntity
+
+REMEMBERED_MAX: Final = 10_000
+"""Answers that are remembered; clients choose their ids."""
+
+
+class Sharers(NamedTuple):
+    """The clients that share one rate; an empty name stands for all."""
+
+    user: str
+    client_id: str
+
+
+class Limit(NamedTuple):
+    """A quota as it counts for a client."""
+
+    value: float
+    sharers: Sharers
+
+
+class QuotaLimits:
+    """All quotas, as the metadata says them. `stamp` is another number after every change."""
+
+    def __init__(self) -> None:
+        self.stamp = 0
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self._known: dict[tuple[str, str, str], Limit | None] = {}
+
+    def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        """The values of entities from now on; None for one that has none."""
+        for entity, values in entities.items():
+            if values:
+                self._quotas[entity] = values
+            else:
+                self._quotas.pop(entity, None)
+        self._known.clear()
+        self.stamp += 1
+
+    def of_client(self, key: str, user: str, client_id: str) -> Limit | None:
+        """The quota of a client, None where it is not bounded. `user` is the name of its principal."""
+        asked = (key, user, client_id)
+        if asked not in self._known:
+            if len(self._known) >= REMEMBERED_MAX:
+                self._known.clear()
+            self._known[asked] = self._found(key, user, client_id)
+        return self._known[asked]
+
+    def _found(self, key: str, user: str, client_id: str) -> Limit | None:
+        for entity, sharers in _by_precedence(user, client_id):
+            value = self._quotas.get(entity, {}).get(key)
+            if value is not None:
+                return Limit(value, sharers)
+        return None
+
+    def of_address(self, address: str) -> float | None:
+        """How many connections an address may make in a second; None where that is not bounded."""
+        for name in (address, None):
+            value = self._quotas.get(QuotaEntity.of([(IP, name)]), {}).get(CONNECTION_CREATION_RATE)
+            if value is not None:
+                return value
+        return None
+
+
+def _by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Sharers]]:
+    for user_name in (user, None):
+        for client_name in (client_id, None):
+            yield QuotaEntity.of([(USER, user_name), (CLIENT_ID, client_name)]), Sharers(user, client_id)
+        yield QuotaEntity.of([(USER, user_name)]), Sharers(user, "")
+    for client_name in (client_id, None):
+        yield QuotaEntity.of([(CLIENT_ID, client_name)]), Sharers("", client_id)

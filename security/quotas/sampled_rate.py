@@ -1,0 +1,92 @@
+"""A rate over the last windows, as Kafka's brokers measure it for quotas.
+
+    quota.window.num windows of quota.window.size.seconds each, and one before them, which the period overlaps
+
+The rate is the sum of the values over the time since the oldest window began. While few windows have begun the time is
+taken as if all but the current one were full, so that the first values are not a burst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Windows(NamedTuple):
+    """How a rate is measured."""
+
+    kept: int = 11
+    """`quota.window.num`."""
+    size_ms: int = 1000
+    """`quota.window.size.seconds`, in milliseconds."""
+
+
+@dataclass(slots=True)
+class _Window:
+    began_ms: int
+    last_ms: int
+    """When the last value was added."""
+    total: float = 0.0
+
+
+class SampledRate:
+    """Values per second. Times must not go back."""
+
+    __slots__ = ("_current", "_samples", "_windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._samples: list[_Window] = []
+        self._current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        if not self._samples:
+            self._samples.append(_Window(now_ms, now_ms))
+        sample = self._samples[self._current]
+        if now_ms - sample.began_ms >= self._windows.size_ms:
+            sample = self._next(now_ms)
+        sample.total += value
+        sample.last_ms = now_ms
+
+    def measure(self, now_ms: int) -> float:
+        """The current rate."""
+        elapsed_ms = self.elapsed_ms(now_ms)
+        return sum(sample.total for sample in self._samples) / (elapsed_ms / 1000)
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        """The time that the rate is measured over."""
+        self._forget(now_ms)
+        kept, size_ms = self._windows
+        oldest_ms = min((sample.began_ms for sample in self._samples), default=now_ms)
+        elapsed_ms = now_ms - oldest_ms
+        missing = kept - 1 - elapsed_ms // size_ms
+        return max(elapsed_ms + max(missing, 0) * size_ms, 1)
+
+    def _next(self, now_ms: int) -> _Window:
+        self._current = (self._current + 1) % (self._windows.kept + 1)  # the oldest one overlaps the period
+        if self._current == len(self._samples):
+            self._samples.append(_Window(now_ms, now_ms))
+        else:
+            self._samples[self._current] = _Window(now_ms, now_ms)
+        return self._samples[self._current]
+
+    def _forget(self, now_ms: int) -> None:
+        """Windows without a value for as long as all windows last begin anew."""
+        age_ms = self._windows.kept * self._windows.size_ms
+        for index, sample in enumerate(self._samples):
+            if now_ms - sample.last_ms >= age_ms:
+                self._samples[index] = _Window(now_ms, now_ms)
+
+
+def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int | None = None) -> int:
+    """How long a client has to wait until its rate is at the limit, 0 where it is not above. `most_ms`: at most."""
+    value = rate.measure(now_ms)
+    if value <= limit:
+        return 0
+    wait_ms = round_half_up((value - limit) / limit * rate.elapsed_ms(now_ms))
+    return wait_ms if most_ms is None else min(wait_ms, most_ms)
+
+
+def round_half_up(value: float) -> int:
+    """As Java rounds."""
+    return int(value + 0.5)

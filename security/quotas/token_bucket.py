@@ -1,0 +1,54 @@
+"""The bucket of controller mutations (KIP-599): a client spends tokens at once, and they come back at its rate.
+
+The bucket holds what the rate gives in all windows. A client may spend more than there is, once: then it has debts, and
+waits until they are paid.
+"""
+
+from __future__ import annotations
+
+from security.quotas.sampled_rate import Windows, round_half_up
+
+
+class TokenBucket:
+    """It begins full. Times must not go back."""
+
+    __slots__ = ("_rate", "_tokens", "_updated_ms", "_windows")
+
+    def __init__(self, rate: float, windows: Windows, now_ms: int) -> None:
+        """`rate`: tokens per second."""
+        self._rate = rate
+        self._windows = windows
+        self._updated_ms = now_ms
+        self._tokens = self.capacity
+
+    @property
+    def capacity(self) -> float:
+        return self._rate * self._windows.kept * self._windows.size_ms / 1000
+
+    def tokens(self, now_ms: int) -> float:
+        """What may be spent; negative for debts."""
+        self._tokens = min(self.capacity, self._tokens + self._rate * (now_ms - self._updated_ms) / 1000)
+        self._updated_ms = now_ms
+        return self._tokens
+
+    def change_rate(self, rate: float, now_ms: int) -> None:
+        """Another quota counts from now on; debts stay."""
+        self.tokens(now_ms)
+        self._rate = rate
+        self._tokens = min(self._tokens, self.capacity)
+
+    def spend(self, count: float, now_ms: int) -> None:
+        """Spend tokens, whether they are there or not."""
+        self._tokens = min(self.capacity, self.tokens(now_ms) - count)
+
+    def try_to_spend(self, count: float, now_ms: int) -> bool:
+        """Spend tokens unless there are debts: for requests whose version can be refused."""
+        if self.tokens(now_ms) < 0:
+            return False
+        self.spend(count, now_ms)
+        return True
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """How long until the debts are paid."""
+        tokens = self.tokens(now_ms)
+        return round_half_up(-tokens / self._rate * 1000) if tokens < 0 else 0

@@ -1,0 +1,62 @@
+"""Users and delegation tokens of the metadata log in by SCRAM."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from random import Random
+from types import SimpleNamespace
+from typing import cast
+
+from broker.metadata.cluster_view import PublishedMetadata
+from broker.metadata.scram_users import MetadataScramUsers
+from kraft.image.security.scram_credentials import ScramKey, record_of
+from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from security.principal import Principal
+from security.sasl.mechanism import Authenticated, Challenge, Failed, Step
+from security.sasl.scram.client import ScramClient, ScramLogin
+from security.sasl.scram.credential import ScramMechanism, credential_of_password
+from security.sasl.scram.server import ScramServer
+from tests.support.deciding import KEY, Deciding
+from tests.unit.kraft.image.images import image_of
+
+SHA_256 = ScramMechanism.SCRAM_SHA_256
+random = Random(3)
+
+
+def log_in(users: MetadataScramUsers, user: str, password: str, extensions: str = "") -> Step:
+    client = ScramClient(ScramLogin(SHA_256, user, password), random.randbytes, extensions)
+    server = ScramServer(SHA_256, users, random.randbytes, b"secret of the cluster")
+    first = server.step(client.first())
+    assert isinstance(first, Challenge)
+    final = client.answer(first.message)
+    assert final is not None
+    return server.step(final)
+
+
+def test_a_credential_counts_as_the_metadata_has_it_now() -> None:
+    published = SimpleNamespace(image=image_of([]))
+    users = MetadataScramUsers(cast("PublishedMetadata", published), None, lambda: 0)
+    assert isinstance(log_in(users, "alice", "secret"), Failed)
+    record = record_of(ScramKey("alice", SHA_256), credential_of_password(SHA_256, "secret", b"salt"))
+    published.image = image_of([record])
+    assert isinstance(log_in(users, "alice", "secret"), Authenticated)
+    published.image = image_of([])
+    assert isinstance(log_in(users, "alice", "secret"), Failed)
+
+
+def test_a_token_logs_its_owner_in_until_it_expires() -> None:
+    cluster = Deciding()
+    users = MetadataScramUsers(cluster, KEY, lambda: cluster.now_ms)
+    request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=1000)
+    token = cluster.ask(request, Principal("User", "alice"))
+    assert isinstance(token, CreateDelegationTokenResponse)
+    password = b64encode(token.hmac).decode()
+    for _ in range(2):
+        done = log_in(users, token.token_id, password, ",tokenauth=true")
+        assert isinstance(done, Authenticated)
+        assert done.principal == Principal("User", "alice", is_token_authenticated=True)
+        assert done.expires_at_ms == token.expiry_timestamp_ms
+    without_key = MetadataScramUsers(cluster, None, lambda: cluster.now_ms)
+    assert isinstance(log_in(without_key, token.token_id, password, ",tokenauth=true"), Failed)
+    cluster.now_ms += 1000
+    assert isinstance(log_in(users, token.token_id, password, ",tokenauth=true"), Failed)

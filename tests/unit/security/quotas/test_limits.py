@@ -1,0 +1,84 @@
+"""Which quota counts for a client, and how long clients are throttled."""
+
+from __future__ import annotations
+
+import pytest
+
+from security.quotas import throttling
+from security.quotas.entity import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaEntity
+from security.quotas.limits import Limit, QuotaLimits, Sharers
+from security.quotas.sampled_rate import Windows
+from security.quotas.throttling import ClientThrottle
+
+BOTH = Sharers("alice", "app")
+PRECEDENCE: tuple[tuple[dict[str, str | None], Sharers], ...] = (
+    ({"user": "alice", "client-id": "app"}, BOTH),
+    ({"user": "alice", "client-id": None}, BOTH),
+    ({"user": "alice"}, Sharers("alice", "")),
+    ({"user": None, "client-id": "app"}, BOTH),
+    ({"user": None, "client-id": None}, BOTH),
+    ({"user": None}, Sharers("alice", "")),
+    ({"client-id": "app"}, Sharers("", "app")),
+    ({"client-id": None}, Sharers("", "app")),
+)
+"""The entities that concern the client `app` of `alice`, the most particular first."""
+
+
+def entity(names: dict[str, str | None]) -> QuotaEntity:
+    return QuotaEntity.of(names.items())
+
+
+def test_the_most_particular_entity_decides() -> None:
+    limits = QuotaLimits()
+    assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
+    for value, (names, sharers) in reversed(list(enumerate(PRECEDENCE))):
+        limits.changed({entity(names): {PRODUCER_BYTE_RATE: float(value)}})
+        assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") == Limit(float(value), sharers)
+    for value, (names, _) in enumerate(PRECEDENCE):
+        limits.changed({entity(names): {"consumer_byte_rate": 1.0} if value % 2 else None})
+        found = limits.of_client(PRODUCER_BYTE_RATE, "alice", "app")
+        assert (None if found is None else found.value) == (value + 1 if value + 1 < len(PRECEDENCE) else None)
+
+
+def test_quotas_of_others_do_not_count() -> None:
+    limits = QuotaLimits()
+    stamp = limits.stamp
+    for names in ({"user": "bob"}, {"user": "alice", "client-id": "other"}, {"client-id": "other"}):
+        limits.changed({entity({**names}): {PRODUCER_BYTE_RATE: 1.0}})
+    assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
+    assert limits.stamp != stamp
+
+
+def test_an_address_has_a_limit_of_its_own_or_the_default() -> None:
+    limits = QuotaLimits()
+    assert limits.of_address("10.0.0.1") is None
+    limits.changed({entity({"ip": None}): {CONNECTION_CREATION_RATE: 7.0}})
+    limits.changed({entity({"ip": "10.0.0.1"}): {CONNECTION_CREATION_RATE: 5.0}})
+    assert (limits.of_address("10.0.0.1"), limits.of_address("10.0.0.2")) == (5.0, 7.0)
+
+
+def throttle(*quotas: tuple[dict[str, str | None], float]) -> ClientThrottle:
+    limits = QuotaLimits()
+    limits.changed({entity(names): {PRODUCER_BYTE_RATE: value} for names, value in quotas})
+    return ClientThrottle(PRODUCER_BYTE_RATE, limits, Windows())
+
+
+def test_clients_of_one_entity_share_its_rate() -> None:
+    shared = throttle(({"user": "alice"}, 100.0))
+    assert shared.record("alice", "a", 900, 0) == 0
+    assert shared.record("alice", "b", 1100, 0) == 10_000, "2000 in 10 s are twice of what is allowed"
+    assert shared.record("bob", "a", 10**9, 0) == 0, "no quota concerns that client"
+    default = throttle(({"user": None}, 100.0))
+    assert default.record("alice", "a", 900, 0) == 0
+    assert default.record("bob", "a", 900, 0) == 0, "each user has a rate of its own under the default"
+
+
+def test_rates_are_bounded_in_number_and_dropped_when_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttling, "RATES_MAX", 3)
+    clients = throttle(({"client-id": None}, 1.0))
+    for number in range(10):
+        clients.record("u", f"c{number}", 1, number)
+        assert len(clients._rates) <= 3
+    assert list(clients._rates) == [Sharers("", f"c{number}") for number in (7, 8, 9)]
+    clients.record("u", "new", 1, throttling.IDLE_MS + 9)
+    assert list(clients._rates) == [Sharers("", "new")]
