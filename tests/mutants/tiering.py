@@ -134,8 +134,8 @@ TIERING_MUTANTS: Final = (
         325,
         "a copy that was begun before is left where it is",
         "broker/tiering/copying.py",
-        "for segment in (*remote_log.unfinished(), *remote_log.in_deletion()):",
-        "for segment in remote_log.in_deletion():",
+        "            if segment.segment_id not in followed.under_way:\n",
+        "            if segment.segment_id in followed.under_way:\n",
         Hunt.SCENARIOS,
     ),
     Mutant(
