@@ -84,8 +84,8 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
 
 
 def offset_map(request: CleaningRequest) -> OffsetMap:
-    """An empty map. Its table is as large as the dirty part can fill it, or smaller: its entries lie scattered, so all of its
-    memory is touched, and memory that was never touched before is slow."""
+    """An empty map. Its table is at most as large as the dirty part can fill it: its entries lie scattered, so all of
+    its memory is touched, and memory that was never touched before is slow."""
     size, load_factor = request.limits.dedupe_buffer_size, request.limits.load_factor
     dirty_count = max(0, request.first_uncleanable_offset - request.first_dirty_offset)
     if load_factor > 0:
