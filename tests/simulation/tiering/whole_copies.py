@@ -74,6 +74,6 @@ class WholeCopies:
             if committed is not None and not committed.unseen and metadata.leaders.is_current(seen, topic):
                 raise Violation(f"{key}: the copy reaches {segment.last_offset}, committed is {committed.end_offset}")
             return False
-        check_contents(contents, segment, committed.batches, key)
+        check_contents(contents, segment, committed.batches, key, deleted_end=committed.deleted_end)
         self._verified[segment.segment_id] = found
         return True
