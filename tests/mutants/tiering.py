@@ -123,9 +123,8 @@ TIERING_MUTANTS: Final = (
         324,
         "a deposed leader finishes its copy",
         "broker/tiering/copying.py",
-        "        self._check(partition, epoch)\n"
-        "        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)\n",
-        "        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)\n",
+        "            self._check(partition, epoch)\n        except (RemoteStorageError, NoLongerLeader, OSError):\n",
+        "        except (RemoteStorageError, NoLongerLeader, OSError):\n",
         Hunt.SWARM,
         FAULTS,
         shape=TIERED,
