@@ -48,6 +48,19 @@ def check_contents(
     _check_producers(contents[ObjectKind.PRODUCER_SNAPSHOT], before, key)
 
 
+def check_cleaned(data: bytes, segment: RemoteSegment, key: str) -> None:
+    """Of a compacted topic: the batches that are left ascend, in the range of the segment, each in the leader epoch
+    that the metadata has there. Raises `Violation`."""
+    next_offset = segment.start_offset
+    for _, header in iterate_batches(data):
+        named = max((each for each in segment.epochs if each.start_offset <= header.base_offset), default=None)
+        if header.base_offset < next_offset or header.last_offset > segment.last_offset:
+            raise Violation(f"{key} holds offsets {header.base_offset} to {header.last_offset} after {next_offset}")
+        if named is None or named.epoch != header.partition_leader_epoch:
+            raise Violation(f"{key} holds epoch {header.partition_leader_epoch}, the metadata says {named}")
+        next_offset = header.next_offset
+
+
 def _check_log(
     data: bytes, segment: RemoteSegment, committed: Mapping[int, StoredBatch], key: str
 ) -> dict[int, tuple[int, int]]:
