@@ -114,7 +114,7 @@ def generations_are_not_mixed(seed: int) -> None:
     async def story(stage: Stage) -> None:
         table = Table(stage)
         for _ in range(ROUNDS):
-            await table.write(14)
+            await table.write(30)
             await asyncio.sleep(PAUSE_S)
             await table.check()
         assert max(generations(stage)) > 1, "segments were cleaned twice"
