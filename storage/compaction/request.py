@@ -84,8 +84,8 @@ def cleaning_request(
     """The request to clean a part of a log. Raises OSError, and `LogChanged` where the log was truncated since the part
     was determined: it may end before the part now, or have other records there, which are not committed yet. Also where
     retention has removed all segments of the part since."""
-    has_part = log.segments[0].base_offset < part.first_uncleanable_offset
-    if part.truncation_count != log.truncation_count or not has_part:
+    is_gone = part.first_dirty_offset < part.first_uncleanable_offset <= log.segments[0].base_offset
+    if part.truncation_count != log.truncation_count or is_gone:
         raise LogChanged(log.directory)
     config: LogConfig = log.config
     end_offset = part.first_uncleanable_offset
