@@ -10,12 +10,13 @@ Partitions take turns (`partition_turns.py`), for copies and for deletions apart
 up no deletion.
 
 One partition has at most one copy under way, so an unfinished copy in its remote log is a remain: of a former leader,
-or of this broker before an error. A leader that is deposed in the midst of a copy leaves it to the next one, which
-deletes it. Each step looks again whether this broker leads in the same leader epoch.
+or of this broker before an error. A leader that is deposed in the midst of a copy takes its objects back and leaves the
+record to the next one, which deletes it. Each step looks again whether this broker leads in the same leader epoch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -166,9 +167,12 @@ class SegmentCopier:
         found = copyable(its_log, max(copied_end, its_log.log_start_offset), limit)
         return found[0] if found else None
 
-    def _check(self, partition: Partition, epoch: int) -> None:
+    def _leads(self, partition: Partition, epoch: int) -> bool:
         leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch
-        if not leads or not is_tiered(partition) or partition.log.failure is not None:
+        return leads and is_tiered(partition) and partition.log.failure is None
+
+    def _check(self, partition: Partition, epoch: int) -> None:
+        if not self._leads(partition, epoch):
             raise NoLongerLeader
 
     async def _copy(self, partition: Partition, followed: FollowedRemoteLog, epoch: int, found: Copyable) -> None:
@@ -181,20 +185,33 @@ class SegmentCopier:
         self._check(partition, epoch)
         await self._writer.write(followed, segment)
         self._check(partition, epoch)
-        await put_segment(
-            self._opened.storage,
-            self._opened.cluster_id,
-            followed.key,
-            segment,
-            contents,
-            lineage=read_lineage(segment.custom_metadata) or NO_LINEAGE,
-        )
-        self._check(partition, epoch)
+        try:
+            await put_segment(
+                self._opened.storage,
+                self._opened.cluster_id,
+                followed.key,
+                segment,
+                contents,
+                lineage=read_lineage(segment.custom_metadata) or NO_LINEAGE,
+            )
+            self._check(partition, epoch)
+        except (RemoteStorageError, NoLongerLeader, OSError):
+            if not self._leads(partition, epoch):
+                await self._take_back(followed, segment)
+            raise
         await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)
         self.segments_copied += 1
         self.bytes_copied += segment.size
         self._traffic.count(partition.topic, RemoteCount.COPY_BYTES, segment.size)
         its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
+
+    async def _take_back(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
+        """Remove the objects of an own copy that will never be finished: the next leader may have deleted the remains
+        before the last of them was there. What cannot be removed now is left to the next leader, or to a sweep."""
+        place = (followed.key, segment.start_offset, segment.segment_id)
+        with contextlib.suppress(RemoteStorageError):
+            await remove_manifest(self._opened.storage, *place)
+            await remove_data(self._opened.storage, *place)
 
     async def _delete_some(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
         """Delete what the retention of both tiers gives up, and go on with deletions that were begun. The log start

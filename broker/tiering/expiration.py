@@ -51,10 +51,10 @@ def expired(log: Log, remote_log: RemoteLog, now_ms: int, superseded_retention_m
         start_offset = max(start_offset, segment.last_offset + 1)
         gone.append(segment)
     if gone or first_left is not None:
-        # Also where a crash took the log start offset of an earlier round: nothing is before the first segment.
-        start_offset = max(
-            start_offset, min(log.local_start_offset, first_left.start_offset if first_left else start_offset)
-        )
+        # Also where a crash took the log start offset of an earlier round: nothing is before the first segment, or
+        # before its first known leader epoch.
+        first_read = first_left.epochs[0].start_offset if first_left else start_offset
+        start_offset = max(start_offset, min(log.local_start_offset, first_read))
     first_epoch = entries[0].epoch if entries else -1
     gone += [each for each in strays if each.epochs[-1].epoch < first_epoch or each.last_offset < log.log_start_offset]
     gone += [each for each, since_ms in remote_log.superseded() if now_ms - since_ms > superseded_retention_ms]

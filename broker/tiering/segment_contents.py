@@ -51,7 +51,9 @@ def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyab
 
 
 def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_ms: int) -> RemoteSegment:
-    """The metadata of a copy that begins. Raises OSError and `CannotCopy`."""
+    """The metadata of a copy that begins. Where the log start lies inside of the segment, the log has forgotten the
+    leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: a reader asks for no
+    earlier offset. Raises OSError and `CannotCopy`."""
     segment = found.segment
     entries = log.epochs.entries
     epochs = [
@@ -60,7 +62,7 @@ def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_
         if start < found.end_offset
         and (slot + 1 == len(entries) or entries[slot + 1].start_offset > segment.base_offset)
     ]
-    if not epochs or epochs[0].start_offset != segment.base_offset:
+    if not epochs or epochs[0].start_offset > max(segment.base_offset, log.log_start_offset):
         raise CannotCopy(f"the leader epoch of offset {segment.base_offset} is not known")
     return RemoteSegment(
         segment_id,

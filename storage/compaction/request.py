@@ -82,8 +82,10 @@ def cleaning_request(
     tombstones_end_offset: int = INT64_MAX,
 ) -> CleaningRequest:
     """The request to clean a part of a log. Raises OSError, and `LogChanged` where the log was truncated since the part
-    was determined: it may end before the part now, or have other records there, which are not committed yet."""
-    if part.truncation_count != log.truncation_count:
+    was determined: it may end before the part now, or have other records there, which are not committed yet. Also where
+    retention has removed all segments of the part since."""
+    has_part = log.segments[0].base_offset < part.first_uncleanable_offset
+    if part.truncation_count != log.truncation_count or not has_part:
         raise LogChanged(log.directory)
     config: LogConfig = log.config
     end_offset = part.first_uncleanable_offset

@@ -1,7 +1,6 @@
 """Planted bugs of tiered storage: copies, their metadata, retention of both tiers, and reads of what is remote.
 
-Numbers 309 to 314 are the list that the simulator was asked to kill, as 9 to 14 of it. Its last, generations of a
-compacted topic that are read mixed, needs compacted tiered topics in the swarm: 315 is kept for it.
+Numbers 309 to 315 are the list that the simulator was asked to kill, as 9 to 15 of it.
 """
 
 from __future__ import annotations
@@ -83,6 +82,14 @@ TIERING_MUTANTS: Final = (
         shape=(*TIERED, ("nodes", 4), ("partitions", 2), ("local_retention_bytes", 1)),
     ),
     Mutant(
+        315,
+        "a compacted generation is read mixed with its ancestors",
+        "storage/tiered/metadata/remote_log.py",
+        "            replaced = self._unreference(ancestors)\n",
+        "            replaced = self._unreference(dict(list(ancestors.items())[:1]))\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
         320,
         "the copied transaction index lacks its first entry",
         "broker/tiering/segment_contents.py",
@@ -123,9 +130,8 @@ TIERING_MUTANTS: Final = (
         324,
         "a deposed leader finishes its copy",
         "broker/tiering/copying.py",
-        "        self._check(partition, epoch)\n"
-        "        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)\n",
-        "        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)\n",
+        "            self._check(partition, epoch)\n        except (RemoteStorageError, NoLongerLeader, OSError):\n",
+        "        except (RemoteStorageError, NoLongerLeader, OSError):\n",
         Hunt.SWARM,
         FAULTS,
         shape=TIERED,

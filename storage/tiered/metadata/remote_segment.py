@@ -33,7 +33,8 @@ class RemoteSegment:
     event_timestamp_ms: int
     """When that record was written."""
     epochs: tuple[EpochStart, ...]
-    """The leader epochs in the segment, each with the offset of its first batch here; never empty, ascending."""
+    """The leader epochs in the segment, each with the offset of its first batch here; never empty, ascending. The first
+    may begin past `start_offset`: the log began there when the segment was copied, and nothing before it is read."""
     size: int
     """Bytes of the .log object."""
     state: SegmentState = SegmentState.COPY_SEGMENT_STARTED

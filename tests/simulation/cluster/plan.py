@@ -76,8 +76,8 @@ TRANSACTIONAL_SHARE = 0.3
 AGREEING_MS = 500
 COMPACTED_SHARE = 0.4
 """Of the seeds."""
-TIERED_SHARE = 0.0
-"""Of the seeds. With 0.3, copying does not catch up after healing in seeds 53 and 96: 0 until that is understood."""
+TIERED_SHARE = 0.3
+"""Of the seeds."""
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")

@@ -29,9 +29,14 @@ TIME_ENTRY: Final = Struct(">qi")
 
 
 def check_contents(
-    contents: Mapping[ObjectKind, bytes], segment: RemoteSegment, committed: Mapping[int, StoredBatch], key: str
+    contents: Mapping[ObjectKind, bytes],
+    segment: RemoteSegment,
+    committed: Mapping[int, StoredBatch],
+    key: str,
+    *,
+    deleted_end: int,
 ) -> None:
-    """Raises `Violation`."""
+    """`deleted_end`: where the log begins, or began (exclusive). Raises `Violation`."""
     places = _check_log(contents[ObjectKind.LOG], segment, committed, key)
     _check_offset_index(contents[ObjectKind.OFFSET_INDEX], segment, places, key)
     for _, relative in TIME_ENTRY.iter_unpack(_whole(contents[ObjectKind.TIME_INDEX], TIME_ENTRY)):
@@ -39,8 +44,21 @@ def check_contents(
             raise Violation(f"{key}: the time index names offset {segment.start_offset + relative}")
     before = [each for base, each in sorted(committed.items()) if base <= segment.last_offset]
     _check_aborted(contents.get(ObjectKind.TRANSACTION_INDEX, b""), segment, before, key)
-    _check_epochs(contents[ObjectKind.LEADER_EPOCHS], segment, before, key)
+    _check_epochs(contents[ObjectKind.LEADER_EPOCHS], segment, before, key, deleted_end)
     _check_producers(contents[ObjectKind.PRODUCER_SNAPSHOT], before, key)
+
+
+def check_cleaned(data: bytes, segment: RemoteSegment, key: str) -> None:
+    """Of a compacted topic: the batches that are left ascend, in the range of the segment, each in the leader epoch
+    that the metadata has there. Raises `Violation`."""
+    next_offset = segment.start_offset
+    for _, header in iterate_batches(data):
+        named = max((each for each in segment.epochs if each.start_offset <= header.base_offset), default=None)
+        if header.base_offset < next_offset or header.last_offset > segment.last_offset:
+            raise Violation(f"{key} holds offsets {header.base_offset} to {header.last_offset} after {next_offset}")
+        if named is None or named.epoch != header.partition_leader_epoch:
+            raise Violation(f"{key} holds epoch {header.partition_leader_epoch}, the metadata says {named}")
+        next_offset = header.next_offset
 
 
 def _check_log(
@@ -81,12 +99,17 @@ def _check_aborted(data: bytes, segment: RemoteSegment, before: Sequence[StoredB
         raise Violation(f"{key}: the transaction index has {found}, aborted are {expected}")
 
 
-def _check_epochs(data: bytes, segment: RemoteSegment, before: Sequence[StoredBatch], key: str) -> None:
+def _check_epochs(
+    data: bytes, segment: RemoteSegment, before: Sequence[StoredBatch], key: str, deleted_end: int
+) -> None:
+    """Of what was deleted at the beginning of the log, the epochs may be forgotten."""
     entries = decode_epochs(data, key)
     inside = [each for each in before if each.base_offset >= segment.start_offset]
     for batch in inside:
         epoch = max((each for each in entries if each.start_offset <= batch.base_offset), default=None)
         named = max((each for each in segment.epochs if each.start_offset <= batch.base_offset), default=None)
+        if epoch is None and named is None and batch.base_offset < deleted_end:
+            continue
         if epoch is None or named is None or not epoch.epoch == named.epoch == batch.leader_epoch:
             raise Violation(f"{key}: {batch.identity} is of epoch {epoch} by the checkpoint, {named} by the metadata")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -165,7 +165,14 @@ class Stage:
                 return found
 
 
-def told(seed: int, story: Callable[[Stage], Awaitable[None]], *, look_s: float = LOOK_S, **configs: object) -> None:
+def told(
+    seed: int,
+    story: Callable[[Stage], Awaitable[None]],
+    *,
+    look_s: float = LOOK_S,
+    properties: Mapping[str, Any] = {},
+    **configs: object,
+) -> None:
     """A cluster with one tiered topic, in which this happens."""
 
     async def run(cluster: Cluster) -> None:
@@ -180,7 +187,7 @@ def told(seed: int, story: Callable[[Stage], Awaitable[None]], *, look_s: float 
         watch.cancel()
         stage.look()
 
-    with Cluster(seed, nodes=3, **PROPERTIES) as cluster:
+    with Cluster(seed, nodes=3, **(PROPERTIES | dict(properties))) as cluster:
         cluster.live(run, limit_s=4000)
 
 

@@ -134,13 +134,13 @@ def test_objects_of_another_segment_are_flagged(kind: ObjectKind) -> None:
             if each.segment_id == one.segment_id
         }
         committed = seen.committed[stage.followed(1).key[1:]].batches
-        check_contents(contents, one, committed, "one")
+        check_contents(contents, one, committed, "one", deleted_end=0)
         if kind is ObjectKind.LEADER_EPOCHS:
             contents[kind] = b"0\n1\n7 0\n"
         else:
             (key,) = [key for each, key in found.items() if (each.segment_id, each.kind) == (other.segment_id, kind)]
             contents[kind] = stage.bucket.objects[key].data
         with pytest.raises(Violation):
-            check_contents(contents, one, committed, "one")
+            check_contents(contents, one, committed, "one", deleted_end=0)
 
     told(3, story, index_interval_bytes=0, internal_segment_bytes=1000)

@@ -1,5 +1,5 @@
 """Every segment that the metadata calls finished has all its objects, with the sizes and checksums of its manifest,
-and in them exactly what was committed (`copy_contents.py`)."""
+and in them exactly what was committed, or of a compacted topic what cleaning left of it (`copy_contents.py`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.tiered.manifest import decode_manifest
 from storage.tiered.metadata.remote_segment import RemotePartition
 from storage.tiered.metadata.topic_partitioner import metadata_partition
 from tests.simulation.invariants.observation import Observation, Violation
-from tests.simulation.tiering.copy_contents import check_contents
+from tests.simulation.tiering.copy_contents import check_cleaned, check_contents
 from tests.simulation.tiering.local_starts import reader_of
 from tests.simulation.tiering.remote_metadata import FINISHED, Known, RemoteMetadata
 from tests.support.cluster import CLUSTER_ID
@@ -74,6 +74,9 @@ class WholeCopies:
             if committed is not None and not committed.unseen and metadata.leaders.is_current(seen, topic):
                 raise Violation(f"{key}: the copy reaches {segment.last_offset}, committed is {committed.end_offset}")
             return False
-        check_contents(contents, segment, committed.batches, key)
+        if segment.custom_metadata is None:
+            check_contents(contents, segment, committed.batches, key, deleted_end=committed.deleted_end)
+        else:
+            check_cleaned(contents[ObjectKind.LOG], segment, key)
         self._verified[segment.segment_id] = found
         return True

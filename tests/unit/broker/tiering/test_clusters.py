@@ -121,3 +121,49 @@ def test_a_leader_that_dies_in_the_midst_of_a_copy_leaves_nothing_behind() -> No
 
     with Cluster(4, nodes=3, **PROPERTIES) as cluster:
         cluster.live(story)
+
+
+def test_a_leader_that_is_deposed_in_the_midst_of_a_copy_takes_its_objects_back() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        await cluster.create("t", **TOPIC_SETTINGS)
+        first = await cluster.led("t")
+        node = cluster.nodes[first]
+        node.host.storage_faults.slow, node.host.storage_faults.slow_s = 1.0, 8.0
+        await fill(cluster, 10)
+
+        def begun() -> bool:
+            return bool(cluster.world.buckets[URL].contents()) and all(
+                (found := followed(cluster, node_id)) is not None and len(found.remote_log.unfinished()) > 0
+                for node_id in cluster.nodes
+            )
+
+        def stored() -> set[bytes]:
+            keys = cluster.world.buckets[URL].contents()
+            return {each.segment_id for key in keys if (each := parse_key(key)) is not None}
+
+        await cluster.until(begun, "a copy is begun", 60)
+        found = followed(cluster, first)
+        assert found is not None
+        (begun_copy,) = found.remote_log.unfinished()
+        cluster.world.network.partition([node.host.name], [cluster.nodes[each].host.name for each in others(first)])
+
+        def is_removed() -> bool:
+            remote_logs = [followed(cluster, each) for each in others(first)]
+            return all(
+                each is not None
+                and begun_copy.segment_id not in {known.segment_id for known in each.remote_log.segments()}
+                for each in remote_logs
+            )
+
+        await cluster.until(is_removed, "the next leader has removed the remains", 120)
+        await cluster.until(lambda: begun_copy.segment_id in stored(), "the former leader goes on", 60)
+        cluster.world.network.heal()
+        node.host.storage_faults.slow = 0.0
+        await cluster.until(lambda: begun_copy.segment_id not in stored(), "its objects are gone", 60)
+
+    def others(first: int) -> list[int]:
+        return [each for each in (1, 2, 3) if each != first]
+
+    with Cluster(4, nodes=3, **PROPERTIES) as cluster:
+        cluster.live(story)

@@ -88,6 +88,28 @@ def test_delete_records_deletes_remote_segments_that_lie_wholly_before() -> None
     serve_tiered(story)
 
 
+def test_a_segment_in_which_the_log_begins_is_copied_and_read() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, local_retention_bytes=1)
+        node.host.storage_faults.may_write = False
+        await fill(client)
+        log = partition_of(node).log
+        start_offset = log.segments[1].base_offset + 1
+        wish = DeleteRecordsPartition(partition_index=0, offset=start_offset)
+        topic = DeleteRecordsTopic(name="t", partitions=[wish])
+        reply = await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+        assert reply.topics[0].partitions[0].error_code == 0
+        node.host.storage_faults.may_write = True
+        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        assert copied(node)[0].start_offset == start_offset - 1
+        assert copied(node)[0].epochs[0].start_offset == start_offset
+        assert (await client.fetch("t", start_offset, max_wait_ms=100)).error_code == 0
+        assert (await client.fetch("t", start_offset - 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    serve_tiered(story)
+
+
 def test_a_deleted_topic_takes_its_objects_along() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()

@@ -11,9 +11,11 @@ import pytest
 from protocol.compression import Codec
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import FIELDS
+from storage.compaction.cleanable import cleanable_part
 from storage.compaction.cleaning import clean
 from storage.compaction.events import LogChanged
-from storage.compaction.request import CleanerLimits
+from storage.compaction.offset_map import SALT_SIZE
+from storage.compaction.request import CleanerLimits, cleaning_request
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
 from tests.unit.storage.compaction.histories import (
@@ -294,3 +296,18 @@ def test_a_round_that_has_nothing_to_do_changes_nothing(log: Log) -> None:
     roll(log)
     request = replace(request_of(log), first_dirty_offset=2)
     list(clean(FS, request))
+
+
+def test_a_part_of_which_retention_has_removed_all_segments_is_not_cleaned(log: Log) -> None:
+    send(log, ("a", "1"))
+    roll(log)
+    send(log, ("a", "2"))
+    roll(log)
+    part = cleanable_part(log, 0, log.segments[1].base_offset, NOW_MS)
+    assert part.first_uncleanable_offset == log.segments[1].base_offset
+    limits = CleanerLimits(dedupe_buffer_size=24_000, io_buffer_size=4_096, load_factor=0.9)
+    salt = bytes(SALT_SIZE)
+    assert cleaning_request(log, part, limits, salt, NOW_MS).segments
+    del log.segments[0]
+    with pytest.raises(LogChanged):
+        cleaning_request(log, part, limits, salt, NOW_MS)
