@@ -11,6 +11,7 @@ ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker")
 """The packages with compiled modules, and all that these modules import."""
 HOT_PATH: Final = (
+    "broker/network/authentication/raw_tokens.py",
     "broker/network/connection.py",
     "broker/network/direct_output.py",
     "broker/network/flow_control.py",

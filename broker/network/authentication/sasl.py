@@ -13,7 +13,6 @@ authenticated has no test for any of this.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, Protocol, TypeVar
 
@@ -30,7 +29,8 @@ from broker.network.authentication.exchange import (
     SaslExchange,
     TokenOutcome,
 )
-from broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route, ServingListener
+from broker.network.authentication.raw_tokens import RawTokens
+from broker.network.route import FrameHook, RequestContext, Route, ServingListener
 from broker.runtime.environment import Environment
 from broker.runtime.pending import Pending
 from broker.runtime.tasks import Spawn
@@ -43,7 +43,6 @@ from security.principal import Principal
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
-_SIZE: Final = struct.Struct(">i").pack
 
 Response = TypeVar("Response")
 AccessMaker = Callable[[Principal, str], Access]
@@ -132,7 +131,7 @@ class SaslAuthentication:
             case Begun(names, is_raw):
                 if is_raw and self._connection is not None:
                     self._see()
-                    self._connection.hook = RawTokens(self)
+                    self._connection.hook = RawTokens(self.raw_token)
                 else:
                     self._see(SASL_HANDSHAKE, SASL_AUTHENTICATE)
                 return SaslHandshakeResponse(mechanisms=list(names))
@@ -246,22 +245,3 @@ class SaslAuthentication:
             connection.routes = {key: all_routes[key] for key in keys}
             connection.request_size_max = min(self._request_size_max, self._gate.settings.receive_size_max)
             connection.hook = None
-
-
-class RawTokens(FrameHook):
-    """Takes frames that are SASL messages without a header, as after SaslHandshake version 0."""
-
-    def __init__(self, authentication: SaslAuthentication) -> None:
-        super().__init__(Route(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 0, _not_bound))
-        self._authentication = authentication
-
-    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
-        message = self._authentication.raw_token(bytes(frame))
-        return b"" if message is None else _SIZE(len(message)) + message
-
-    def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
-        raise AssertionError("a frame without a header is not a request")
-
-
-def _not_bound() -> Binding:
-    raise AssertionError("a message without a header has no route")

@@ -46,8 +46,9 @@ def test_every_kind_of_the_opening_is_known_and_named_once() -> None:
 
 
 def test_the_opening_has_a_run_of_each_family_of_faults_before_a_second_of_any() -> None:
-    drawn = [run for together in opening(0) for run in together if run.kind in EAGER]
-    assert [run.kind for run in drawn[: len(EAGER)]] == list(EAGER)
+    eager = [kind for kind in EAGER if kind != stages.COPIES]  # which have a stage of their own before
+    drawn = [run.kind for together in opening(0) for run in together if run.kind in eager]
+    assert drawn[: len(eager)] == eager
     assert {fault for family in FAMILIES for fault in family.faults} == {*Fault}
 
 
