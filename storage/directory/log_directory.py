@@ -300,9 +300,9 @@ class LogDirectory:
     def _hidden_starts(self) -> Offsets:
         """The log start offsets that are not the base offset of the first segment: only those have to be stored."""
         hidden = {
-            key: log.log_start_offset
+            key: log.start_offset_to_checkpoint
             for key, log in self.logs.items()
-            if log.log_start_offset > (0 if log.config.is_tiered else log.segments[0].base_offset)
+            if log.start_offset_to_checkpoint > (0 if log.config.is_tiered else log.segments[0].base_offset)
         }
         return hidden | self.damaged.log_starts()
 

@@ -23,6 +23,7 @@ def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorC
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if offset > log.log_start_offset:
         log.log_start_offset = offset
+        log.lowered_start_offset = None  # of a truncation that did not come about
         log.epochs.truncate_from_start(offset)
     return ErrorCode.NONE
 

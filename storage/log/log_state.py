@@ -59,6 +59,7 @@ class LogState:
         "fs",
         "last_flush_ms",
         "log_start_offset",
+        "lowered_start_offset",
         "on_damage",
         "on_failure",
         "on_shortage",
@@ -87,6 +88,9 @@ class LogState:
         self.segments = loaded.segments
         self.active = loaded.segments[-1]
         self.log_start_offset = loaded.log_start_offset
+        self.lowered_start_offset: int | None = None
+        """Where the coming truncation leaves the start of the log; None where the start stays. Checkpointed before the
+        truncation, as the recovery point is: after a crash the old start would hide what was appended since."""
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
         """Recovery after a crash begins at this offset: everything before it is durable, and so are the checkpointed
@@ -140,6 +144,11 @@ class LogState:
         return max(self.log_start_offset, self.segments[0].base_offset)
 
     @property
+    def start_offset_to_checkpoint(self) -> int:
+        """The log start offset, or the lower one that a truncation is about to leave."""
+        return self.log_start_offset if self.lowered_start_offset is None else self.lowered_start_offset
+
+    @property
     def size(self) -> int:
         """Bytes of all .log files."""
         return sum(segment.size for segment in self.segments)
@@ -172,6 +181,7 @@ class LogState:
         self.recovery_point = min(self.recovery_point, offset)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
+        self.lowered_start_offset = offset if offset < self.log_start_offset else None
         self.truncation_count += 1
 
     def _end_after_truncation(self, offset: int) -> int:

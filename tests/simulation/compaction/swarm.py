@@ -63,7 +63,8 @@ class Shape:
     properties: dict[str, str]
     keys: int
     is_uniform: bool
-    """All batches have the same size, so that what comes after a truncation looks like what was there."""
+    """All batches have the same size, so that what comes after a truncation looks like what was there. Most of these
+    logs are emptied, and often: a round of the cleaner has to be under way for it to matter."""
     ends: tuple[End, ...]
     acts: int
     """In each life."""
@@ -93,16 +94,17 @@ class Shape:
             "log.cleaner.threads": random.choice(("1", "1", "2")),
         }
         producers = (NO_PRODUCER, *IDEMPOTENT, *TRANSACTIONAL)
+        is_uniform = random.random() < 0.3
         return cls(
             config,
             properties,
             keys,
-            is_uniform=random.random() < 0.3,
+            is_uniform=is_uniform,
             ends=tuple(random.choices(list(End), weights=(2, 2, 6, 1), k=random.randint(2, 4))),
             acts=random.randint(20, 60),
             pause_s=random.choice((0.02, 0.1)),
             trims=random.random() < 0.3,
-            empties=random.random() < 0.25,
+            empties=random.random() < (0.7 if is_uniform else 0.25),
             leaps=random.random() < 0.25,
             weights={each: random.choice((0.05, 0.3, 1.0)) for each in producers},
         )
@@ -151,7 +153,7 @@ class Swarm:
             (0.3, lambda process: process.flush(process.led.log)),
             (0.6, self._truncate),
             (0.3 * self.shape.trims, self._trim),
-            (0.2 * self.shape.empties, self._empty),
+            ((0.6 if self.shape.is_uniform else 0.2) * self.shape.empties, self._empty),
             (1.5 * self.shape.leaps, self._leap),
         ]
 

@@ -205,6 +205,50 @@ def test_a_loss_of_power_leaves_a_new_log_new() -> None:
         assert (log.log_start_offset, log.recovery_point, again.high_watermarks.get(key, 0)) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("is_at_base", [True, False])
+def test_after_a_truncation_below_its_start_a_log_hides_nothing_that_was_appended_since(is_at_base: bool) -> None:
+    """The checkpoint with the lowered recovery point is the last one before the crash."""
+    key, end_offset = ("orders", 0), 0 if is_at_base else 1
+    disk = SimulatedDisk("a seed")
+    first = LogDirectory.open(disk, "/data", ignore, "monday")
+    log = first.create(*key, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(5):
+        append(log, f"old {number}")
+    log.advance_log_start(3, 5)
+    work = first.checkpoint()
+    work.run()
+    first.checkpointed(work)
+
+    log.lower_recovery_point(end_offset)
+    assert log.log_start_offset == 3, "consumers get what was deleted only where the truncation never comes"
+    first.checkpoint().run()
+    log.truncate_to(end_offset, NOW_MS)
+    append(log, "new")
+    disk.end_process()
+
+    again = LogDirectory.open(disk, "/data", ignore, "monday")
+    load_all(again)
+    log = again.logs[key]
+    assert (log.log_start_offset, log.end_offset) == (end_offset, end_offset + 1)
+
+
+def test_the_start_of_a_log_is_checkpointed_again_after_a_truncation_that_did_not_come_about() -> None:
+    disk = SimulatedDisk("a seed")
+    first = LogDirectory.open(disk, "/data", ignore, "monday")
+    log = first.create("orders", 0, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(5):
+        append(log, str(number))
+    log.advance_log_start(3, 5)
+    log.lower_recovery_point(1)
+    log.advance_log_start(4, 5)
+    first.checkpoint().run()
+    disk.end_process()
+
+    again = LogDirectory.open(disk, "/data", ignore, "monday")
+    load_all(again)
+    assert again.logs["orders", 0].log_start_offset == 4
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"bootId":"monday"}', b'{"bootId":"monday","brokerEpoch":"7"}']
 )
