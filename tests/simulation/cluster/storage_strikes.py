@@ -101,6 +101,8 @@ def mend_storage(node: ClusterNode) -> None:
 
 async def switch_copies(cluster: Cluster, plan: Plan, *, is_on: bool) -> None:
     """Set `remote.log.copy.disable` of all tiered topics; switching on is repeated until a broker has done it."""
+    if not plan.is_tiered:
+        return
     settings = {
         "remote.log.copy.disable": "false" if is_on else "true",
         "local.retention.bytes": str(plan.local_retention_bytes) if is_on else "-2",
