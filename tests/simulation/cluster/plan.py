@@ -77,8 +77,8 @@ AGREEING_MS = 500
 COMPACTED_SHARE = 0.4
 """Of the seeds."""
 TIERED_SHARE = 0.0
-"""Of the seeds. With 0.3 runs of whole clusters end with local segments that no finished copy has (power/0, retention/0):
-until that is understood, tiered topics are in the family `copies` alone."""
+"""Of the seeds. With 0.3 runs of whole clusters end with local segments that no finished copy has (seeds power/0,
+retention/0): until that is understood, tiered topics are in the family `copies` alone."""
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")
