@@ -132,6 +132,8 @@ class CompactedTables:
                 raise Violation(f"{replica} holds the aborted record at {offset}, and not the marker at {marker}")
         check_visible(table, replica, [each for each in batches if each.is_transactional], end_offset)
         had = self._had.setdefault((replica.node_id, key), {})
+        for offset in [each for each in had if each >= replica.partition.log.end_offset]:
+            del had[offset]  # a crash took it, and the leader may have dropped it since
         for offsets in table.offsets.values():
             if start_offset <= offsets[-1] < end_offset:
                 self._compare_key(replica, table, offsets, held, had)
