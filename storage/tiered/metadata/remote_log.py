@@ -16,8 +16,8 @@ a replica may delete its local segment.
     update, delete finished      forgotten
     partition delete             `delete_state`; the segments stay until their own records say otherwise
 
-Memory: 95 to 105 bytes a segment (measured), and some 300 more where it has custom metadata or several epochs
-(`tests/unit/storage/tiered/metadata/test_memory.py`). A lookup takes a few microseconds, whatever the number.
+Memory: 95 to 110 bytes a segment (measured), and some 250 more where it has custom metadata or several epochs
+(`bench/micro/remote_segments.py`). A lookup takes a few microseconds, whatever the number.
 """
 
 from __future__ import annotations
