@@ -27,9 +27,7 @@ class ObjectServer:
     below `directory`. Raises `Missing` where the program is not installed."""
 
     def __init__(self, directory: Path, port: int) -> None:
-        program = shutil.which(PROGRAM)
-        if program is None:
-            raise Missing(f"{PROGRAM} is not on the PATH: {HOW_TO_INSTALL}")
+        program = find_program()
         self.endpoint = f"http://127.0.0.1:{port}"
         self._buckets = directory / "buckets"
         self._buckets.mkdir(parents=True)
@@ -62,6 +60,14 @@ class ObjectServer:
     def make_bucket(self, name: str) -> None:
         """Make an empty bucket."""
         (self._buckets / name).mkdir()
+
+
+def find_program() -> str:
+    """The path of the server. Raises `Missing`."""
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise Missing(f"{PROGRAM} is not on the PATH: {HOW_TO_INSTALL}")
+    return program
 
 
 def _wait_for(port: int) -> None:
