@@ -1,4 +1,4 @@
-"""Orphans: objects that belong to no segment of the metadata, and what else is left behind in a storage.
+"""The search for orphans: objects in a storage that belong to no segment of the metadata.
 
 A copy writes its record before its first object. So an object that a listing shows, and whose segment is in no record
 that was read *after* the listing, belongs to nothing: a put that was told to have failed, a removal that was cut short,
@@ -29,14 +29,14 @@ class Orphan(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What a sweep found."""
+    """The result of a sweep."""
 
     orphans: Sequence[Orphan]
-    """Manifests first."""
+    """The orphans, manifests first."""
     young: Sequence[Orphan]
-    """They would be orphans if they were older."""
+    """Objects that would be orphans if they were older."""
     unknown: Sequence[ObjectEntry]
-    """Keys of another form: they are never touched."""
+    """Keys of another form. They are never deleted."""
 
 
 def orphans(
