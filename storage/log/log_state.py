@@ -140,7 +140,7 @@ class LogState:
         self.cut_segments = [] if loaded.was_clean else before[-1:]
         """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
         for segment in [] if loaded.was_clean else self.segments[max(len(before) - 1, 0) :]:
-            segment.note_not_synced()  # The removed entries would come back with a loss of power.
+            segment.note_not_synced()  # entries that were removed would come back with a loss of power
         self.flush_end_offset = NO_FLUSH
         """The offset up to which the current flush makes the log durable. A truncation lowers it."""
         self.flush_in_flight: FlushWork | None = None
