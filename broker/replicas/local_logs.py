@@ -116,9 +116,7 @@ class LocalLogs:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The last broker epoch of this broker, if its process ended without a loss; -1 unless all directories agree on
-        one.
-        """
+        """The last broker epoch of a process that ended without a loss; -1 unless all directories agree on one."""
         epochs = {directory.previous_broker_epoch for directory in self.directories}
         epochs |= {None for _ in self.offline}
         only = epochs.pop() if len(epochs) == 1 else None
@@ -131,9 +129,7 @@ class LocalLogs:
                 directory.note_serving_epoch(broker_epoch)
 
     def forget_serving_epochs(self) -> None:
-        """Remove the noted broker epochs after a disk error, so that the next process does not claim that nothing was
-        lost.
-        """
+        """Remove the noted broker epochs after a disk error: the next process must not claim that nothing was lost."""
         for directory in self.directories:
             directory.forget_serving_epoch()
 
@@ -224,10 +220,7 @@ class LocalLogs:
         raise refusal
 
     async def make(self, wanted: Sequence[NewLog]) -> list[Log | None]:
-        """Create empty logs in an executor thread.
-
-        None for a log that the disk refused, which `create` can try again.
-        """
+        """Create empty logs in an executor thread. None where the disk refused one, which `create` can try again."""
         counts = {directory.path: len(directory.logs) for directory in self.directories}
         plan: list[tuple[LogDirectory | None, NewLog]] = []
         for new in wanted:
@@ -347,8 +340,7 @@ class LocalLogs:
         log.error("log directory %s is offline until the next start: %s", directory.path, directory.failure)
         self.directories.remove(directory)
         self.offline[directory.path] = str(directory.failure)
-        # The failed directory may be unable to remove its file; a claim needs the files of all directories, so removing
-        # the others is enough.
+        # The failed directory may be unable to remove its file, and a claim needs the files of all directories.
         self.forget_serving_epochs()
         self._tell(directory)
 
@@ -381,10 +373,7 @@ class LocalLogs:
         now_ms: int,
         opening: Opening,
     ) -> list[tuple[LogDirectory, OSError]]:
-        """Open one share of the logs, in an executor thread; shares are numbered from 0.
-
-        Returns the directories that have to go offline.
-        """
+        """Open one share (numbered from 0) of the logs, in an executor thread. Returns the directories that failed."""
         expiration_ms, checked = self._producer_expiration_ms, partial(opening.checked, thread)
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for each in share:
@@ -441,10 +430,7 @@ def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
 
 @contextmanager
 def failing(directory: LogDirectory) -> Iterator[None]:
-    """Take the directory offline after an OSError in the block, unless the error is transient.
-
-    The error is not raised.
-    """
+    """Take the directory offline after an OSError in the block, unless it is transient. It is not raised."""
     try:
         yield
     except OSError as error:
