@@ -68,6 +68,12 @@ def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
     return LoginSettings(mechanism, config.settings.password(name), name)
 
 
+def token_key(config: ListenerConfig) -> bytes | None:
+    """The key from which the secrets of delegation tokens follow; None where there are no delegation tokens."""
+    key = config.settings.password("delegation.token.secret.key")
+    return (key.reveal().encode() if key is not None else b"") or None
+
+
 def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
     """What is wrong with the SASL settings of the listeners, in Apache Kafka's words where it has some."""
     authenticated = [each.name for each in config.listeners if each.security_protocol in AUTHENTICATED]

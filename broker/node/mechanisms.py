@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hmac
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.config.config import ConfigError
-from broker.config.sasl import LoginSettings, SaslSettings
+from broker.config.sasl import (
+    AUTHENTICATED,
+    LoginSettings,
+    SaslSettings,
+    login_settings,
+    talked_to,
+    token_key,
+)
 from broker.network.authentication.exchange import MechanismMaker
 from broker.network.authentication.peer_login import ClientMechanismMaker
 from broker.runtime.environment import Environment
 
 if TYPE_CHECKING:
+    from broker.config.config import Config
     from broker.config.password import Password
+    from broker.metadata.scram_users import MetadataScramUsers
+    from kraft.image.metadata_image import MetadataImage
     from security.sasl.jaas import LoginModule
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SECRET_LABEL: Final = b"salts of unknown users\0"
 
 
 class NodeMechanisms:
     """Modules of a mechanism are imported where a listener offers it."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(
+        self, config: Config, environment: Environment, cluster_id: str, image: Callable[[], MetadataImage]
+    ) -> None:
+        """`image`: the metadata by which users log in, as it is now."""
+        self._config = config
         self._environment = environment
+        self._cluster_id = cluster_id
+        self._image = image
+        self._users: MetadataScramUsers | None = None
 
     def offered(self, settings: SaslSettings) -> Mapping[str, MechanismMaker]:
-        makers = {PLAIN: self._plain}
+        makers = {PLAIN: self._plain, **dict.fromkeys(SCRAM, self._scram)}
         offered: dict[str, MechanismMaker] = {}
         for name in settings.mechanisms:
             make = makers.get(name)
@@ -35,8 +54,7 @@ class NodeMechanisms:
                 raise ConfigError(
                     [f"Listener {settings.listener} cannot offer {name}: it is not part of this version."]
                 )
-            setting = f"listener.name.{settings.listener.lower()}.{name.lower()}.sasl.jaas.config"
-            offered[name] = make(_login_module(settings.jaas.get(name), name, setting))
+            offered[name] = make(settings, name)
         return offered
 
     def login(self, settings: LoginSettings) -> ClientMechanismMaker:
@@ -51,20 +69,53 @@ class NodeMechanisms:
             return partial(PlainClient, username, password)
         if settings.mechanism in SCRAM:
             from security.sasl.scram.client import ScramClient, ScramLogin
-            from security.sasl.scram.credential import ScramMechanism
+            from security.sasl.scram.credential import SCRAM_MECHANISMS
+            from security.sasl.scram.messages import TOKEN_EXTENSION
 
-            mechanism = next(each for each in ScramMechanism if each.mechanism_name == settings.mechanism)
-            login = ScramLogin(mechanism, username, password)
-            return partial(ScramClient, login, self._environment.entropy)
+            login = ScramLogin(SCRAM_MECHANISMS[settings.mechanism], username, password)
+            is_token = module.options.get(TOKEN_EXTENSION, "").lower() == "true"
+            extensions = f",{TOKEN_EXTENSION}=true" if is_token else ""
+            return partial(ScramClient, login, self._environment.entropy, extensions)
         raise ValueError(f"This node cannot log in with {settings.mechanism}: it is not part of this version.")
 
     async def look_up(self, what: object) -> object:
         raise AssertionError(f"nothing looks up {type(what).__name__}")
 
-    def _plain(self, module: LoginModule) -> MechanismMaker:
+    def _plain(self, settings: SaslSettings, name: str) -> MechanismMaker:
         from security.sasl.plain import PlainServer, PlainUsers
 
+        module = _login_module(settings.jaas.get(name), name, _jaas_name(settings, name))
         return partial(PlainServer, PlainUsers.of_login_module(module))
+
+    def _scram(self, settings: SaslSettings, name: str) -> MechanismMaker:
+        """The users are in the metadata, so a login context is not needed; one that is there must be right."""
+        from broker.metadata.scram_users import MetadataScramUsers
+        from security.sasl.scram.credential import SCRAM_MECHANISMS
+        from security.sasl.scram.server import ScramServer
+
+        if name in settings.jaas:
+            _login_module(settings.jaas[name], name, _jaas_name(settings, name))
+        if self._users is None:
+            self._users = MetadataScramUsers(self._image, token_key(self._config), self._environment.wall_ms)
+        return partial(
+            ScramServer, SCRAM_MECHANISMS[name], self._users, self._environment.entropy, self._secret_of_salts()
+        )
+
+    def _secret_of_salts(self) -> bytes:
+        """What the nodes of the cluster share and clients do not know: the key of delegation tokens, else what this
+        node logs in with to others. It stays the same when a node restarts. Where neither is set, the id of the cluster
+        stands for it, and a client that knows the id can find out whether a user exists."""
+        key = token_key(self._config)
+        if key is None:
+            protocols = self._config.listener_protocols
+            listeners = (each for each in talked_to(self._config) if protocols.get(each) in AUTHENTICATED)
+            logins = (login_settings(self._config, each).jaas for each in listeners)
+            key = "".join(each.reveal() for each in logins if each is not None).encode()
+        return hmac.digest(key or b"none", SECRET_LABEL + self._cluster_id.encode(), "sha256")
+
+
+def _jaas_name(settings: SaslSettings, mechanism: str) -> str:
+    return f"listener.name.{settings.listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
 
 
 def _login_module(jaas: Password | None, mechanism: str, setting: str) -> LoginModule:

@@ -13,13 +13,13 @@ security.providers  string  null  any  refused:plugin  read-only
     Java security providers.
 connections.max.reauth.ms  long  0  any  honoured  read-only
     Time after which a SASL client must authenticate again.
-delegation.token.secret.key  password  null  any  refused:tokens  read-only
-    Key with which delegation tokens are signed.
-delegation.token.max.lifetime.ms  long  604800000  1..  accepted:sasl  read-only
+delegation.token.secret.key  password  null  any  honoured  read-only
+    Key with which delegation tokens are signed; without it there are none.
+delegation.token.max.lifetime.ms  long  604800000  1..  honoured  read-only
     Longest life of a delegation token.
-delegation.token.expiry.time.ms  long  86400000  1..  accepted:sasl  read-only
+delegation.token.expiry.time.ms  long  86400000  1..  honoured  read-only
     Life of a delegation token unless it is renewed.
-delegation.token.expiry.check.interval.ms  long  3600000  1..  accepted:sasl  read-only
+delegation.token.expiry.check.interval.ms  long  3600000  1..  honoured  read-only
     Interval of the search for expired tokens.
 ssl.protocol  string  TLSv1.3  any  honoured  per-broker
     TLS version of a new context.
