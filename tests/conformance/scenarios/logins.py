@@ -184,6 +184,7 @@ def on(side: str) -> Callable[[Workshop], None]:
             address = f"127.0.0.1:{secured}"
             box = Toolbox(work.toolchain, address, "logins", work.directory)
             work.facts["tokens"] = tokens(box, work.directory / "SCRAM-SHA-256.properties")
+        del work.facts[f"{broker.name} ended with status"]  # Java ends with that of the signal
 
     return story
 
