@@ -39,7 +39,7 @@ class Mechanisms(Protocol):
         """Makes the side of a client. Raises ValueError where its login context cannot be used."""
 
     async def look_up(self, what: object) -> object:
-        """What a mechanism needs before it decides."""
+        """Fetch the data that a mechanism needs before it decides."""
 
 
 class NodeSecurity:

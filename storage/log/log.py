@@ -196,7 +196,10 @@ class Log(LogState):
         return log_start.advance_log_start(self, offset, high_watermark)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
-        """Apply retention; the paths of the renamed files, to be removed after file.delete.delay.ms. Raises OSError."""
+        """Apply retention.
+
+        Returns the paths of the renamed files, to be removed after file.delete.delay.ms. Raises OSError.
+        """
         return log_start.delete_old_segments(self, now_ms, high_watermark)
 
     # Compaction

@@ -34,7 +34,7 @@ class CommittedReader:
         may_rot: bool = False,
         name_of: Callable[[Record], str] = lambda record: (record.value or b"").decode(),
     ) -> None:
-        """`name_of`: what a record is called in the reading."""
+        """`name_of`: the name of a record in the history."""
         self.reading = reading
         self.offset = 0
         self._bootstrap = bootstrap
@@ -44,7 +44,7 @@ class CommittedReader:
         self._name_of = name_of
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
-        """Until nothing more will come and the end of the log is reached."""
+        """Read until no more records will come and the end of the log is reached."""
         while True:
             try:
                 if await self._converse(is_ended):
