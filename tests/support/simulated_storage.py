@@ -60,7 +60,7 @@ class _Stored:
 
 @dataclass(slots=True)
 class SimulatedBucket:
-    """The objects, as they are whatever a client is told."""
+    """A bucket with the current objects, independent of the faults that clients see."""
 
     objects: dict[str, _Stored] = field(default_factory=dict)
     removed_until_s: dict[str, tuple[float, int]] = field(default_factory=dict)

@@ -209,7 +209,7 @@ def claimed(claim: Claim, producer_id: int, epoch: int) -> tuple[int, int]:
 
 
 def relative(producer_id: int, epoch: int, than_producer_id: int, than_epoch: int) -> str:
-    """A producer id and epoch as compared with others."""
+    """A producer id and epoch as differences from a given pair."""
     return f"{epoch - than_epoch:+}" if producer_id == than_producer_id else f"new/{epoch}"
 
 

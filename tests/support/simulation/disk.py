@@ -518,7 +518,7 @@ class SimulatedDisk:
         return self._inode(path).cache
 
     def peek_durable(self, path: str) -> BytesLike:
-        """What the platter holds under the names that are on it: what is left after the worst loss of power."""
+        """The durable bytes of a file under its durable name: what is left after the worst loss of power."""
         node = self._durable(path)
         return node.durable if isinstance(node, Inode) else b""
 
