@@ -7,7 +7,7 @@ from typing import Final
 from broker.config.config import Config
 from broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
 from broker.runtime.environment import Environment
-from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion
+from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion, SecuritySettings
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
 from kraft.quorum.quorum_history import QuorumHistory
@@ -153,4 +153,5 @@ def controller_settings(
         broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
         broker_silence_fence_ms=config.integer("moldau.broker.silence.fence.ms"),
         metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
+        security=SecuritySettings(has_authorizer=bool(config.text("authorizer.class.name"))),
     )

@@ -279,6 +279,7 @@ class Node:
             remote_offsets=self.tiering.offsets if self.tiering is not None else None,
             large_batches=self.large_batches,
             large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
+            has_authorizer=self.security.authorizer is not None,
         )
         self._compose_listeners()
         self.metrics = compose_metrics(self)
@@ -323,6 +324,7 @@ class Node:
         ]
         for listener in self.listeners:
             self.admissions[listener.role].listeners.append(listener)
+        self.security.attach(self.listeners, self.quorum)
 
     # What parts ask for later
 
@@ -375,6 +377,7 @@ class Node:
         await self.quorum.open()
         await self._accept(ListenerRole.CONTROLLER)
         await self.quorum.join()
+        self.security.follow(self.quorum)
         if self.config.is_controller:
             self.tasks.spawn(keep_registered(self.quorum, self.config))
         if self.config.is_broker:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from broker.network.listener_role import ListenerRole
-from broker.network.route import Binding, FrameHook, RequestContext, Route
+from broker.network.route import Binding, FrameHook, Handler, RequestContext, Route
 from broker.requests.services import Services
 from protocol.schema import response_class_of, spec_of
 
@@ -107,10 +107,15 @@ def route(row: Api, role: ListenerRole, services: Services) -> Route:
 def _bind(row: Api, role: ListenerRole, services: Services) -> Binding:
     handle = row.broker if role is ListenerRole.BROKER else row.controller
     assert handle is not None, f"{row.name} is not served behind a listener of this role"
+    answer: Handler = partial(handle, services)
+    if services.has_authorizer:
+        from broker.requests.authorization.guard import guarded
+
+        answer = guarded(row.name, role, services, answer)
     return Binding(
         row.request,
         response_class_of(row.request),
-        partial(handle, services),
+        answer,
         None if row.hook is None else partial(row.hook, services),
         row.refuse_version,
     )

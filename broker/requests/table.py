@@ -67,7 +67,7 @@ from broker.requests.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from broker.requests.produce_hook import ProduceHook
+from broker.requests.produce_hook import produce_hook
 from broker.requests.services import Services
 from kraft.controller.apis import CONTROLLER_APIS, ControllerApi
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -129,7 +129,7 @@ from protocol.messages.vote import VoteRequest
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 ROWS: Final = (
-    api(ProduceRequest, broker=produce.handle, hook=ProduceHook),
+    api(ProduceRequest, broker=produce.handle, hook=produce_hook),
     api(FetchRequest, broker=fetch.handle, controller=quorum.handle),
     api(ListOffsetsRequest, broker=list_offsets.handle),
     api(MetadataRequest, broker=metadata.handle),
