@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.config.authorizer import broken_authorizer_rules
 from broker.config.config import Config
 from broker.config.http_address import read_address
 from broker.config.replica_selectors import LEADER, RACK_AWARE
@@ -23,6 +24,7 @@ def broken_rules(config: Config) -> Iterator[str]:
     yield from broken_tiering_rules(config)
     yield from broken_tls_rules(config)
     yield from broken_sasl_rules(config)
+    yield from broken_authorizer_rules(config)
     yield from _own(config)
 
 

@@ -312,7 +312,7 @@ class Node:
                 each.host or None,
                 each.port,
                 role := _role_of(each.name, config),
-                routes(role, self.services),
+                routes(role, self.services, is_guarded=self.services.has_authorizer),
                 self.admissions[role],
                 self.quorum.disconnected,
                 self.security.of_listener(each.name),

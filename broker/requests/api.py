@@ -91,24 +91,25 @@ def api(
     )
 
 
-def route(row: Api, role: ListenerRole, services: Services) -> Route:
-    """A row as a listener serves it; `role` is that of the listener, one of the two."""
+def route(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool = False) -> Route:
+    """A row as a listener serves it; `role` is that of the listener, one of the two. `is_guarded`: an authorizer
+    decides, so the rule of the API stands before its handler."""
     return Route(
         row.key,
         row.name,
         row.first,
         row.last,
-        partial(_bind, row, role, services),
+        partial(_bind, row, role, services, is_guarded=is_guarded),
         is_advertised=row.is_advertised,
         is_forwardable=row.is_forwardable,
     )
 
 
-def _bind(row: Api, role: ListenerRole, services: Services) -> Binding:
+def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool) -> Binding:
     handle = row.broker if role is ListenerRole.BROKER else row.controller
     assert handle is not None, f"{row.name} is not served behind a listener of this role"
     answer: Handler = partial(handle, services)
-    if services.has_authorizer:
+    if is_guarded:
         from broker.requests.authorization.guard import guarded
 
         answer = guarded(row.name, role, services, answer)

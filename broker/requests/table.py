@@ -234,6 +234,9 @@ def table_of(rows: Iterable[Api], decided_rows: Iterable[ControllerApi]) -> tupl
 APIS: Final = table_of(ROWS, CONTROLLER_APIS.values())
 
 
-def routes(role: ListenerRole, services: Services, apis: Iterable[Api] = APIS) -> dict[int, Route]:
-    """The routes that a listener of this role serves, by API key; their handlers work on `services`."""
-    return {row.key: route(row, role, services) for row in apis if row.role & role}
+def routes(
+    role: ListenerRole, services: Services, apis: Iterable[Api] = APIS, *, is_guarded: bool = False
+) -> dict[int, Route]:
+    """The routes that a listener of this role serves, by API key; their handlers work on `services`. `is_guarded`: an
+    authorizer decides what clients may do."""
+    return {row.key: route(row, role, services, is_guarded=is_guarded) for row in apis if row.role & role}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 ROWS = """
-authorizer.class.name  string  ""  \
-    one-of:,org.apache.kafka.metadata.authorizer.StandardAuthorizer  honoured  read-only
+authorizer.class.name  string  ""  non-null  honoured  read-only
     Class that decides which principal may do what: empty for none, or the name of Apache Kafka's standard authorizer.
 super.users  string  ""  any  honoured  read-only
     Principals that may do everything, with semicolons between them, such as User:admin;User:broker.

@@ -138,7 +138,7 @@ def test_zookeeper_settings_are_refused_with_what_to_do(change: str, words: list
 @pytest.mark.parametrize(
     "change",
     [
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "authorizer.class.name=org.example.Authorizer",
         "remote.log.storage.manager.class.name=a.B",
         "client.quota.callback.class=a.B",
         "create.topic.policy.class.name=a.B",
