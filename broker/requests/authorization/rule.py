@@ -121,7 +121,8 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """One need for each element of a list in the request. Refusals stand behind the results of the allowed elements."""
+    """One need for each element of a list in the request. Refusals stand behind the results of the allowed elements.
+    What several elements need is decided, and logged, once."""
 
     elements: str
     """The field of the request."""
@@ -133,9 +134,12 @@ class Each:
 
     def __call__(self, services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         allowed, refusals = [], []
+        met: dict[Need, bool] = {}
         for element in getattr(request, self.elements):
             need = self.need(element)
-            if need.is_met(context.access):
+            if need not in met:
+                met[need] = need.is_met(context.access)
+            if met[need]:
                 allowed.append(element)
             else:
                 refusals.append(self.refuse(element, REFUSALS[need.kind]))
