@@ -16,6 +16,7 @@ from broker.metadata.refusals import error_of, refused
 from broker.network.peer_channel import NoResponse, PeerChannels
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeResponse
+from security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,9 +37,11 @@ LOST: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
 class ControllerLocation(Protocol):
     """Where the active controller is, as far as this node knows."""
 
-    def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
-        """Decide here; False where this node does not lead. `given_up` is called instead of `reply` where the term
-        ends."""
+    def decide(
+        self, request: object, reply: Reply, given_up: Callable[[], None], principal: Principal = ANONYMOUS
+    ) -> bool:
+        """Decide here on a request of a principal; False where this node does not lead. `given_up` is called instead of
+        `reply` where the term ends."""
 
     @property
     def is_active(self) -> bool:
@@ -112,7 +115,8 @@ class ControllerChannel:
             self.clients.serve(attempt.request, attempt.version, attempt.client, partial(self._served, attempt))
             return
         left_ms = attempt.deadline_ms - self._environment.monotonic_ms()
-        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt)):
+        principal = ANONYMOUS if attempt.client is None else attempt.client.principal
+        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt), principal):
             return
         address = self._leadership.leader_address
         if left_ms <= 0:

@@ -13,7 +13,7 @@ from broker.network.route import RequestContext
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
-from security.principal import ANONYMOUS
+from security.principal import ANONYMOUS, Principal
 
 Response = TypeVar("Response")
 
@@ -30,8 +30,11 @@ class VersionedControllerPort(Protocol):
     ) -> None:
         """Send a request; `reply` is called once with the response, on the event loop."""
 
-    def decide(self, request: object, reply: Callable[..., None], given_up: Callable[[], None]) -> bool:
-        """Decide in this process; False where this node does not lead. `given_up`: the term ended first."""
+    def decide(
+        self, request: object, reply: Callable[..., None], given_up: Callable[[], None], principal: Principal
+    ) -> bool:
+        """Decide in this process on a request of a principal; False where this node does not lead. `given_up`: the term
+        ended first."""
 
 
 class Forwarding:
@@ -71,7 +74,7 @@ class Forwarding:
         if context.listener.role is ListenerRole.CONTROLLER:
             # The request has come to a controller, maybe in an Envelope, and its client was found to be allowed.
             lost = partial(_lost, request, reply)
-            if not self._controller.decide(request, reply, lost):
+            if not self._controller.decide(request, reply, lost, context.principal):
                 lost()
             return
         access = context.access

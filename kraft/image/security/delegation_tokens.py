@@ -20,13 +20,13 @@ class TokensImage(NamedTuple):
     def visible(
         self, owners: Sequence[Principal] | None, principal: Principal, may_describe: Callable[[DelegationToken], bool]
     ) -> list[DelegationToken]:
-        """The tokens of some owners, None for all, that a principal may see: those that concern it, and those that an
-        ACL lets it describe."""
-        wanted = None if owners is None else {owner[:2] for owner in owners}
+        """The tokens that concern some principals, None for all, and that a principal may see: those that concern it,
+        and those that an ACL lets it describe."""
         return [
             token
             for token in self.by_id.values()
-            if (wanted is None or token.owner[:2] in wanted) and (token.is_known_to(principal) or may_describe(token))
+            if (owners is None or any(token.is_known_to(owner) for owner in owners))
+            and (token.is_known_to(principal) or may_describe(token))
         ]
 
     def snapshot_records(self) -> Iterator[object]:
