@@ -53,7 +53,7 @@ class Mechanisms(Protocol):
 
 
 def authorizer_of(config: Config, environment: Environment) -> Authorizer | None:
-    """The authorizer that the configuration names. Raises ValueError for a super user that is no principal."""
+    """The authorizer that the configuration names. Raises OSError for its audit log."""
     if not config.text("authorizer.class.name"):
         return None
     open_audit_file(config)

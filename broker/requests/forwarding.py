@@ -72,7 +72,7 @@ class Forwarding:
         """Forward a request of which the answer is only a part of the reply. The controller learns of the client where
         it is not the anonymous one of a node without an authorizer."""
         if context.listener.role is ListenerRole.CONTROLLER:
-            # The request has come to a controller, maybe in an Envelope, and its client was found to be allowed.
+            # A request at a controller, maybe out of an Envelope, whose client was found to be allowed.
             lost = partial(_lost, request, reply)
             if not self._controller.decide(request, reply, lost, context.principal):
                 lost()

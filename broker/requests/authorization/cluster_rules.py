@@ -16,7 +16,14 @@ from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from protocol.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResult
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -127,3 +134,26 @@ def no_directories_altered(context: RequestContext, request: object, error: Erro
             for each in directory.topics
         ]
     )
+
+
+def nothing_elected(context: RequestContext, request: object, error: ErrorCode) -> ElectLeadersResponse:
+    """The first version has no error of the whole response."""
+    assert isinstance(request, ElectLeadersRequest)
+    return ElectLeadersResponse(
+        error_code=error,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=each.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=error, error_message=MESSAGES[error])
+                    for index in each.partitions
+                ],
+            )
+            for each in request.topic_partitions or ()
+        ],
+    )
+
+
+def no_quotas_described(context: RequestContext, request: object, error: ErrorCode) -> DescribeClientQuotasResponse:
+    """The response that has no entries."""
+    return DescribeClientQuotasResponse(error_code=error, error_message=MESSAGES[error], entries=None)

@@ -26,6 +26,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult
 from protocol.messages.describe_groups import DescribedGroup
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.list_groups import ListGroupsResponse
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -47,6 +48,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponseTopics,
 )
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
@@ -54,6 +56,10 @@ if TYPE_CHECKING:
     from kraft.image.topics import TopicsImage
 
 COMMIT_BY_ID_VERSION = 10
+NULL_PROTOCOL_VERSION = 7
+"""From this version of JoinGroup on a refusal has no protocol."""
+PROTOCOL_VERSION = 5
+"""From this version of SyncGroup on members name the protocol."""
 GROUP = 0
 TRANSACTION = 1
 """The types of keys of FindCoordinator."""
@@ -61,6 +67,26 @@ TRANSACTION = 1
 _group_id = field_of("group_id")
 MEMBER: Rule = Whole(lambda request: group(AclOperation.READ, _group_id(request)))
 """That of the members of a group."""
+
+
+def join_group(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """READ on the group."""
+    assert isinstance(request, JoinGroupRequest)
+    if group(AclOperation.READ, request.group_id).is_met(context.access):
+        return answer(context, request)
+    name = None if context.version >= NULL_PROTOCOL_VERSION else ""
+    return JoinGroupResponse(
+        error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, protocol_name=name, leader="", member_id=""
+    )
+
+
+def sync_group(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """READ on the group; a request that lacks its protocol is refused before, as in Apache Kafka."""
+    assert isinstance(request, SyncGroupRequest)
+    lacks = context.version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name)
+    if lacks:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+    return MEMBER(services, context, request, answer)
 
 
 def _text(element: object) -> str:
@@ -181,7 +207,13 @@ def offset_delete(services: Services, context: RequestContext, request: object, 
     assert isinstance(request, OffsetDeleteRequest)
     if not group(AclOperation.DELETE, request.group_id).is_met(context.access):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return DELETED_OFFSETS(services, context, request, answer)
+
+    def whole(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+        if response.error_code != ErrorCode.NONE:
+            response.topics = []  # an error of the group stands alone
+        return response
+
+    return then(DELETED_OFFSETS(services, context, request, answer), whole)
 
 
 _name = field_of("name")

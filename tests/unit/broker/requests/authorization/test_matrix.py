@@ -337,6 +337,8 @@ def requests(api: Api) -> Iterator[tuple[int, object]]:
             request = sample(api.request, version, start * 13)
             if api.name == "DescribeTopicPartitions" and not cast("Any", request).topics:
                 continue  # of all topics, those that are allowed are listed
+            if api.name == "SyncGroup":  # without them the request is refused before
+                cast("Any", request).protocol_type = cast("Any", request).protocol_name = "p"
             if api.name == "FindCoordinator":
                 cast("Any", request).key_type = start % 2
             yield version, request
