@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -36,17 +36,17 @@ from tests.support.node import (
     serve_and,
 )
 
+AUTHORIZER: Final[dict[str, Any]] = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super_users": "User:ANONYMOUS",
+}
 ALICE: Final = Principal("User", "alice")
 FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def authorized(story: Story) -> None:
     """Listeners are PLAINTEXT: the anonymous client is the administrator."""
-    serve_and(
-        story,
-        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        super_users="User:ANONYMOUS",
-    )
+    serve_and(story, **AUTHORIZER)
 
 
 async def connect_as(node: Node, principal: Principal, port: int = 9092) -> Client:
