@@ -291,8 +291,10 @@ class RemoteSource:
         self._read_ahead(its_log, followed, segment, position)
         blocks = SegmentBlocks(self._blocks, followed.key, segment)
         found = await read_from(blocks, followed.key, segment, position, key.offset, size_max)
+        if found is None or 2 * found.data.nbytes > memoryview(found.data.obj).nbytes:
+            return found
         # A copy: a few records must not keep the memory of a whole block.
-        return None if found is None else found._replace(data=memoryview(bytes(found.data)))
+        return found._replace(data=memoryview(bytes(found.data)))
 
     def _read_ahead(self, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, position: int) -> None:
         """Read the blocks ahead of a position, over the end of the segment where that is near."""

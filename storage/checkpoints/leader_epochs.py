@@ -101,7 +101,7 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that ended at or before a new start of the log; the one that spans it begins there."""
         slot = bisect_right(self.entries, start_offset, key=itemgetter(1))
-        if slot and self.entries[slot - 1].start_offset < start_offset:
+        if slot and self.entries[0].start_offset < start_offset:
             self.entries = [EpochStart(self.entries[slot - 1].epoch, start_offset), *self.entries[slot:]]
             self._changed()
 

@@ -72,6 +72,8 @@ def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: 
     clean_end_offset = log.first_dirty_offset
     if clean_end_offset is None or log.failure is not None:
         return None
+    if remote_log.cleaned_end_offset() >= clean_end_offset:
+        return None  # every segment is cleaned as far as it can be: none has to be looked at
     entries = log.epochs.entries
     known: list[RemoteSegment] = []
     foreign: list[RemoteSegment] = []

@@ -134,6 +134,9 @@ class SegmentTable:
         timestamp: int = _TIMESTAMP.unpack_from(self._rows, row * ROW.size + _TIMESTAMP_POSITION)[0]
         return timestamp
 
+    def custom_metadata(self, row: int) -> bytes | None:
+        return self._extras.get(row, ((), None))[1]
+
     def epoch_count(self, row: int) -> int:
         """The number of leader epochs in the segment."""
         return 1 + len(self._extras.get(row, ((), None))[0])
