@@ -99,7 +99,7 @@ def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
 
 
 class NoAudit:
-    """An explanation is no request."""
+    """Of explanations, which are not logged."""
 
     def decided(self, access: AclAccess, operation: object, kind: object, name: str | None, is_allowed: bool) -> None:
         """Write nothing."""
