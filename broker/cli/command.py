@@ -50,6 +50,7 @@ SUBCOMMANDS: Final = (
     Subcommand("container", "run a node as the image does, from variables", "broker.cli.container"),
     Subcommand("random-uuid", "make an id for a cluster or a directory", "broker.cli.random_uuid"),
     Subcommand("dump-log", "show log files, indexes and checkpoints as JSON lines", "broker.cli.dump_log"),
+    Subcommand("acls", "say which rule decides what a principal may do", "broker.cli.acls"),
     Subcommand("tier", "look after remote storage: status, verify, sweep", "broker.cli.tier"),
     Subcommand("spark", "run a job over the segments of a topic", "broker.cli.spark"),
     Subcommand("version", "say which version this is", "broker.cli.version"),

@@ -14,6 +14,7 @@ ROOT: Final = "root"
 LOGGERS: Final = (
     ROOT,
     "moldau",
+    "moldau.audit",
     "moldau.background",
     "moldau.cleaner",
     "moldau.broker",

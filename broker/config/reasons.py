@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 REASONS: Final = {
-    "authorizer": "There are no access controls in this version; a client that reaches a listener may do anything.",
     "backlog": "Listeners let the kernel hold 512 connections.",
     "checkpoints": "Checkpoints of a directory are written together, by replica.high.watermark.checkpoint.interval.ms.",
     "cordon": "Directories cannot be cordoned in this version; take the directory out of log.dirs.",
+    "early-listeners": "Listeners of controllers open before the ACLs are loaded, to super users alone; others after.",
     "failed-directory": "A log directory that fails is reported at once and with every heartbeat from then on.",
     "java-tls": "OpenSSL does TLS here; there is no Java provider to choose.",
     "kerberos": "Kerberos (GSSAPI) is refused as a mechanism, so nothing reads it.",

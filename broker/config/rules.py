@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from broker.config.config import Config
 from broker.config.http_address import read_address
@@ -11,6 +12,9 @@ from broker.config.replica_selectors import LEADER, RACK_AWARE
 from broker.config.sasl import broken_sasl_rules
 from broker.config.tiering import broken_tiering_rules
 from broker.config.tls import broken_tls_rules
+from security.acl.authorizer import parse_super_users
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def broken_rules(config: Config) -> Iterator[str]:
@@ -25,7 +29,21 @@ def broken_rules(config: Config) -> Iterator[str]:
     yield from broken_tls_rules(config)
     yield from broken_sasl_rules(config)
     yield from broken_oauth_rules(config)
+    yield from _authorizer(config)
     yield from _own(config)
+
+
+def _authorizer(config: Config) -> Iterator[str]:
+    name = config.text("authorizer.class.name")
+    if name not in ("", STANDARD_AUTHORIZER):
+        yield (
+            f"authorizer.class.name={name} is refused: {STANDARD_AUTHORIZER} is the authorizer of this broker, and Java"
+            " classes are not loaded"
+        )
+    try:
+        parse_super_users(config.text("super.users"))
+    except ValueError as error:
+        yield f"super.users: {error}"
 
 
 def _own(config: Config) -> Iterator[str]:

@@ -45,12 +45,23 @@ class ControllerLocation(Protocol):
         False where this node does not lead. `given_up` is called instead of `reply` where the term ends.
         """
 
+    @property
+    def is_active(self) -> bool:
+        """Whether this node leads and its controller decides."""
+
     def leader_answered(self) -> None:
         """The leader on another node has responded."""
 
     @property
     def leader_address(self) -> tuple[str, int] | None:
         """Host and port of the leader's controller listener; None where no leader is known."""
+
+
+class ClientService(Protocol):
+    """Serves requests of clients at the controller of this node, with the permissions of each client."""
+
+    def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
+        """`reply` gets the response; NOT_CONTROLLER where this node leads no more."""
 
 
 class Attempt(NamedTuple):
@@ -78,6 +89,8 @@ class ControllerChannel:
         self._environment = environment
         self._loop = loop
         self._is_closed = False
+        self.clients: ClientService | None = None
+        """Where an authorizer decides on requests of clients; None where they need no permission."""
 
     def submit(
         self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
@@ -97,6 +110,10 @@ class ControllerChannel:
 
     def _try(self, attempt: Attempt) -> None:
         if self._is_closed:
+            return
+        if self.clients is not None and attempt.client is not None and self._leadership.is_active:
+            assert attempt.version is not None, "the request of a client has a version"
+            self.clients.serve(attempt.request, attempt.version, attempt.client, partial(self._served, attempt))
             return
         left_ms = attempt.deadline_ms - self._environment.monotonic_ms()
         principal = ANONYMOUS if attempt.client is None else attempt.client.principal
@@ -119,6 +136,12 @@ class ControllerChannel:
 
     def _later(self, attempt: Attempt) -> None:
         self._loop.call_later(RETRY_MS / 1000, self._try, attempt)
+
+    def _served(self, attempt: Attempt, response: object) -> None:
+        if error_of(response) in LOST:
+            self._later(attempt)
+        elif not self._is_closed:
+            attempt.reply(response)
 
     def _answered_in_envelope(self, attempt: Attempt, response: object) -> None:
         if not isinstance(response, EnvelopeResponse):

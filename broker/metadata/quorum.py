@@ -9,7 +9,7 @@ from typing import Final, get_args
 from broker.config.catalogue_rules import SettingsInForce
 from broker.config.config import Config
 from broker.metadata.active_controller import ActiveController
-from broker.metadata.controller_channel import ControllerChannel
+from broker.metadata.controller_channel import ClientService, ControllerChannel
 from broker.metadata.enveloping import ForwardedClient
 from broker.metadata.metadata_log import LoadedMetadata, MetadataLog
 from broker.metadata.publisher import Listener, MetadataPublisher, Reply
@@ -173,6 +173,15 @@ class Quorum:
         """Pass a request to the active controller, on this node or another. `reply` gets the response once the decision
         is committed. A client's request is forwarded in the version in which it came."""
         self._controllers.submit(request, reply, version, client)
+
+    def serve_clients(self, service: ClientService) -> None:
+        """Where this node leads, requests of clients go through the service."""
+        self._controllers.clients = service
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node leads and its controller decides."""
+        return self.active_controller is not None and self.opened.raft.is_leader
 
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
         """Let the Raft machine handle a quorum request of a peer or of a client."""

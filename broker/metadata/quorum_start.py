@@ -179,6 +179,7 @@ def controller_settings(
 def security_settings(config: Config, environment: Environment) -> SecuritySettings:
     """What the controller's decisions about ACLs and delegation tokens depend on."""
     return SecuritySettings(
+        has_authorizer=bool(config.text("authorizer.class.name")),
         token_key=token_key(config),
         token_life_ms_max=config.integer("delegation.token.max.lifetime.ms"),
         token_life_ms=config.integer("delegation.token.expiry.time.ms"),

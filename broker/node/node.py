@@ -280,6 +280,7 @@ class Node:
             remote_offsets=self.tiering.offsets if self.tiering is not None else None,
             large_batches=self.large_batches,
             large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
+            has_authorizer=self.security.authorizer is not None,
         )
         self._compose_listeners()
         self.metrics = compose_metrics(self)
@@ -312,7 +313,7 @@ class Node:
                 each.host or None,
                 each.port,
                 role := _role_of(each.name, config),
-                routes(role, self.services),
+                routes(role, self.services, is_guarded=self.services.has_authorizer),
                 self.admissions[role],
                 self.quorum.disconnected,
                 self.security.of_listener(each.name),
@@ -324,6 +325,7 @@ class Node:
         ]
         for listener in self.listeners:
             self.admissions[listener.role].listeners.append(listener)
+        self.security.attach(self.listeners, self.quorum)
 
     # Read later by the parts
 
@@ -376,6 +378,7 @@ class Node:
         await self.quorum.open()
         await self._accept(ListenerRole.CONTROLLER)
         await self.quorum.join()
+        self.security.follow(self.quorum)
         if self.config.is_controller:
             self.tasks.spawn(keep_registered(self.quorum, self.config))
         if self.config.is_broker:

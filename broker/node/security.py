@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from broker.config.config import Config
 from broker.config.sasl import AUTHENTICATED, LoginSettings, SaslSettings, login_settings, sasl_settings
 from broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
+from broker.metadata.quorum import Quorum
 from broker.network.authentication.counts import AuthenticationCounts
 from broker.network.authentication.exchange import MechanismMaker
 from broker.network.authentication.peer_login import ClientMechanismMaker
 from broker.network.authentication.sasl import CredentialLookup, SaslGate
+from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import CertificatePrincipal, ListenerSecurity
 from broker.network.peer_channel import PeerChannels
 from broker.network.peer_security import NodeTls, PeerSecurity
+from broker.network.route import ServingListener
 from broker.network.tls.following import FollowedTls, follow
 from broker.network.tls.handshakes import Handshakes
 from broker.network.tls.stream import RAW_BUFFER_SIZE
+from broker.node.audit_log import JsonAuditLog, open_audit_file
 from broker.purgatory.timer_wheel import Timeouts
 from broker.release import KAFKA_VERSION
+from broker.requests.authorization.in_process import ClientsInProcess
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
+from kraft.image.metadata_image import MetadataDelta, MetadataImage
 from security.access import Access, Unrestricted
+from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
 from security.principal import ANONYMOUS, USER, Principal
 from security.tls.certificate_names import subject_name
 from security.tls.principal_rules import PrincipalRules
@@ -43,6 +50,19 @@ class Mechanisms(Protocol):
 
     def begin(self, spawn: Spawn) -> None:
         """Keep new what mechanisms decide with."""
+
+
+def authorizer_of(config: Config, environment: Environment) -> Authorizer | None:
+    """The authorizer that the configuration names. Raises OSError for its audit log."""
+    if not config.text("authorizer.class.name"):
+        return None
+    open_audit_file(config)
+    settings = AuthorizerSettings(
+        super_users=parse_super_users(config.text("super.users")),
+        allows_without_acls=config.flag("allow.everyone.if.no.acl.found"),
+        audits_allowed=config.flag("moldau.audit.log.allowed"),
+    )
+    return Authorizer(settings, JsonAuditLog(environment.wall_ms))
 
 
 class NodeSecurity:
@@ -68,12 +88,34 @@ class NodeSecurity:
             for name in names:
                 self._tls[name] = NodeTls(FollowedTls(tls_settings(config, name)), handshakes, buffer)
         self._everything = Unrestricted()
+        self.authorizer = authorizer_of(config, environment)
 
     def begin(self) -> None:
         """Follow the files of the stores, and what mechanisms decide with."""
         self._mechanisms.begin(self._spawn)
         if self._tls:
             self._spawn(follow(tuple(each.tls for each in self._tls.values()), self._environment.offload))
+
+    def follow(self, quorum: Quorum) -> None:
+        """Follow the ACLs of the metadata, which has been read up to its end: they count from now on."""
+        authorizer = self.authorizer
+        if authorizer is None:
+            return
+        authorizer.changed(dict(quorum.image.acls.by_id.items()))
+        authorizer.loaded()
+
+        def published(image: MetadataImage, delta: MetadataDelta) -> None:
+            if delta.acls.changed:
+                authorizer.changed(delta.acls.changed)
+
+        quorum.subscribe(published)
+
+    def attach(self, listeners: Iterable[ServingListener], quorum: Quorum) -> None:
+        """Where this node is a controller too, its brokers' clients reach it with their own permissions."""
+        controllers = (each for each in listeners if each.role is ListenerRole.CONTROLLER)
+        listener = next(controllers, None)
+        if self.authorizer is not None and listener is not None:
+            quorum.serve_clients(ClientsInProcess(listener))
 
     def of_listener(self, name: str) -> ListenerSecurity:
         """What the clients of a listener go through."""
@@ -136,4 +178,6 @@ class NodeSecurity:
 
     def access_of(self, principal: Principal, client_host: str) -> Access:
         """What a principal may do: everything, where no authorizer is configured."""
+        if self.authorizer is not None:
+            return self.authorizer.access(principal, client_host)
         return self._everything if principal == ANONYMOUS else Unrestricted(principal)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from broker.network.listener_role import ListenerRole
-from broker.network.route import Binding, FrameHook, RequestContext, Route
+from broker.network.route import Binding, FrameHook, Handler, RequestContext, Route
 from broker.requests.services import Services
 from protocol.schema import response_class_of, spec_of
 
@@ -91,26 +91,32 @@ def api(
     )
 
 
-def route(row: Api, role: ListenerRole, services: Services) -> Route:
-    """The route of a row at a listener of this role."""
+def route(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool = False) -> Route:
+    """The route of a row at a listener of this role. `is_guarded`: an authorizer decides, so the rule of the API stands
+    before its handler."""
     return Route(
         row.key,
         row.name,
         row.first,
         row.last,
-        partial(_bind, row, role, services),
+        partial(_bind, row, role, services, is_guarded=is_guarded),
         is_advertised=row.is_advertised,
         is_forwardable=row.is_forwardable,
     )
 
 
-def _bind(row: Api, role: ListenerRole, services: Services) -> Binding:
+def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool) -> Binding:
     handle = row.broker if role is ListenerRole.BROKER else row.controller
     assert handle is not None, f"{row.name} is not served behind a listener of this role"
+    answer: Handler = partial(handle, services)
+    if is_guarded:
+        from broker.requests.authorization.guard import guarded
+
+        answer = guarded(row.name, role, services, answer)
     return Binding(
         row.request,
         response_class_of(row.request),
-        partial(handle, services),
+        answer,
         None if row.hook is None else partial(row.hook, services),
         row.refuse_version,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.access import AclOperation
+from security.access import CLUSTER_NAME, Access, ResourceKind
 
 NOT_ASKED: Final = -(1 << 31)
 
@@ -39,3 +40,24 @@ CLUSTER_OPERATIONS: Final = _bits(
     AclOperation.ALTER_CONFIGS,
     AclOperation.IDEMPOTENT_WRITE,
 )
+
+
+def permitted(access: Access, operations: int, kind: ResourceKind, name: str) -> int:
+    """Those of the operations that the client may do to one resource. Nothing is logged."""
+    if access.is_unrestricted:
+        return operations
+    return _bits(
+        *(
+            operation
+            for operation in AclOperation
+            if operations >> operation & 1
+            and access.allows(operation, kind, name, logs_allowed=False, logs_denied=False)
+        )
+    )
+
+
+def permitted_on_cluster(access: Access) -> int:
+    """The operations on the cluster; none for a client that may not describe it."""
+    if not access.is_unrestricted and not access.allows(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
+        return 0
+    return permitted(access, CLUSTER_OPERATIONS, ResourceKind.CLUSTER, CLUSTER_NAME)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 from broker.metadata.enveloping import ForwardedClient
+from broker.metadata.refusals import refused
+from broker.network.listener_role import ListenerRole
 from broker.network.route import RequestContext
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.runtime.pending import Pending
-from security.principal import ANONYMOUS
+from protocol.errors import ErrorCode
+from security.principal import ANONYMOUS, Principal
 
 Response = TypeVar("Response")
 
@@ -25,6 +29,12 @@ class VersionedControllerPort(Protocol):
         client: ForwardedClient | None = None,
     ) -> None:
         """Send a request; `reply` is called once with the response, on the event loop."""
+
+    def decide(
+        self, request: object, reply: Callable[..., None], given_up: Callable[[], None], principal: Principal
+    ) -> bool:
+        """Decide in this process on a request of a principal; False where this node does not lead. `given_up`: the term
+        ended first."""
 
 
 class Forwarding:
@@ -63,11 +73,22 @@ class Forwarding:
 
         The controller is told the client's principal, unless it is the anonymous one of a node without an authorizer.
         """
+        if context.listener.role is ListenerRole.CONTROLLER:
+            # A request at a controller, maybe out of an Envelope, whose client was found to be allowed.
+            lost = partial(_lost, request, reply)
+            if not self._controller.decide(request, reply, lost, context.principal):
+                lost()
+            return
         access = context.access
         client = None
         if not access.is_unrestricted or access.principal != ANONYMOUS:
             client = ForwardedClient(access.principal, context.client_host, context.client_id)
         self._controller.submit(request, reply, context.version, client)
+
+
+def _lost(request: object, reply: Callable[..., None]) -> None:
+    """The controller that was asked does not lead, or no more: the sender looks for the leader."""
+    reply(refused(request, ErrorCode.NOT_CONTROLLER))
 
 
 class ForwardingServices(Protocol):

@@ -21,8 +21,10 @@ from broker.requests.handlers.produce import (
     must_wait,
 )
 from broker.requests.repeated_produce import Place, RepeatedProduce, learned, place_of
+from protocol.access import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest, TopicProduceResponse
+from security.access import ResourceKind
 from storage.log.append_result import AppendResult
 
 NONE: Final = ErrorCode.NONE
@@ -94,3 +96,22 @@ class ProduceHook(FrameHook):
         parked = [AppendedRecords(partition, partition.log.end_offset, answer)] if result.error is NONE else []
         topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[answer])
         return finish(self._services, context, request, [topic], parked, result.error is not NONE)
+
+
+class AuthorizedProduceHook(ProduceHook):
+    """The same where an authorizer decides: what was learned counts as long as the client may write to the topic."""
+
+    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+        repeated = self._repeated
+        if repeated is None:
+            return None
+        topic = repeated.partition.topic
+        if not connection.access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):
+            self._repeated = None  # the rule of the API refuses the frame, and logs that
+            return None
+        return super().answer(connection, frame)
+
+
+def produce_hook(services: ProduceServices, route: Route) -> ProduceHook:
+    """The hook of a new connection."""
+    return AuthorizedProduceHook(services, route) if services.has_authorizer else ProduceHook(services, route)

@@ -67,7 +67,7 @@ from broker.requests.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from broker.requests.produce_hook import ProduceHook
+from broker.requests.produce_hook import produce_hook
 from broker.requests.services import Services
 from kraft.controller.apis import CONTROLLER_APIS, ControllerApi
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -129,7 +129,7 @@ from protocol.messages.vote import VoteRequest
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 ROWS: Final = (
-    api(ProduceRequest, broker=produce.handle, hook=ProduceHook),
+    api(ProduceRequest, broker=produce.handle, hook=produce_hook),
     api(FetchRequest, broker=fetch.handle, controller=quorum.handle),
     api(ListOffsetsRequest, broker=list_offsets.handle),
     api(MetadataRequest, broker=metadata.handle),
@@ -236,6 +236,9 @@ def table_of(rows: Iterable[Api], decided_rows: Iterable[ControllerApi]) -> tupl
 APIS: Final = table_of(ROWS, CONTROLLER_APIS.values())
 
 
-def routes(role: ListenerRole, services: Services, apis: Iterable[Api] = APIS) -> dict[int, Route]:
-    """The routes of a listener of this role, by API key; their handlers use `services`."""
-    return {row.key: route(row, role, services) for row in apis if row.role & role}
+def routes(
+    role: ListenerRole, services: Services, apis: Iterable[Api] = APIS, *, is_guarded: bool = False
+) -> dict[int, Route]:
+    """The routes of a listener of this role, by API key; their handlers use `services`. `is_guarded`: an authorizer
+    decides what clients may do."""
+    return {row.key: route(row, role, services, is_guarded=is_guarded) for row in apis if row.role & role}

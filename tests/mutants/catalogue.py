@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.access import ACCESS_MUTANTS
 from tests.mutants.compaction import COMPACTION_MUTANTS
 from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
 from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
@@ -687,4 +688,5 @@ MUTANTS: Final = (
     *LOG_TRANSACTION_MUTANTS,
     *COMPACTION_MUTANTS,
     *TIERING_MUTANTS,
+    *ACCESS_MUTANTS,
 )

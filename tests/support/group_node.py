@@ -18,6 +18,7 @@ from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from protocol.compiler import decode, encode
 from protocol.records.metadata import PartitionRecord, TopicRecord
 from replication.partition import Partition
+from security.access import Unrestricted
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from tests.support.simulation.world import SimulatedEnvironment
@@ -86,6 +87,7 @@ class GroupNode:
             client_id=CLIENT_ID,
             client_host="127.0.0.1",
             listener=SimpleNamespace(name="PLAINTEXT"),
+            access=Unrestricted(),
         )
         response = handler(self, context, request)
         if isinstance(response, Pending):

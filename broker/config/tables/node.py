@@ -27,7 +27,7 @@ security.inter.broker.protocol  string  PLAINTEXT  one-of:PLAINTEXT,SSL,SASL_PLA
     Protocol between brokers where inter.broker.listener.name is not set.
 controller.listener.names  list  required  non-empty-list  honoured  read-only
     Listeners that belong to the controller.
-early.start.listeners  list  null  list  accepted:authorizer  read-only
+early.start.listeners  list  null  list  accepted:early-listeners  read-only
     Listeners opened before the authorizer has loaded.
 controller.quorum.voters  list  []  voters  honoured  read-only
     Static voters of the metadata quorum: id@host:port.

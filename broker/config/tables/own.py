@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 ROWS = """
+moldau.audit.log.file  string  null  non-empty  honoured  read-only
+    File of the audit log, one JSON object for each decision of the authorizer; the node's own log where it is not set.
+moldau.audit.log.allowed  boolean  false  any  honoured  read-only
+    Whether the audit log has the requests that were allowed too; those that were denied it always has.
 moldau.batch.expanded.bytes.max  int  104857600  1..  honoured  read-only
     What the records of a compressed batch may expand to; a batch beyond is refused as too large. See docs/limits.md.
 moldau.broker.silence.fence.ms  int  2500  0..  honoured  read-only

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 ROWS = """
-authorizer.class.name  string  ""  non-null  refused:authorizer  read-only
-    Class that decides which principal may do what.
+authorizer.class.name  string  ""  non-null  honoured  read-only
+    Class that decides which principal may do what: empty for none, or the name of Apache Kafka's standard authorizer.
+super.users  string  ""  any  honoured  read-only
+    Principals that may do everything, with semicolons between them, such as User:admin;User:broker.
+allow.everyone.if.no.acl.found  boolean  false  any  honoured  read-only
+    Whether a resource that no ACL concerns is open to every principal.
 principal.builder.class  class  \
     org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder  \
     any  refused:plugin  per-broker

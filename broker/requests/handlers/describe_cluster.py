@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.listener_role import ListenerRole
-from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from broker.requests.authorized_operations import NOT_ASKED, permitted_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -69,7 +69,7 @@ def handle(
         cluster_id=services.cluster.id,
         controller_id=controller_id,
         brokers=nodes,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=permitted_on_cluster(context.access)
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )

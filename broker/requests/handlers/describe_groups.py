@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.groups import Groups
-from broker.requests.authorized_operations import GROUP_OPERATIONS
+from broker.requests.authorized_operations import GROUP_OPERATIONS, permitted
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from security.access import ResourceKind
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
@@ -28,7 +29,9 @@ def handle(
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = permitted(
+                    context.access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id
+                )
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.config.internal_topics import INTERNAL_TOPICS
-from broker.requests.authorized_operations import TOPIC_OPERATIONS
+from broker.requests.authorized_operations import TOPIC_OPERATIONS, permitted
 from kraft.image.topics import PartitionRegistration, Topic
 from kraft.topic_names import refusal_of_name
 from protocol.errors import ErrorCode
@@ -21,6 +21,7 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from protocol.schema import ZERO_UUID
+from security.access import ResourceKind
 
 if TYPE_CHECKING:
     from broker.config.config import Config
@@ -64,6 +65,11 @@ def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
+    if not context.access.is_unrestricted:
+        for each in response.topics:
+            each.topic_authorized_operations = permitted(
+                context.access, TOPIC_OPERATIONS, ResourceKind.TOPIC, each.name or ""
+            )
     return response
 
 

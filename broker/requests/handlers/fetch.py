@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -45,6 +45,8 @@ from storage.files.file_slice import FileSlice
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
+    from broker.requests.authorization.fetched_partitions import FetchPermissions
+    from security.access import Access
 
 log = logging.getLogger("moldau.fetch")
 
@@ -56,6 +58,7 @@ AWAITED: Final = {
     FetchIsolation.TXN_COMMITTED: LAST_STABLE_OFFSET,
 }
 """What has to move before more can be read."""
+NO_REFUSALS: Final[Sequence[PlannedRead]] = ()
 COLD_LOOKUPS_MAX: Final = 16
 """Most times that a lookup begins anew because a page was not in the page cache; the next one waits for the disk."""
 
@@ -120,6 +123,7 @@ class Fetch:
         "_context",
         "_fetch",
         "_lookups_left",
+        "_permissions",
         "_remote_deadline_ms",
         "_replica",
         "_request",
@@ -134,11 +138,23 @@ class Fetch:
         self._request = request
         self._fetch = fetch
         self._replica = replica_of(request)
+        self._permissions: FetchPermissions | None = None
+        """None where nothing is restricted."""
+        if not context.access.is_unrestricted:
+            self._restrict(context.access)
         self._lookups_left = COLD_LOOKUPS_MAX
         self._remote_deadline_ms: int | None = None
         """When the fetch waits no longer for remote storage; None before the first such wait."""
         self._agreeing: dict[PartitionKey, None] = {}
         """Where the follower's log agrees with this broker's, as was found in this iteration of the loop."""
+
+    def _restrict(self, access: Access) -> None:
+        from broker.requests.authorization.fetched_partitions import FetchPermissions
+
+        is_follower = self._replica is not None
+        self._permissions = FetchPermissions(access, self._services.cluster, is_follower=is_follower)
+        if not self._permissions.replicates:
+            self._replica = None
 
     @property
     def size_max(self) -> int:
@@ -183,11 +199,15 @@ class Fetch:
         request, fetch, planner = self._request, self._fetch, self._services.fetch_planner
         fetch.look_again()
         waits, agreeing, self._agreeing = self._lookups_left == 0, self._agreeing, {}
-        reads = planner.plan(request, self._context.version, fetch.wanted, self._replica, agreeing, self, waits)
+        wanted, refusals = fetch.wanted, NO_REFUSALS
+        if self._permissions is not None:
+            wanted, refusals = self._permissions.divided(wanted)
+        reads = planner.plan(request, self._context.version, wanted, self._replica, agreeing, self, waits)
         if isinstance(reads, Cold):
             return self._warm(reads, is_last)
         if isinstance(reads, Remote):
             return self._await_remote(reads, is_last)
+        reads.extend(refusals)
         size = sum(read.size for read in reads)
         has_enough = size >= request.min_bytes or any(read.is_urgent for read in reads)
         if is_last or has_enough or not (reads or fetch.awaits_updates()):

@@ -8,11 +8,11 @@ executor thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.config.internal_topics import INTERNAL_TOPICS
-from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.requests.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
 from kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from kraft.topic_names import refusal_of_name
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from broker.runtime.pending import Pending
     from kraft.image.cluster import ClusterImage
     from kraft.image.metadata_image import MetadataImage
+    from security.access import Access
 
 NULL_MEANS_ALL_VERSION: Final = 1
 """Version 0 has no null: there the empty list asks for all topics."""
@@ -61,6 +62,10 @@ class Question(NamedTuple):
     cluster_operations: int
     new_topics_max: int
     """How many of the requested topics may be created: either all missing ones or none, as in Apache Kafka."""
+    denied: Sequence[MetadataResponseTopic] = ()
+    """Refusals of the topics that the client may not describe or create."""
+    operations: Mapping[bytes, int] | None = None
+    """What the client may do to each topic, by id; None where that is the same for all: `topic_operations`."""
 
 
 class MetadataServices(Protocol):
@@ -89,17 +94,21 @@ def handle(
         return _refused(request)
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
     creates = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
+    access, wishes = context.access, None if asks_for_all else request.topics
+    image = services.cluster.image
     question = Question(
-        image=services.cluster.image,
+        image=image,
         listener=context.listener.name,
         nodes=tuple(services.cluster.live_nodes(context.listener.name)),
         controller_id=services.cluster.any_live_node_id(),
         cluster_id=services.cluster.id,
-        wishes=None if asks_for_all else request.topics,
+        wishes=wishes,
         topic_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
-        cluster_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_operations=permitted_on_cluster(access) if request.include_cluster_authorized_operations else NOT_ASKED,
         new_topics_max=NEW_PARTITIONS_MAX // services.settings.config.integer("num.partitions") if creates else 0,
     )
+    if not access.is_unrestricted:
+        question = _as_allowed(question, access, creates=creates)
     if _is_large(question):
         return services.large_metadata.ask(question, context.version)
     response, missing = answer(question)
@@ -107,6 +116,16 @@ def handle(
         # The response does not wait for the new topic: clients send the request again, as they do with Apache Kafka.
         services.topics.create(name)
     return response
+
+
+def _as_allowed(question: Question, access: Access, *, creates: bool) -> Question:
+    """The question about the topics that the client may describe."""
+    from broker.requests.authorization.visible_topics import operations_on, visible_topics
+
+    topics = question.image.topics
+    wishes, denied = visible_topics(access, topics, question.wishes, creates=creates)
+    operations = None if question.topic_operations == NOT_ASKED else operations_on(access, topics, wishes)
+    return question._replace(wishes=wishes, denied=denied, operations=operations)
 
 
 def _is_large(question: Question) -> bool:
@@ -135,6 +154,7 @@ def answer(question: Question) -> tuple[MetadataResponse, list[str]]:
         _described(question, topic, reachable) if isinstance(topic, Topic) else _missing(topic, missing)
         for topic in wanted
     ]
+    topics.extend(question.denied)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
@@ -185,7 +205,9 @@ def _described(question: Question, topic: Topic, reachable: Collection[int]) -> 
         partitions=[
             _partition(cluster, reachable, index, partition) for index, partition in sorted(topic.partitions.items())
         ],
-        topic_authorized_operations=question.topic_operations,
+        topic_authorized_operations=question.topic_operations
+        if question.operations is None
+        else question.operations[topic.id],
     )
 
 

@@ -59,6 +59,9 @@ class ProduceServices(LeaderServices, Protocol):
     def flusher(self) -> Flusher: ...
 
     @property
+    def has_authorizer(self) -> bool: ...
+
+    @property
     def large_batches(self) -> LargeBatches: ...
 
     @property

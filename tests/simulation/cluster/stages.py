@@ -210,6 +210,8 @@ STORIES: Final = tuple(
         "first_fetches",
         "removed_leader",
         "unreadable_metadata",
+        "access",
+        "acls",
     )
 )
 LONG_STORIES: Final = tuple(f"tests/simulation/{name}.py" for name in ("raft/test_scenarios", "test_metadata_quorum"))

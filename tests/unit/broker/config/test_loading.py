@@ -107,7 +107,7 @@ def test_a_name_that_was_removed_warns_with_advice() -> None:
 
 
 def test_every_problem_is_told_at_once() -> None:
-    told = problems("num.io.threads=0", "authorizer.class.name=a.B", "-process.roles")
+    told = problems("num.io.threads=0", "client.quota.callback.class=a.B", "-process.roles")
     assert len(told) == 3
     assert told[0] == (
         "Invalid value 0 for configuration num.io.threads: Value must be at least 1 "
@@ -138,7 +138,7 @@ def test_zookeeper_settings_are_refused_with_what_to_do(change: str, words: list
 @pytest.mark.parametrize(
     "change",
     [
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "authorizer.class.name=org.example.Authorizer",
         "remote.log.storage.manager.class.name=a.B",
         "client.quota.callback.class=a.B",
         "create.topic.policy.class.name=a.B",

@@ -1,0 +1,164 @@
+"""`moldau acls`: which rule decides whether a principal may do something, by the ACLs of a running cluster."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from broker.cli.invocation import CommandError, Invocation, read_file
+
+if TYPE_CHECKING:
+    from protocol.messages.describe_acls import DescribeAclsResponse
+    from security.access import ResourceKind
+    from security.acl.authorizer import AclAccess, Authorizer
+
+DESCRIPTION: Final = """\
+Ask which rule decides: the ACLs come from a broker, by DescribeAcls, which needs DESCRIBE on the cluster.
+
+The super users and allow.everyone.if.no.acl.found come from the server.properties of a node (--config); without one
+there are no super users."""
+EPILOG: Final = """\
+examples:
+  moldau acls explain --bootstrap 127.0.0.1:9092 --principal User:alice --operation Write --topic orders
+  moldau acls explain --bootstrap 127.0.0.1:9092 -c server.properties --principal User:alice --operation Read --group g
+
+The exit status is 0 where the operation is allowed, 3 where it is denied, 1 where that could not be found out."""
+EXIT_DENIED: Final = 3
+TIMEOUT_MS: Final = 30_000
+PURPOSE: Final = "moldau acls"
+ANY: Final = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the subcommand takes."""
+    parser.add_argument("action", choices=("explain",), help="what to do")
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker, without TLS or SASL")
+    parser.add_argument("--principal", required=True, metavar="TYPE:NAME", help="such as User:alice")
+    parser.add_argument("--operation", required=True, metavar="NAME", help="such as Read, Write or DescribeConfigs")
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="of the client (default: %(default)s)")
+    resource = parser.add_mutually_exclusive_group(required=True)
+    resource.add_argument("--topic", metavar="NAME")
+    resource.add_argument("--group", metavar="NAME")
+    resource.add_argument("--transactional-id", metavar="NAME")
+    resource.add_argument("--delegation-token", metavar="ID")
+    resource.add_argument("--user-principal", metavar="TYPE:NAME", help="a user, for operations on its tokens")
+    resource.add_argument("--cluster", action="store_true")
+    parser.add_argument("-c", "--config", metavar="FILE", help="server.properties of a node: its super users")
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Explain one decision; the exit status."""
+    import asyncio
+
+    from protocol.access import AclOperation
+    from security.acl.explaining import explain
+
+    names = {each.name.replace("_", "").lower(): each for each in AclOperation if each is not AclOperation.ANY}
+    operation = names.get(arguments.operation.replace("_", "").lower())
+    if operation is None:
+        raise CommandError(f"there is no operation {arguments.operation}", ", ".join(sorted(names)))
+    kind, name = resource_of(arguments)
+    authorizer = authorizer_of(arguments)
+    follow(authorizer, asyncio.run(described(arguments.bootstrap)))
+    found = explain(authorizer, arguments.principal, arguments.host, operation, kind, name)
+    word = "allowed" if found.is_allowed else "denied"
+    invocation.out.say(f"{word}: {found.reason}", "green" if found.is_allowed else "red")
+    return 0 if found.is_allowed else EXIT_DENIED
+
+
+def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
+    """The resource that the arguments name."""
+    from security.access import CLUSTER_NAME, ResourceKind
+
+    named = {
+        ResourceKind.TOPIC: arguments.topic,
+        ResourceKind.GROUP: arguments.group,
+        ResourceKind.TRANSACTIONAL_ID: arguments.transactional_id,
+        ResourceKind.DELEGATION_TOKEN: arguments.delegation_token,
+        ResourceKind.USER: arguments.user_principal,
+    }
+    for kind, name in named.items():
+        if name is not None:
+            return kind, name
+    return ResourceKind.CLUSTER, CLUSTER_NAME
+
+
+def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
+    """One with the settings of the node whose configuration is named."""
+    from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
+    from security.principal import parse_principal
+
+    settings = read_file(arguments.config) if arguments.config else {}
+    try:
+        parse_principal(arguments.principal)
+        super_users = parse_super_users(settings.get("super.users", ""))
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    is_open = settings.get("allow.everyone.if.no.acl.found", "false").strip().lower() == "true"
+    return Authorizer(AuthorizerSettings(super_users, is_open), NoAudit())
+
+
+class NoAudit:
+    """Of explanations, which are not logged."""
+
+    def decided(self, access: AclAccess, operation: object, kind: object, name: str | None, is_allowed: bool) -> None:
+        """Write nothing."""
+
+
+async def described(bootstrap: str) -> DescribeAclsResponse:
+    """All ACLs of the cluster. Raises CommandError."""
+    import asyncio
+
+    from broker.network.peer_channel import PeerChannels
+    from broker.purgatory.timer_wheel import Timeouts
+    from broker.release import KAFKA_VERSION
+    from protocol.errors import ErrorCode
+    from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+    host, _, port = bootstrap.rpartition(":")
+    if not host or not port.isdecimal():
+        raise CommandError(f"--bootstrap {bootstrap} is not of the form host:port")
+    loop = asyncio.get_running_loop()
+    channels = PeerChannels(loop, Timeouts(loop), PURPOSE, KAFKA_VERSION)
+    answered: asyncio.Future[object] = loop.create_future()
+    request = DescribeAclsRequest(
+        resource_type_filter=ANY,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+    )
+    try:
+        channels.to(PURPOSE, host.strip("[]"), int(port)).ask(request, answered.set_result, TIMEOUT_MS)
+        response = await answered
+    finally:
+        channels.close()
+    if not isinstance(response, DescribeAclsResponse):
+        raise CommandError(f"no broker answers on {bootstrap}")
+    if response.error_code != ErrorCode.NONE:
+        reason = response.error_message or ErrorCode(response.error_code).name
+        raise CommandError(f"the broker does not describe its ACLs: {reason}")
+    return response
+
+
+def follow(authorizer: Authorizer, response: DescribeAclsResponse) -> None:
+    """Give the authorizer the ACLs of a response."""
+    from security.acl.bindings import AclBinding
+
+    bindings = [
+        AclBinding(
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            each.principal,
+            each.host,
+            each.operation,
+            each.permission_type,
+        )
+        for resource in response.resources
+        for each in resource.acls
+    ]
+    authorizer.changed({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
+    authorizer.loaded()

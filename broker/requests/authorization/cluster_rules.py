@@ -1,0 +1,159 @@
+"""Rules of the APIs about settings, log directories and other matters of the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.requests.authorization.rule import Answer, Each, Need, Rule, cluster, group, then, topic, with_field
+from broker.requests.own_resources import BROKER_LOGGER
+from kraft.image.configs import ResourceType
+from protocol.access import AclOperation
+from protocol.errors import ErrorCode
+from protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from protocol.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResult
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+    from broker.requests.services import Services
+
+MESSAGES: Final = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+}
+
+
+def need_of_settings(operation: AclOperation, element: object) -> Need:
+    """Settings of a topic or group are those of that resource, all others those of the cluster."""
+    resource = cast("DescribeConfigsResource", element)
+    if resource.resource_type == ResourceType.TOPIC:
+        return topic(operation, resource.resource_name)
+    if resource.resource_type == ResourceType.GROUP:
+        return group(operation, resource.resource_name)
+    return cluster(operation)
+
+
+def _refused_description(element: object, error: ErrorCode) -> DescribeConfigsResult:
+    resource = cast("DescribeConfigsResource", element)
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=MESSAGES[error],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _refused_alteration(element: object, error: ErrorCode) -> AlteredResource:
+    resource = cast("DescribeConfigsResource", element)
+    return AlteredResource(
+        error_code=error,
+        error_message=MESSAGES[error],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _refused_increment(element: object, error: ErrorCode) -> AlterConfigsResourceResponse:
+    resource = cast("DescribeConfigsResource", element)
+    return AlterConfigsResourceResponse(
+        error_code=error,
+        error_message=MESSAGES[error],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+DESCRIBE_CONFIGS: Rule = Each(
+    "resources",
+    "results",
+    lambda element: need_of_settings(AclOperation.DESCRIBE_CONFIGS, element),
+    _refused_description,
+)
+ALTER_CONFIGS: Rule = Each(
+    "resources",
+    "responses",
+    lambda element: need_of_settings(AclOperation.ALTER_CONFIGS, element),
+    _refused_alteration,
+)
+INCREMENTAL_ALTER_CONFIGS: Rule = Each(
+    "resources",
+    "responses",
+    lambda element: need_of_settings(AclOperation.ALTER_CONFIGS, element),
+    _refused_increment,
+)
+
+
+def alter_loggers(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """A broker decides on its own loggers, with ALTER_CONFIGS on the cluster; the controller asks for all else."""
+    assert isinstance(request, IncrementalAlterConfigsRequest)
+    loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
+    if not loggers or cluster(AclOperation.ALTER_CONFIGS).is_met(context.access):
+        return answer(context, request)
+    refusals = [_refused_increment(each, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) for each in loggers]
+    others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
+    if not others:
+        return IncrementalAlterConfigsResponse(responses=refusals)
+
+    def add(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
+        response.responses.extend(refusals)
+        return response
+
+    return then(answer(context, with_field(request, "resources", others)), add)
+
+
+def no_directories_altered(context: RequestContext, request: object, error: ErrorCode) -> AlterReplicaLogDirsResponse:
+    assert isinstance(request, AlterReplicaLogDirsRequest)
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=each.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+                    for index in each.partitions
+                ],
+            )
+            for directory in request.dirs
+            for each in directory.topics
+        ]
+    )
+
+
+def nothing_elected(context: RequestContext, request: object, error: ErrorCode) -> ElectLeadersResponse:
+    """The first version has no error of the whole response."""
+    assert isinstance(request, ElectLeadersRequest)
+    return ElectLeadersResponse(
+        error_code=error,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=each.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=error, error_message=MESSAGES[error])
+                    for index in each.partitions
+                ],
+            )
+            for each in request.topic_partitions or ()
+        ],
+    )
+
+
+def no_quotas_described(context: RequestContext, request: object, error: ErrorCode) -> DescribeClientQuotasResponse:
+    """The response that has no entries."""
+    return DescribeClientQuotasResponse(error_code=error, error_message=MESSAGES[error], entries=None)

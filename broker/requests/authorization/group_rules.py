@@ -1,0 +1,335 @@
+"""Rules of the APIs that name consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from broker.requests.authorization.rule import (
+    REFUSALS,
+    Answer,
+    Each,
+    Need,
+    Rule,
+    Whole,
+    cluster,
+    field_of,
+    group,
+    then,
+    topic,
+    transactional_id,
+    with_field,
+)
+from broker.requests.handlers import offset_fetch as offset_fetch_handler
+from protocol.access import AclOperation
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeletableGroupResult
+from protocol.messages.describe_groups import DescribedGroup
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.list_groups import ListGroupsResponse
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+)
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+    from broker.requests.services import Services
+    from kraft.image.topics import TopicsImage
+
+COMMIT_BY_ID_VERSION = 10
+NULL_PROTOCOL_VERSION = 7
+"""From this version of JoinGroup on a refusal has no protocol."""
+PROTOCOL_VERSION = 5
+"""From this version of SyncGroup on members name the protocol."""
+GROUP = 0
+TRANSACTION = 1
+"""The types of keys of FindCoordinator."""
+
+_group_id = field_of("group_id")
+MEMBER: Rule = Whole(lambda request: group(AclOperation.READ, _group_id(request)))
+"""That of the members of a group."""
+
+
+def join_group(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """READ on the group."""
+    assert isinstance(request, JoinGroupRequest)
+    if group(AclOperation.READ, request.group_id).is_met(context.access):
+        return answer(context, request)
+    name = None if context.version >= NULL_PROTOCOL_VERSION else ""
+    return JoinGroupResponse(
+        error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, protocol_name=name, leader="", member_id=""
+    )
+
+
+def sync_group(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """READ on the group; a request that lacks its protocol is refused before, as in Apache Kafka."""
+    assert isinstance(request, SyncGroupRequest)
+    lacks = context.version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name)
+    if lacks:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+    return MEMBER(services, context, request, answer)
+
+
+def _text(element: object) -> str:
+    assert isinstance(element, str)
+    return element
+
+
+DESCRIBE_GROUPS: Rule = Each(
+    "groups",
+    "groups",
+    lambda element: group(AclOperation.DESCRIBE, _text(element)),
+    lambda element, error: DescribedGroup(
+        error_code=error, group_id=_text(element), group_state="", protocol_type="", protocol_data=""
+    ),
+)
+DELETE_GROUPS: Rule = Each(
+    "groups_names",
+    "results",
+    lambda element: group(AclOperation.DELETE, _text(element)),
+    lambda element, error: DeletableGroupResult(group_id=_text(element), error_code=error),
+)
+
+
+def list_groups(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DESCRIBE on the cluster shows all groups, DESCRIBE on a group shows that one."""
+    access = context.access
+    if cluster(AclOperation.DESCRIBE).is_met_quietly(access):
+        return answer(context, request)
+
+    def visible(response: ListGroupsResponse) -> ListGroupsResponse:
+        response.groups = [
+            each for each in response.groups if group(AclOperation.DESCRIBE, each.group_id).is_met_quietly(access)
+        ]
+        return response
+
+    return then(answer(context, request), visible)
+
+
+def find_coordinator(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DESCRIBE on each group or transactional id; other types of keys are for brokers."""
+    assert isinstance(request, FindCoordinatorRequest)
+    kind = request.key_type
+    if request.coordinator_keys:
+        each = Each(
+            "coordinator_keys", "coordinators", lambda key: _coordinated(kind, _text(key)), _refused_coordinator
+        )
+        return each(services, context, request, answer)
+    if context.version >= offset_fetch_handler.GROUPS_VERSION:
+        return answer(context, request)
+    need = _coordinated(kind, request.key)
+    if need.is_met(context.access):
+        return answer(context, request)
+    error = REFUSALS[need.kind]
+    return FindCoordinatorResponse(error_code=error, error_message=error.name, node_id=-1, host="", port=-1)
+
+
+def _coordinated(kind: int, key: str) -> Need:
+    if kind == GROUP:
+        return group(AclOperation.DESCRIBE, key)
+    if kind == TRANSACTION:
+        return transactional_id(AclOperation.DESCRIBE, key)
+    return cluster(AclOperation.CLUSTER_ACTION)
+
+
+def _refused_coordinator(element: object, error: ErrorCode) -> Coordinator:
+    return Coordinator(key=_text(element), node_id=-1, host="", port=-1, error_code=error, error_message="")
+
+
+# Offsets
+
+
+def offset_commit(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """READ on the group and on each topic. An unknown topic id is told, as it names nothing."""
+    assert isinstance(request, OffsetCommitRequest)
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not group(AclOperation.READ, request.group_id).is_met(context.access):
+        return OffsetCommitResponse(topics=[_refused_commit(each, error) for each in request.topics])
+    name_of = _names(services.cluster.image.topics, by_id=context.version >= COMMIT_BY_ID_VERSION)
+    allowed, refusals = [], []
+    for each in request.topics:
+        name = name_of(each)
+        if name is None or topic(AclOperation.READ, name).is_met(context.access):
+            allowed.append(each)
+        else:
+            refusals.append(_refused_commit(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    if not refusals:
+        return answer(context, request)
+
+    def add(response: OffsetCommitResponse) -> OffsetCommitResponse:
+        response.topics.extend(refusals)
+        return response
+
+    return then(answer(context, with_field(request, "topics", allowed)), add)
+
+
+def _refused_commit(each: OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitResponseTopic:
+    partitions = [
+        OffsetCommitResponsePartition(partition_index=wish.partition_index, error_code=error)
+        for wish in each.partitions
+    ]
+    return OffsetCommitResponseTopic(name=each.name, topic_id=each.topic_id, partitions=partitions)
+
+
+def _names(topics: TopicsImage, *, by_id: bool) -> Callable[[object], str | None]:
+    """Reads the name of a topic; None for an unknown id."""
+
+    def name_of(element: object) -> str | None:
+        if not by_id:
+            return cast("OffsetCommitRequestTopic", element).name
+        known = topics.by_id.get(cast("OffsetCommitRequestTopic", element).topic_id)
+        return None if known is None else known.name
+
+    return name_of
+
+
+def offset_delete(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DELETE on the group, and READ on each topic."""
+    assert isinstance(request, OffsetDeleteRequest)
+    if not group(AclOperation.DELETE, request.group_id).is_met(context.access):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    def whole(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+        if response.error_code != ErrorCode.NONE:
+            response.topics = []  # an error of the group stands alone
+        return response
+
+    return then(DELETED_OFFSETS(services, context, request, answer), whole)
+
+
+_name = field_of("name")
+DELETED_OFFSETS: Rule = Each(
+    "topics",
+    "topics",
+    lambda element: topic(AclOperation.READ, _name(element)),
+    lambda element, error: OffsetDeleteResponseTopic(
+        name=_name(element),
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
+            for each in cast("OffsetDeleteResponseTopic", element).partitions
+        ],
+    ),
+)
+
+
+def offset_fetch(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DESCRIBE on each group and each topic; of all offsets of a group, those of allowed topics are told."""
+    assert isinstance(request, OffsetFetchRequest)
+    if context.version < offset_fetch_handler.GROUPS_VERSION:
+        return _offsets_of_one(services, context, request, answer)
+    refused: dict[int, OffsetFetchResponseGroup] = {}
+    asked = []
+    denied_topics: list[list[OffsetFetchResponseTopics]] = []
+    for place, each in enumerate(request.groups):
+        if not group(AclOperation.DESCRIBE, each.group_id).is_met(context.access):
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            refused[place] = OffsetFetchResponseGroup(group_id=each.group_id, error_code=error)
+            continue
+        allowed, denied = _divided(services, context, each)
+        asked.append(allowed)
+        denied_topics.append(denied)
+
+    def add(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        found = iter(zip(response.groups, denied_topics, asked, strict=True))
+        groups = []
+        for place in range(len(request.groups)):
+            if place in refused:
+                groups.append(refused[place])
+                continue
+            answered, denied, wish = next(found)
+            if wish.topics is None:
+                answered.topics = _visible(context, services.cluster.image.topics, answered.topics)
+            elif answered.error_code == ErrorCode.NONE:
+                answered.topics.extend(denied)
+            groups.append(answered)
+        response.groups = groups
+        return response
+
+    return then(answer(context, with_field(request, "groups", asked)), add)
+
+
+def _divided(
+    services: Services, context: RequestContext, each: OffsetFetchRequestGroup
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
+    """The group with the topics that are allowed, and refusals for the others."""
+    if each.topics is None:
+        return each, []
+    by_id = context.version >= offset_fetch_handler.TOPIC_ID_VERSION
+    name_of = _names(services.cluster.image.topics, by_id=by_id)
+    allowed, denied = [], []
+    for wish in each.topics:
+        name = name_of(wish)
+        if name is None or topic(AclOperation.DESCRIBE, name).is_met(context.access):
+            allowed.append(wish)
+        else:
+            denied.append(offset_fetch_handler.no_offsets(wish, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return with_field(each, "topics", allowed), denied
+
+
+def _visible(
+    context: RequestContext, topics: TopicsImage, told: list[OffsetFetchResponseTopics]
+) -> list[OffsetFetchResponseTopics]:
+    name_of = _names(topics, by_id=context.version >= offset_fetch_handler.TOPIC_ID_VERSION)
+    return [
+        each
+        for each in told
+        if (name := name_of(each)) is not None and topic(AclOperation.DESCRIBE, name).is_met_quietly(context.access)
+    ]
+
+
+def _offsets_of_one(services: Services, context: RequestContext, request: OffsetFetchRequest, answer: Answer) -> object:
+    """Versions that ask for one group."""
+    access, asked = context.access, offset_fetch_handler.single_group(request)
+    if not group(AclOperation.DESCRIBE, request.group_id).is_met(access):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        refused = OffsetFetchResponseGroup(
+            group_id=request.group_id,
+            error_code=error,
+            topics=[offset_fetch_handler.no_offsets(each, error) for each in asked.topics or ()]
+            if context.version < offset_fetch_handler.GROUP_ERROR_VERSION
+            else [],
+        )
+        return offset_fetch_handler.in_version([refused], context.version)
+    if request.topics is None:
+
+        def visible(response: OffsetFetchResponse) -> OffsetFetchResponse:
+            response.topics = [
+                each for each in response.topics if topic(AclOperation.DESCRIBE, each.name).is_met_quietly(access)
+            ]
+            return response
+
+        return then(answer(context, request), visible)
+    allowed = [each for each in request.topics if topic(AclOperation.DESCRIBE, each.name).is_met(access)]
+    names = {each.name for each in allowed}
+    denied = [
+        offset_fetch_handler.no_offsets(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        for each in asked.topics or ()
+        if each.name not in names
+    ]
+
+    def add(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        if denied and response.error_code == ErrorCode.NONE:
+            group_of_denied = OffsetFetchResponseGroup(group_id=request.group_id, topics=denied)
+            response.topics.extend(offset_fetch_handler.in_version([group_of_denied], context.version).topics)
+        return response
+
+    return then(answer(context, with_field(request, "topics", allowed)), add)

@@ -1,0 +1,35 @@
+"""Puts the rule of an API before its handler, on a node with an authorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.metadata.refusals import refused
+from broker.network.listener_role import ListenerRole
+from broker.requests.authorization.rows import RULES
+from kraft.controller.apis import CONTROLLER_APIS
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+    from broker.requests.authorization.rule import Answer
+    from broker.requests.services import Services
+
+
+def guarded(
+    name: str, role: ListenerRole, services: Services, answer: Answer
+) -> Callable[[RequestContext, object], object]:
+    """`answer`, the handler of the API of this name, behind its rule. `role`: that of the listener, one of the two."""
+    row = RULES[name]
+    rule = row.broker if role is ListenerRole.BROKER else row.controller
+    assert rule is not None, f"{name} has no rule behind a listener of this role"
+    is_for_leader = role is ListenerRole.CONTROLLER
+
+    def handle(context: RequestContext, request: object) -> object:
+        if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:
+            # The metadata of a controller that does not lead may be old: what it knows of ACLs decides nothing.
+            return refused(request, ErrorCode.NOT_CONTROLLER)
+        return rule(services, context, request, answer)
+
+    return handle

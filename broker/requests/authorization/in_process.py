@@ -1,0 +1,73 @@
+"""Requests of clients to a controller in the same process: served as if they had come in an Envelope.
+
+    broker's handler ──▶ ControllerChannel ──▶ this node leads: ──▶ route of the controller's listener, with its rule
+                                          └──▶ another one does: Envelope
+
+So the controller asks its ACLs for the client's principal on either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import cast
+
+from broker.metadata.enveloping import CORRELATION_ID, ForwardedClient
+from broker.network.route import Authentication, RequestContext, ServingListener
+from broker.runtime.pending import Pending
+from protocol.schema import spec_of
+from security.access import Access
+
+
+class ClientsInProcess:
+    """The way of clients' requests to the controller of this node."""
+
+    def __init__(self, listener: ServingListener) -> None:
+        """`listener`: one of this node's controller listeners, for its routes."""
+        self._listener = listener
+
+    def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
+        """Answer with the access of the client; NOT_CONTROLLER where this node leads no more."""
+        key = spec_of(type(request)).key
+        assert key is not None, "only requests are sent"
+        route = self._listener.routes[key]
+        if version not in route.decoders:
+            route.load(version)
+        route.requests += 1
+        access = self._listener.access_of(client.principal, client.host)
+        context = RequestContext(
+            LocalClient(self._listener, access, client.host), route, version, CORRELATION_ID, client.client_id
+        )
+        response = route.handle(context, request)
+        if isinstance(response, Pending):
+            cast("Pending[object]", response).listen(reply)
+        else:
+            reply(response)
+
+
+class LocalClient:
+    """The client of such a request, in place of a connection."""
+
+    def __init__(self, listener: ServingListener, access: Access, client_host: str) -> None:
+        self.listener = listener
+        self.access = access
+        self.client_host = client_host
+        self.client_port = 0
+        self.software = ("unknown", "unknown")
+        self.served: dict[tuple[str | bytes, int], int] = {}
+        self.heartbeat_broker_id = -1
+        self.authentication: Authentication | None = None
+
+    def close(self, reason: str) -> None:
+        """The client's own connection is not that of the controller."""
+
+    def sends_files(self) -> bool:
+        return False
+
+    def hold(self) -> None:
+        """The client's own connection waits for the reply."""
+
+    def throttle(self, delay_ms: int) -> None:
+        """The handler of the client's own connection throttles it."""
+
+    def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
+        return work

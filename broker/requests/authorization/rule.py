@@ -1,0 +1,181 @@
+"""A rule: what stands before the handler of an API and asks the ACLs.
+
+    request ──▶ rule ──▶ handler, with the elements that are allowed ──▶ rule: refusals are added ──▶ response
+                  └──▶ the response that refuses everything
+
+A node without an authorizer has no rules at all: its handlers are called directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from broker.metadata.refusals import refused
+from broker.runtime.pending import Pending
+from protocol.access import AclOperation
+from protocol.errors import ErrorCode
+from security.access import CLUSTER_NAME, Access, ResourceKind
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+    from broker.requests.services import Services
+
+Answer = Callable[["RequestContext", object], object]
+"""The handler behind a rule."""
+Rule = Callable[["Services", "RequestContext", object, Answer], object]
+"""Answers as a handler does: with the response, with a `Pending` that becomes it, or with None."""
+Response = TypeVar("Response")
+
+
+class Need(NamedTuple):
+    """An operation on a resource."""
+
+    operation: AclOperation
+    kind: ResourceKind
+    name: str
+
+    def is_met(self, access: Access) -> bool:
+        return access.allows(self.operation, self.kind, self.name)
+
+    def is_met_quietly(self, access: Access) -> bool:
+        """The same where a refusal is not the last word, and so is not logged."""
+        return access.allows(self.operation, self.kind, self.name, logs_denied=False)
+
+
+REFUSALS: Final = {
+    ResourceKind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceKind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceKind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceKind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error of a client that may not do something to a resource of the kind."""
+
+
+def cluster(operation: AclOperation) -> Need:
+    return Need(operation, ResourceKind.CLUSTER, CLUSTER_NAME)
+
+
+def topic(operation: AclOperation, name: str) -> Need:
+    return Need(operation, ResourceKind.TOPIC, name)
+
+
+def group(operation: AclOperation, name: str) -> Need:
+    return Need(operation, ResourceKind.GROUP, name)
+
+
+def transactional_id(operation: AclOperation, name: str) -> Need:
+    return Need(operation, ResourceKind.TRANSACTIONAL_ID, name)
+
+
+def then(response: object, change: Callable[[Response], Response]) -> object:
+    """What a handler returned, with a change to the response once that is there."""
+    if not isinstance(response, Pending):
+        return change(response)  # type: ignore[arg-type]
+    reply: Pending[Response] = Pending(response.abandon)
+    response.listen(lambda response: reply.complete(change(response)))
+    return reply
+
+
+# Rules that ask nothing here
+
+
+def open_to_all(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """No permission is needed."""
+    return answer(context, request)
+
+
+def handler_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """The handler asks while it answers, because what is asked depends on what it finds."""
+    return answer(context, request)
+
+
+def controller_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """A broker forwards the request, and the controller asks."""
+    return answer(context, request)
+
+
+# Rules as values
+
+
+def refuse_all(context: RequestContext, request: object, error: ErrorCode) -> object:
+    """The response that says one error of everything, for the APIs that have room for it."""
+    return refused(request, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """One need for the whole request."""
+
+    need: Callable[[object], Need]
+    refuse: Callable[[RequestContext, object, ErrorCode], object] = refuse_all
+
+    def __call__(self, services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        need = self.need(request)
+        if need.is_met(context.access):
+            return answer(context, request)
+        return self.refuse(context, request, REFUSALS[need.kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One need for each element of a list in the request. Refusals stand behind the results of the allowed elements.
+    What several elements need is decided, and logged, once."""
+
+    elements: str
+    """The field of the request."""
+    results: str
+    """The field of the response."""
+    need: Callable[[object], Need]
+    refuse: Callable[[object, ErrorCode], object]
+    """The result of an element that is refused."""
+
+    def __call__(self, services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        allowed, refusals = [], []
+        met: dict[Need, bool] = {}
+        for element in getattr(request, self.elements):
+            need = self.need(element)
+            if need not in met:
+                met[need] = need.is_met(context.access)
+            if met[need]:
+                allowed.append(element)
+            else:
+                refusals.append(self.refuse(element, REFUSALS[need.kind]))
+        if not refusals:
+            return answer(context, request)
+        return then(answer(context, with_field(request, self.elements, allowed)), self._adding(refusals))
+
+    def _adding(self, refusals: list[object]) -> Callable[[object], object]:
+        def add(response: object) -> object:
+            getattr(response, self.results).extend(refusals)
+            return response
+
+        return add
+
+
+def with_field(request: Response, name: str, value: object) -> Response:
+    """A copy of a request in which one field is another: hooks compare the request that the client sent."""
+    changed = copy(request)
+    setattr(changed, name, value)
+    return changed
+
+
+def needs_cluster(
+    operation: AclOperation, refuse: Callable[[RequestContext, object, ErrorCode], object] = refuse_all
+) -> Rule:
+    """The rule of an API that is about the cluster."""
+    need = cluster(operation)
+    return Whole(lambda request: need, refuse)
+
+
+def field_of(name: str) -> Callable[[object], str]:
+    """Reads a text that names a resource."""
+
+    def read(element: object) -> str:
+        text = getattr(element, name)
+        assert isinstance(text, str)
+        return text
+
+    return read

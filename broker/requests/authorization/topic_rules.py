@@ -1,0 +1,303 @@
+"""Rules of the APIs that name topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from broker.config.internal_topics import INTERNAL_TOPICS
+from broker.requests.authorization.rule import (
+    Answer,
+    Each,
+    Rule,
+    cluster,
+    field_of,
+    then,
+    topic,
+    transactional_id,
+    with_field,
+)
+from broker.requests.unverified_batches import is_transactional
+from protocol.access import AclOperation
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+)
+from protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
+from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopic, ListOffsetsTopicResponse
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
+)
+from protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
+    from broker.requests.services import Services
+
+FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+MESSAGE = "Authorization failed."
+BY_ID_VERSION = 13
+"""From this version of Produce on topics travel by id."""
+
+
+def each_topic(
+    operation: AclOperation,
+    refuse: Callable[[object, ErrorCode], object],
+    *,
+    name: str = "name",
+    results: str = "topics",
+) -> Rule:
+    """The operation is needed on each topic that the request names."""
+    name_of = field_of(name)
+    return Each("topics", results, lambda element: topic(operation, name_of(element)), refuse)
+
+
+# Produce
+
+
+def produce(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """WRITE on each topic, and on the transactional id where any batch belongs to a transaction: a flag that one batch
+    hides behind others is found too (CVE-2018-17196). An unknown topic id is told, as it names nothing."""
+    assert isinstance(request, ProduceRequest)
+    access = context.access
+    if any(
+        data.records and is_transactional(data.records) for each in request.topic_data for data in each.partition_data
+    ):
+        id_ = request.transactional_id
+        if id_ is None or not transactional_id(AclOperation.WRITE, id_).is_met(access):
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _not_produced(context, request, [_refused_produce(each, error) for each in request.topic_data])
+    topics = services.cluster.image.topics
+    allowed, refusals = [], []
+    for each in request.topic_data:
+        name: str | None = each.name
+        if context.version >= BY_ID_VERSION:
+            known = topics.by_id.get(each.topic_id)
+            name = None if known is None else known.name
+        if name is None or topic(AclOperation.WRITE, name).is_met(access):
+            allowed.append(each)
+        else:
+            refusals.append(_refused_produce(each, FAILED))
+    if not refusals:
+        return answer(context, request)
+    if not allowed:
+        return _not_produced(context, request, refusals)
+    produced = answer(context, with_field(request, "topic_data", allowed))
+    if produced is None:
+        return _not_produced(context, request, refusals)
+
+    def add(response: ProduceResponse) -> ProduceResponse:
+        response.responses.extend(refusals)
+        return response
+
+    context.route.count_errors(FAILED for each in refusals for _ in each.partition_responses)
+    return then(produced, add)
+
+
+def _refused_produce(each: TopicProduceData, error: ErrorCode) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=each.name,
+        topic_id=each.topic_id,
+        partition_responses=[
+            PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1) for data in each.partition_data
+        ],
+    )
+
+
+def _not_produced(
+    context: RequestContext, request: ProduceRequest, refusals: list[TopicProduceResponse]
+) -> ProduceResponse | None:
+    context.route.count_errors(data.error_code for each in refusals for data in each.partition_responses)
+    if request.acks == 0:
+        context.connection.close("a produce with acks=0 is not allowed; closing is the only way to say so")
+        return None
+    return ProduceResponse(responses=refusals)
+
+
+# Offsets and records
+
+
+def refused_offsets(element: object, error: ErrorCode) -> object:
+    each = cast("ListOffsetsTopic", element)
+    return ListOffsetsTopicResponse(
+        name=each.name,
+        partitions=[
+            ListOffsetsPartitionResponse(partition_index=wish.partition_index, error_code=error)
+            for wish in each.partitions
+        ],
+    )
+
+
+def refused_deletion(element: object, error: ErrorCode) -> object:
+    each = cast("DeleteRecordsTopic", element)
+    return DeleteRecordsTopicResult(
+        name=each.name,
+        partitions=[
+            DeleteRecordsPartitionResult(partition_index=wish.partition_index, low_watermark=-1, error_code=error)
+            for wish in each.partitions
+        ],
+    )
+
+
+def refused_epochs(element: object, error: ErrorCode) -> object:
+    each = cast("OffsetForLeaderTopic", element)
+    return OffsetForLeaderTopicResult(
+        topic=each.topic,
+        partitions=[EpochEndOffset(partition=wish.partition, error_code=error) for wish in each.partitions],
+    )
+
+
+EPOCHS = each_topic(AclOperation.DESCRIBE, refused_epochs, name="topic")
+
+
+def offset_for_leader_epoch(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """Brokers ask with CLUSTER_ACTION, consumers with DESCRIBE on each topic."""
+    assert isinstance(request, OffsetForLeaderEpochRequest)
+    if cluster(AclOperation.CLUSTER_ACTION).is_met_quietly(context.access):
+        return answer(context, request)
+    return EPOCHS(services, context, request, answer)
+
+
+def refused_producers(element: object, error: ErrorCode) -> object:
+    each = cast("TopicRequest", element)
+    return TopicResponse(
+        name=each.name,
+        partitions=[
+            PartitionResponse(partition_index=index, error_code=error, error_message=None)
+            for index in each.partition_indexes
+        ],
+    )
+
+
+def describe_topic_partitions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DESCRIBE on each topic; of all topics, those that are allowed are listed."""
+    assert isinstance(request, DescribeTopicPartitionsRequest)
+    access = context.access
+    if not request.topics:
+        names = [
+            name
+            for name in services.cluster.image.topics.ids
+            if topic(AclOperation.DESCRIBE, name).is_met_quietly(access)
+        ]
+        if not names:
+            return DescribeTopicPartitionsResponse()
+        return answer(context, with_field(request, "topics", [DescribedTopic(name=name) for name in names]))
+    allowed = []
+    refusals: dict[str, DescribeTopicPartitionsResponseTopic] = {}
+    for each in request.topics:
+        if topic(AclOperation.DESCRIBE, each.name).is_met(access):
+            allowed.append(each)
+        else:
+            refusals[each.name] = DescribeTopicPartitionsResponseTopic(
+                error_code=FAILED, name=each.name, topic_id=ZERO_UUID
+            )
+    if not refusals:
+        return answer(context, request)
+    if not allowed:
+        return DescribeTopicPartitionsResponse(topics=list(refusals.values()))
+
+    def add(response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsResponse:
+        response.topics.extend(refusals.values())
+        return response
+
+    return then(answer(context, with_field(request, "topics", allowed)), add)
+
+
+# At the controller
+
+
+def create_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """CREATE on the cluster, or on each topic. Its settings are told with DESCRIBE_CONFIGS alone."""
+    assert isinstance(request, CreateTopicsRequest)
+    access = context.access
+    allowed, refused = request.topics, set[str]()
+    if not cluster(AclOperation.CREATE).is_met_quietly(access):
+        names = dict.fromkeys(each.name for each in request.topics)
+        refused = {name for name in names if not topic(AclOperation.CREATE, name).is_met(access)}
+        allowed = [each for each in request.topics if each.name not in refused]
+
+    def told(response: CreateTopicsResponse) -> CreateTopicsResponse:
+        for each in response.topics:
+            if each.error_code == ErrorCode.NONE and not topic(AclOperation.DESCRIBE_CONFIGS, each.name).is_met_quietly(
+                access
+            ):
+                each.topic_config_error_code = FAILED
+                each.num_partitions = each.replication_factor = -1
+                each.configs = []
+        response.topics.extend(
+            CreatableTopicResult(name=name, error_code=FAILED, error_message=MESSAGE) for name in sorted(refused)
+        )
+        return response
+
+    return then(answer(context, with_field(request, "topics", allowed)), told)
+
+
+def delete_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DELETE on the cluster, or on each topic. A topic that was named by id is named to a client that may describe
+    it."""
+    assert isinstance(request, DeleteTopicsRequest)
+    access = context.access
+    if cluster(AclOperation.DELETE).is_met_quietly(access):
+        return answer(context, request)
+    refusals: list[DeletableTopicResult] = []
+    names = [name for name in request.topic_names if _may_delete(context, name, refusals)]
+    topics = []
+    for each in request.topics:
+        if each.name is not None:
+            if _may_delete(context, each.name, refusals):
+                topics.append(each)
+            continue
+        known = services.cluster.image.topics.by_id.get(each.topic_id)
+        if known is None or topic(AclOperation.DELETE, known.name).is_met(access):
+            topics.append(each)
+            continue
+        name = known.name if topic(AclOperation.DESCRIBE, known.name).is_met_quietly(access) else None
+        refusals.append(
+            DeletableTopicResult(name=name, topic_id=each.topic_id, error_code=FAILED, error_message=MESSAGE)
+        )
+    if not refusals:
+        return answer(context, request)
+
+    def add(response: DeleteTopicsResponse) -> DeleteTopicsResponse:
+        response.responses.extend(refusals)
+        return response
+
+    asked = with_field(with_field(request, "topic_names", names), "topics", topics)
+    return then(answer(context, asked), add)
+
+
+def _may_delete(context: RequestContext, name: str, refusals: list[DeletableTopicResult]) -> bool:
+    if topic(AclOperation.DELETE, name).is_met(context.access):
+        return True
+    refusals.append(DeletableTopicResult(name=name, error_code=FAILED, error_message=MESSAGE))
+    return False
+
+
+def refused_partitions(element: object, error: ErrorCode) -> object:
+    each = cast("CreatePartitionsTopic", element)
+    return CreatePartitionsTopicResult(name=each.name, error_code=error, error_message=MESSAGE)
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS

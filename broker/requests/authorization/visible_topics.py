@@ -1,0 +1,74 @@
+"""Which topics of a Metadata request a client is told of, and what it may do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.requests.authorization.rule import cluster, topic
+from broker.requests.authorized_operations import TOPIC_OPERATIONS, permitted
+from kraft.image.topics import TopicsImage
+from kraft.topic_names import refusal_of_name
+from protocol.access import AclOperation
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from protocol.schema import ZERO_UUID
+from security.access import Access, ResourceKind
+
+
+class VisibleTopics(NamedTuple):
+    """What is left of a request once the ACLs were asked."""
+
+    wishes: Sequence[MetadataRequestTopic]
+    denied: Sequence[MetadataResponseTopic]
+    """Refusals of the topics that were named. The id of a topic is told with its name to no client that may not
+    describe it."""
+
+
+def visible_topics(
+    access: Access, topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None, *, creates: bool
+) -> VisibleTopics:
+    """DESCRIBE on each topic; of all topics, those that are allowed. `creates`: a topic that does not exist would be
+    created, which needs CREATE on the cluster or on the topic. An unknown topic id is told, as it names nothing."""
+    if wishes is None:
+        shown = [
+            MetadataRequestTopic(name=name)
+            for name in topics.ids
+            if topic(AclOperation.DESCRIBE, name).is_met_quietly(access)
+        ]
+        return VisibleTopics(shown, [])
+    allowed: list[MetadataRequestTopic] = []
+    denied: list[MetadataResponseTopic] = []
+    for wish in wishes:
+        is_by_id = wish.name is None or wish.topic_id != ZERO_UUID
+        known = topics.by_id.get(wish.topic_id) if is_by_id else topics.by_name(wish.name or "")
+        name = wish.name if not is_by_id else None if known is None else known.name
+        if name is None:
+            allowed.append(wish)
+        elif not topic(AclOperation.DESCRIBE, name).is_met(access):
+            denied.append(_denied(None if is_by_id else name, wish.topic_id if is_by_id else ZERO_UUID))
+        elif known is None and creates and refusal_of_name(name) is None and not _may_create(access, name):
+            denied.append(_denied(name, ZERO_UUID))
+        else:
+            allowed.append(wish)
+    return VisibleTopics(allowed, denied)
+
+
+def operations_on(
+    access: Access, topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
+) -> dict[bytes, int]:
+    """What the client may do to each topic that is told, by topic id."""
+    operations: dict[bytes, int] = {}
+    for wish in wishes or ():
+        known = topics.by_id.get(wish.topic_id) if wish.name is None else topics.by_name(wish.name)
+        if known is not None:
+            operations[known.id] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
+    return operations
+
+
+def _may_create(access: Access, name: str) -> bool:
+    return cluster(AclOperation.CREATE).is_met_quietly(access) or topic(AclOperation.CREATE, name).is_met(access)
+
+
+def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id)

@@ -1,0 +1,59 @@
+"""Planted in the decisions about access, and in how the principal of a client reaches the controller."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Hunt, Mutant
+
+ACCESS_MUTANTS: Final = (
+    Mutant(
+        340,
+        "an ACL that was removed still allows",
+        "security/acl/permissions.py",
+        "        patterns[name].entries.remove((binding.operation, binding.permission))\n"
+        "        self._changed(patterns, name)\n",
+        "        patterns[name].entries.remove((binding.operation, binding.permission))\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        341,
+        "a DENY beside an ALLOW is overlooked",
+        "security/acl/implications.py",
+        "    if bits >> (DENIED_FROM + operation) & 1:\n        return False\n",
+        "    if bits >> (DENIED_FROM + operation) & 1 and not bits >> operation & 1:\n        return False\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        342,
+        "the principal of a client is lost where its broker forwards the request",
+        "broker/requests/forwarding.py",
+        "client = ForwardedClient(access.principal, context.client_host, context.client_id)",
+        "client = ForwardedClient(ANONYMOUS, context.client_host, context.client_id)",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        343,
+        "a client of the leader's own process needs no permission",
+        "broker/metadata/controller_channel.py",
+        "if self.clients is not None and attempt.client is not None and self._leadership.is_active:",
+        "if False:",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        344,
+        "what a producer was once allowed is allowed for ever",
+        "broker/requests/produce_hook.py",
+        "if not connection.access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):",
+        "if False:",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        345,
+        "a client that says it is a follower is one",
+        "broker/requests/authorization/fetched_partitions.py",
+        "self.replicates = is_follower and cluster(AclOperation.CLUSTER_ACTION).is_met(access)",
+        "self.replicates = is_follower",
+        Hunt.STORIES,
+    ),
+)
