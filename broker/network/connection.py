@@ -199,6 +199,10 @@ class Connection(asyncio.BufferedProtocol):
     def hold(self) -> None:
         self._flow.hold()
 
+    def throttle(self, delay_ms: int) -> None:
+        if not self.is_closed:
+            self._flow.throttle(self._loop, delay_ms, self._resume)
+
     async def hold_during(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
@@ -287,6 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         """The connection is closed: nothing more is read or answered, and its requests need not be."""
         self._partial = None
         self._memory.let_go(self)
+        self._flow.end()
         self._output.drop()
         self.replies.abandon()
         if self.authentication is not None:

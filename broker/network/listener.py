@@ -66,6 +66,8 @@ class Listener:
         """Connections that were closed because they sent nothing."""
         self.refused_count = 0
         """Connections that were closed at once, because their address had too many."""
+        self.throttled_count = 0
+        """Connections that were closed without an answer, because their address made them too fast."""
         self.excess_count = 0
         """Connections that were closed because there were more than the limit."""
         self.accept_failures_count = 0
@@ -107,15 +109,21 @@ class Listener:
             self._rate_timer = self._loop.call_later(wait_ms / 1000, self._rate_allows)
         return False
 
-    def accepted(self, address: str) -> bool:
+    def accepted(self, address: str) -> float | None:
+        rates = self._admission.address_rates
+        if rates is not None:
+            delay_ms = rates.throttle_ms(address, self._environment.monotonic_ms())
+            if delay_ms > 0:
+                self.throttled_count += 1
+                return delay_ms / 1000
         self._quotas.accepted(self.name)
         if self._quotas.is_full(address):
             self.refused_count += 1
             log.debug("refusing a connection from %s, which has as many as it may", address)
-            return False
+            return 0.0
         self._quotas.begun(self.name, address)
         self._admission.end_excess()
-        return True
+        return None
 
     def gone(self, address: str) -> None:
         self._quotas.ended(self.name, address)

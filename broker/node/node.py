@@ -28,6 +28,7 @@ from broker.network.request_memory import RequestMemory, request_memory_size_max
 from broker.node.mechanisms import NodeMechanisms
 from broker.node.metrics import compose_metrics
 from broker.node.open_files import bound_open_files
+from broker.node.quotas import NodeQuotas
 from broker.node.security import NodeSecurity
 from broker.node.tiering import compose_tiering
 from broker.purgatory.purgatory import Purgatory
@@ -250,6 +251,7 @@ class Node:
         )
         self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done)
         self.large_batches = LargeBatches(environment)
+        self.quotas = NodeQuotas(config, environment)
         self.services = Services(
             node_id=self.node_id,
             config=config,
@@ -279,6 +281,7 @@ class Node:
             remote_offsets=self.tiering.offsets if self.tiering is not None else None,
             large_batches=self.large_batches,
             large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
+            quotas=self.quotas.clients,
         )
         self._compose_listeners()
         self.metrics = compose_metrics(self)
@@ -323,6 +326,7 @@ class Node:
         ]
         for listener in self.listeners:
             self.admissions[listener.role].listeners.append(listener)
+        self.quotas.attach(self.listeners, self.admissions.values())
 
     # What parts ask for later
 
@@ -375,6 +379,7 @@ class Node:
         await self.quorum.open()
         await self._accept(ListenerRole.CONTROLLER)
         await self.quorum.join()
+        self.quotas.begin(self.quorum)
         if self.config.is_controller:
             self.tasks.spawn(keep_registered(self.quorum, self.config))
         if self.config.is_broker:

@@ -26,6 +26,8 @@ RETRY_S: Final = 1.0
 """How long no connection is accepted where there are no descriptors, or no memory."""
 FILES_SHARE: Final = 8
 """One descriptor in so many is kept for files."""
+REFUSED_MAX: Final = 1000
+"""Most connections that wait to be closed; further ones are closed at once."""
 PROBED_BEFORE: Final = 64
 """With fewer descriptors than this left for clients, the number is looked up before each accept."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -41,8 +43,8 @@ class AcceptPolicy(Protocol):
     def may_accept(self) -> bool:
         """Whether one more connection may be accepted now; else `release` will be called."""
 
-    def accepted(self, address: str) -> bool:
-        """One was accepted; whether it may stay."""
+    def accepted(self, address: str) -> float | None:
+        """One was accepted. None where it may stay; else the time in seconds after which it is closed, unanswered."""
 
     def gone(self, address: str) -> None:
         """It may stay, and was gone before its protocol knew of it."""
@@ -82,6 +84,8 @@ class SocketAcceptor:
         self._retry: asyncio.TimerHandle | None = None
         self._beginnings: dict[asyncio.Task[None], socket.socket] = {}
         """Accepted, and not yet known to their protocols. In order of arrival."""
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Accepted, and closed without an answer when their time is over."""
 
     async def bind(self, host: str | None, port: int) -> None:
         """Take the address, of every family that it has. Raises OSError."""
@@ -129,6 +133,10 @@ class SocketAcceptor:
         self._sockets.clear()
         for beginning in tuple(self._beginnings):
             beginning.cancel()
+        for refused, timer in self._refused.items():
+            timer.cancel()
+            refused.close()
+        self._refused.clear()
 
     def _hold_back(self) -> None:
         if self._is_reading:
@@ -167,13 +175,26 @@ class SocketAcceptor:
                 raise OSError(errno.EMFILE, "the rest of the descriptors is for files")
 
     def _enter(self, accepted: socket.socket, host: str) -> None:
-        if not self._policy.accepted(host):
-            accepted.close()
+        closing_s = self._policy.accepted(host)
+        if closing_s is not None:
+            self._refuse(accepted, closing_s)
             return
         accepted.setblocking(False)
         task = self._loop.create_task(self._begin(accepted, host))
         self._beginnings[task] = accepted
         task.add_done_callback(self._begun)
+
+    def _refuse(self, accepted: socket.socket, closing_s: float) -> None:
+        """Close a connection that may not stay: at once, or a little later where that slows its client down."""
+        if closing_s <= 0 or len(self._refused) >= REFUSED_MAX:
+            accepted.close()
+            return
+
+        def close() -> None:
+            del self._refused[accepted]
+            accepted.close()
+
+        self._refused[accepted] = self._loop.call_later(closing_s, close)
 
     def _begun(self, task: asyncio.Task[None]) -> None:
         accepted = self._beginnings.pop(task)

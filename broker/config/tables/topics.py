@@ -45,9 +45,9 @@ num.replica.fetchers  int  1  1..  accepted:one-fetcher  cluster-wide
     Fetching threads for each source broker.
 follower.fetch.last.tiered.offset.enable  boolean  false  any  honoured  cluster-wide
     Whether an empty follower starts behind what is stored remotely.
-quota.window.num  int  11  1..  accepted:quota  read-only
+quota.window.num  int  11  1..  honoured  read-only
     Samples of client quotas.
-quota.window.size.seconds  int  1  1..  accepted:quota  read-only
+quota.window.size.seconds  int  1  1..  honoured  read-only
     Length of a sample of client quotas.
 replication.quota.window.num  int  11  1..  honoured  read-only
     Samples of replication quotas.
