@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
+from broker.metadata.enveloping import ForwardedClient, mutating_client, opened_response, sealed_request
 from broker.metadata.refusals import error_of, refused
 from broker.network.peer_channel import NoResponse, PeerChannels
 from protocol.errors import ErrorCode
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from broker.runtime.environment import Environment
+    from security.quotas.mutations import MutatingClient
 
 log = logging.getLogger("moldau.quorum")
 
@@ -36,9 +37,11 @@ LOST: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
 class ControllerLocation(Protocol):
     """Where the active controller is, as far as this node knows."""
 
-    def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
+    def decide(
+        self, request: object, reply: Reply, given_up: Callable[[], None], client: MutatingClient | None = None
+    ) -> bool:
         """Decide here; False where this node does not lead. `given_up` is called instead of `reply` where the term
-        ends."""
+        ends. `client`: whose quota of mutations bounds the request."""
 
     def leader_answered(self) -> None:
         """The leader on another node has responded."""
@@ -95,7 +98,8 @@ class ControllerChannel:
         if self._is_closed:
             return
         left_ms = attempt.deadline_ms - self._environment.monotonic_ms()
-        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt)):
+        client = mutating_client(attempt.request, attempt.version, attempt.client)
+        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt), client):
             return
         address = self._leadership.leader_address
         if left_ms <= 0:

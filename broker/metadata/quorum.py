@@ -24,6 +24,7 @@ from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataImage
 from kraft.raft import events
 from protocol.schema import spec_of
+from security.quotas.mutations import MutatingClient
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.directory.log_directory import LOCK
 from storage.files.port import FileLock
@@ -170,7 +171,9 @@ class Quorum:
         self.opened.driver.feed(events.RequestReceived(reply, request, version, listener))
         return reply
 
-    def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
+    def decide(
+        self, request: object, reply: Reply, given_up: Callable[[], None], client: MutatingClient | None = None
+    ) -> bool:
         """Answer here what the leader answers; False where this node does not lead. `given_up`: the term ended first.
 
         A term may end with the commit of the leader's own removal. A listener that submits a request when it sees this
@@ -184,7 +187,7 @@ class Quorum:
             version = spec_of(type(request)).versions.last
             self.receive(request, version, self._config.controller_listener_names[0]).listen(reply)
         else:
-            active.submit(request, reply, given_up)
+            active.submit(request, reply, given_up, client)
         return True
 
     # What the node reports

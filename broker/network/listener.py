@@ -17,6 +17,7 @@ from broker.network.route import Route
 from broker.runtime.acceptor import Acceptor
 from security.access import Access
 from security.principal import Principal
+from security.quotas.throttle_times import ThrottleTimes
 
 log = logging.getLogger("moldau.listener")
 
@@ -68,6 +69,8 @@ class Listener:
         """Connections that were closed at once, because their address had too many."""
         self.throttled_count = 0
         """Connections that were closed without an answer, because their address made them too fast."""
+        self.throttle_times = ThrottleTimes()
+        """How long they stayed open."""
         self.excess_count = 0
         """Connections that were closed because there were more than the limit."""
         self.accept_failures_count = 0
@@ -112,9 +115,11 @@ class Listener:
     def accepted(self, address: str) -> float | None:
         rates = self._admission.address_rates
         if rates is not None:
-            delay_ms = rates.throttle_ms(address, self._environment.monotonic_ms())
+            now_ms = self._environment.monotonic_ms()
+            delay_ms = rates.throttle_ms(address, now_ms)
             if delay_ms > 0:
                 self.throttled_count += 1
+                self.throttle_times.record(delay_ms, now_ms)
                 return delay_ms / 1000
         self._quotas.accepted(self.name)
         if self._quotas.is_full(address):

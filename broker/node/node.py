@@ -249,9 +249,9 @@ class Node:
             environment.monotonic_ms,
             self.tiering.source if self.tiering is not None else None,
         )
-        self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done)
-        self.large_batches = LargeBatches(environment)
         self.quotas = NodeQuotas(config, environment)
+        self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done, self.quotas.clients)
+        self.large_batches = LargeBatches(environment)
         self.services = Services(
             node_id=self.node_id,
             config=config,

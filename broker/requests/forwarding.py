@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from broker.metadata.enveloping import ForwardedClient
+from broker.network.quotas.client_quotas import ClientQuotas
 from broker.network.route import RequestContext
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.runtime.pending import Pending
@@ -35,8 +36,10 @@ class Forwarding:
         controller: VersionedControllerPort,
         purgatory: Purgatory,
         when_made: Callable[[Callable[[], None]], None],
+        quotas: ClientQuotas,
     ) -> None:
         """`when_made(done)` calls `done` once the partitions that this broker was told to make are there."""
+        self._quotas = quotas
         self._controller = controller
         self._purgatory = purgatory
         self._when_made = when_made
@@ -60,10 +63,10 @@ class Forwarding:
 
     def submit(self, request: object, reply: Callable[..., None], context: RequestContext) -> None:
         """Forward a request of which the answer is only a part of the reply. The controller learns of the client where
-        it is not the anonymous one of a node without an authorizer."""
+        it is not the anonymous one of a node without an authorizer, and where it counts the mutations of clients."""
         access = context.access
         client = None
-        if not access.is_unrestricted or access.principal != ANONYMOUS:
+        if not access.is_unrestricted or access.principal != ANONYMOUS or self._quotas.bounds_mutations:
             client = ForwardedClient(access.principal, context.client_host, context.client_id)
         self._controller.submit(request, reply, context.version, client)
 

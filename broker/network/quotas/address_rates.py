@@ -11,8 +11,6 @@ from typing import Final
 
 from security.quotas.limits import QuotaLimits
 from security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
-from security.quotas.throttle_times import ThrottleTimes
-from security.quotas.throttling import ClientRate
 
 ADDRESSES_MAX: Final = 10_000
 """Rates that are kept; at the limit the one is dropped that was recorded the longest ago."""
@@ -24,10 +22,11 @@ class AddressRates:
     def __init__(self, limits: QuotaLimits, windows: Windows) -> None:
         self._limits = limits
         self._windows = windows
-        self._rates: dict[str, ClientRate] = {}
+        self._rates: dict[str, SampledRate] = {}
+        """The rate that was recorded the longest ago is first."""
 
     @property
-    def rates(self) -> Iterator[tuple[str, ClientRate]]:
+    def rates(self) -> Iterator[tuple[str, SampledRate]]:
         """All rates that are kept, for metrics."""
         return iter(tuple(self._rates.items()))
 
@@ -41,12 +40,10 @@ class AddressRates:
         if known is None:
             if len(self._rates) >= ADDRESSES_MAX:
                 del self._rates[next(iter(self._rates))]
-            known = ClientRate(SampledRate(self._windows), now_ms, ThrottleTimes())
+            known = SampledRate(self._windows)
         self._rates[address] = known
-        known.recorded_ms = now_ms
-        known.rate.record(1, now_ms)
-        delay_ms = throttle_ms(known.rate, limit, now_ms, self._windows.size_ms)
+        known.record(1, now_ms)
+        delay_ms = throttle_ms(known, limit, now_ms, self._windows.size_ms)
         if delay_ms > 0:
-            known.rate.record(-1, now_ms)
-            known.throttle_times.record(delay_ms, now_ms)
+            known.record(-1, now_ms)
         return delay_ms

@@ -37,7 +37,7 @@ class ThrottledRequests:
         self, quotas: ClientQuotas, clock_ns: Callable[[], int], now_ms: Callable[[], int], *, counts: bool
     ) -> None:
         """`counts`: whether requests are counted here; a controller's listener only mutes the clients that the
-        controller throttles."""
+        controller throttles. DIVERGES: Apache Kafka's controllers also count the time of requests."""
         self._quotas = quotas
         self._clock_ns = clock_ns
         self._now_ms = now_ms
@@ -99,6 +99,8 @@ class ThrottledRequests:
         delay_ms = 0
         if size and quotas.produce is not None:
             delay_ms = quotas.produce.record(user, client_id, size, now_ms)
+        # DIVERGES: Apache Kafka also counts the time in which network threads send a response; and a consumer above its
+        # request percentage alone gets an empty Fetch response there, and here its records before it is muted.
         if quotas.request is not None and response is not None:
             percent = spent_ns * PERCENT_OF_NANOSECOND
             delay_ms = max(delay_ms, quotas.request.record(user, client_id, percent, now_ms))

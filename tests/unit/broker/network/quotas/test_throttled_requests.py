@@ -9,6 +9,7 @@ import pytest
 from broker.network.route import NEVER_SAMPLED
 from protocol.compiler import encode
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.list_groups import ListGroupsRequest
@@ -183,5 +184,25 @@ def test_connections_above_the_rate_of_their_address_are_not_answered_and_closed
             await clients[-1].ask(ListGroupsRequest(states_filter=[]), 4)
         await set_quota(admin, "connection_creation_rate", None, ip=None)
         assert await answered_after_s(await node.connect()) < 0.1
+
+    serve_and(story)
+
+
+def test_changes_of_topics_are_throttled_by_the_controller_and_the_broker_mutes() -> None:
+    async def story(node: Node) -> None:
+        admin, client = await node.connect(client_id="admin"), await node.connect()
+        await set_quota(admin, "controller_mutation_rate", 1, client_id="test")
+        await client.create("a", 12)
+        topic = CreatableTopic(name="b", num_partitions=1, replication_factor=1)
+        refused = await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+        assert refused.topics[0].error_code == 89 and 900 < refused.throttle_time_ms <= 1000
+        assert await answered_after_s(client) == pytest.approx(refused.throttle_time_ms / 1000, abs=0.02)
+        await client.create("b")
+        await admin.create("c", 30)
+        assert await answered_after_s(admin) < 0.1
+        old = await client.ask(
+            CreateTopicsRequest(topics=[CreatableTopic(name="d", num_partitions=3, replication_factor=1)]), 5
+        )
+        assert old.topics[0].error_code == 0 and old.throttle_time_ms > 1900
 
     serve_and(story)
