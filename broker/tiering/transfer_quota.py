@@ -1,10 +1,10 @@
-"""How many bytes a second may be copied to remote storage, or read from it (KIP-956).
+"""The quotas (bytes a second) of copies to remote storage, and of reads from it (KIP-956).
 
     remote.log.manager.<copy|fetch>.max.bytes.per.second   the limit, of the whole broker; may change at run time
     remote.log.manager.<copy|fetch>.quota.window.*         the samples over which the rate is measured
 
-Nothing that was begun is cut: a copy waits before it begins, a fetch is answered without the records. So the rate may
-exceed the limit for the length of a segment or a read, and what comes next waits for longer.
+A transfer that has begun is not interrupted: a copy waits before it begins, a fetch is answered without records. So the
+rate may exceed the limit for the duration of one segment or read, and the next transfer waits longer.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ class TransferQuota:
         self.throttle_times = ThrottleTimes()
 
     def record(self, size: int) -> None:
-        """Bytes were transferred, or are about to be."""
+        """Count bytes that were transferred, or are about to be."""
         self._window.record(size, self._monotonic_ms())
 
     def throttle_ms(self) -> int:
-        """How long nothing should be transferred now; 0 where the rate is within the limit."""
+        """The time (ms) for which nothing should be transferred; 0 where the rate is within the limit."""
         return self._window.delay_ms(self._settings.config.integer(self._names.rate), self._monotonic_ms())
 
     def is_exceeded(self) -> bool:
-        """Whether a transfer has to wait; that is noted as a throttle time."""
+        """Whether a transfer has to wait. The time is recorded as a throttle time."""
         throttle_ms = self.throttle_ms()
         if throttle_ms:
             self.throttle_times.record(throttle_ms, self._monotonic_ms())
         return throttle_ms > 0
 
     def rate(self) -> float:
-        """Bytes a second."""
+        """The rate in bytes a second."""
         return self._window.rate(self._monotonic_ms())
 
     async def admit(self, size: int) -> None:
-        """Wait, in the order of the calls, until a transfer of `size` bytes may begin, which counts from then on."""
+        """Wait, in the order of the calls, until a transfer of `size` bytes may begin. The bytes count from then on."""
         async with self._turn:
             while self.is_exceeded():
                 await asyncio.sleep(LOOK_AGAIN_S)

@@ -1,4 +1,4 @@
-"""How long clients are throttled for the rates that they had: of bytes, or of the time of request handlers.
+"""The throttle times of clients, by their rates of bytes or of request handler time.
 
 Request time is recorded in percent of one thread: 10 ms within a second are 1.
 """
@@ -14,9 +14,9 @@ from security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 from security.quotas.throttle_times import ThrottleTimes
 
 RATES_MAX: Final = 10_000
-"""Rates that are kept; at the limit the one is dropped that was recorded the longest ago."""
+"""The most rates that are kept. At the limit the rate that was recorded least recently is dropped."""
 IDLE_MS: Final = 3_600_000
-"""A rate that was not recorded for so long is dropped."""
+"""The time (ms) without a record after which a rate is dropped."""
 PERCENT_OF_NANOSECOND: Final = 100 / 1_000_000_000
 
 
@@ -33,7 +33,7 @@ class ClientThrottle:
     """The rates of all clients under quotas of one key."""
 
     def __init__(self, key: str, limits: QuotaLimits, windows: Windows, most_ms: int | None = None) -> None:
-        """`most_ms`: how long a client is throttled at most; None where that is not bounded."""
+        """`most_ms`: the longest throttle time; None where there is no limit."""
         self._key = key
         self._limits = limits
         self._windows = windows
@@ -80,7 +80,7 @@ class ClientThrottle:
         return self._limits.of_client(self._key, user, client_id)
 
     def _drop(self, now_ms: int) -> None:
-        """Make room for one rate more."""
+        """Drop a rate to make room for another one."""
         while self._rates:
             sharers, oldest = next(iter(self._rates.items()))
             if len(self._rates) < RATES_MAX and now_ms - oldest.recorded_ms < IDLE_MS:
